@@ -1,0 +1,93 @@
+/// DType names the element types that dptk can reduce and send, at run time; dtype_of maps C++ types to it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+enum class DType : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+
+/// The name of a dtype as messages show it: "f32".
+[[nodiscard]] constexpr std::string_view dtype_name(DType dtype) noexcept {
+    constexpr std::string_view names[] = {"bool", "i8",  "u8",  "i16", "u16", "i32",
+                                          "u32",  "i64", "u64", "f32", "f64"};
+    return names[static_cast<std::size_t>(dtype)];
+}
+
+/// Bytes of one element.
+[[nodiscard]] constexpr std::size_t dtype_size(DType dtype) noexcept {
+    constexpr std::size_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+    return sizes[static_cast<std::size_t>(dtype)];
+}
+
+[[nodiscard]] constexpr bool is_floating(DType dtype) noexcept {
+    return dtype == DType::f32 || dtype == DType::f64;
+}
+
+/// Maps an element type to its DType. Specialise it for a type of your own that has the same representation
+/// as one of the DTypes: `template <> struct dptk::DTypeTraits<MyFloat> { static constexpr DType value = ...; };`
+template <class T>
+struct DTypeTraits {};
+
+template <std::integral T>
+    requires(sizeof(T) <= 8)
+struct DTypeTraits<T> {
+    static constexpr DType value = [] {
+        if constexpr (std::same_as<T, bool>) return DType::boolean;
+        constexpr bool is_signed = std::is_signed_v<T>;
+        switch (sizeof(T)) {
+            case 1: return is_signed ? DType::i8 : DType::u8;
+            case 2: return is_signed ? DType::i16 : DType::u16;
+            case 4: return is_signed ? DType::i32 : DType::u32;
+            default: return is_signed ? DType::i64 : DType::u64;
+        }
+    }();
+};
+
+template <>
+struct DTypeTraits<float> {
+    static constexpr DType value = DType::f32;
+};
+
+template <>
+struct DTypeTraits<double> {
+    static constexpr DType value = DType::f64;
+};
+
+/// A type that dptk can put into a collective: an arithmetic type, or one with a DTypeTraits of its own.
+template <class T>
+concept Element = requires {
+    { DTypeTraits<std::remove_cv_t<T>>::value } -> std::convertible_to<DType>;
+};
+
+template <Element T>
+inline constexpr DType dtype_of = DTypeTraits<std::remove_cv_t<T>>::value;
+
+/// Calls `fn` with a value-initialised element of the C++ type behind `dtype`, and returns its result:
+/// `visit_dtype(dtype, [&](auto zero) { using T = decltype(zero); ... })`.
+template <class Fn>
+decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
+    switch (dtype) {
+        case DType::boolean: return fn(bool{});
+        case DType::i8: return fn(std::int8_t{});
+        case DType::u8: return fn(std::uint8_t{});
+        case DType::i16: return fn(std::int16_t{});
+        case DType::u16: return fn(std::uint16_t{});
+        case DType::i32: return fn(std::int32_t{});
+        case DType::u32: return fn(std::uint32_t{});
+        case DType::i64: return fn(std::int64_t{});
+        case DType::u64: return fn(std::uint64_t{});
+        case DType::f32: return fn(float{});
+        case DType::f64: return fn(double{});
+    }
+    throw ArgumentError(detail::text("no such DType: ", static_cast<int>(dtype)));
+}
+
+}  // namespace dptk

@@ -1,0 +1,55 @@
+/// The exceptions that dptk throws. Every message says what was expected, what was found, and on which rank.
+///
+/// An *agreed* error is thrown alike on all ranks of a group, by a collective check; the group stays usable.
+/// A *one-sided* error (a lost peer, a deadline, a failed backend) breaks the group: later calls throw at once.
+#pragma once
+
+#include <stdexcept>
+
+#include "dptk/core/export.hpp"
+
+namespace dptk {
+
+/// The base of all errors of dptk.
+class DPTK_EXPORT Error : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// A call that cannot be carried out as asked: a bad value, size or combination.
+class DPTK_EXPORT ArgumentError : public Error {
+  public:
+    using Error::Error;
+};
+
+/// The ranks disagree about something that must be equal on all of them. Agreed: all ranks throw it.
+class DPTK_EXPORT MismatchError : public Error {
+  public:
+    using Error::Error;
+};
+
+/// A deadline passed.
+class DPTK_EXPORT TimeoutError : public Error {
+  public:
+    using Error::Error;
+};
+
+/// Another rank is gone: it left by an exception, crashed, or closed its group while this rank waited for it.
+class DPTK_EXPORT PeerLostError : public Error {
+  public:
+    using Error::Error;
+};
+
+/// A file or a message that does not have the format it should have. The text names the file and the offset.
+class DPTK_EXPORT FormatError : public Error {
+  public:
+    using Error::Error;
+};
+
+/// The library below (MPI, oneDNN, ...) reported an error.
+class DPTK_EXPORT BackendError : public Error {
+  public:
+    using Error::Error;
+};
+
+}  // namespace dptk

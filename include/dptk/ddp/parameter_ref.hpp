@@ -1,0 +1,29 @@
+/// One parameter as the data-parallel code sees it: a name for messages, a shape, and where its value and its
+/// gradient lie. Points, and owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "dptk/core/buffer.hpp"
+
+namespace dptk {
+
+struct ParameterRef {
+    /// How messages call it: "weights[2]", "conv1.bias".
+    std::string name;
+    /// The logical shape. The product may be below `count`, where a backend's layout pads.
+    std::vector<std::size_t> shape;
+    DType dtype = DType::f32;
+    Device device = {};
+    /// Elements in memory, of the value and of the gradient alike.
+    std::size_t count = 0;
+    void* value = nullptr;
+    /// Null where there is none yet.
+    void* gradient = nullptr;
+    /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major.
+    std::uint64_t layout = 0;
+};
+
+}  // namespace dptk
