@@ -1,0 +1,48 @@
+/// One collective call as a value: the verb with all that must agree between ranks, and this rank's buffers.
+/// It is what travels from the typed verbs through a channel to the transport.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "dptk/comm/reduce_op.hpp"
+#include "dptk/core/buffer.hpp"
+
+namespace dptk {
+
+enum class Verb : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+
+[[nodiscard]] constexpr std::string_view verb_name(Verb verb) noexcept {
+    constexpr std::string_view names[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
+    return names[static_cast<std::size_t>(verb)];
+}
+
+struct Collective {
+    Verb verb = Verb::barrier;
+    /// What this rank gives. all_reduce and broadcast work in place: input and output are the same.
+    Buffer input = {};
+    /// What this rank gets.
+    Buffer output = {};
+    ReduceOp op = ReduceOp::sum;
+    int root = 0;
+};
+
+/// Whether two ranks' calls fit together: the same verb, dtype, count, operation and root.
+[[nodiscard]] inline bool agree(const Collective& a, const Collective& b) noexcept {
+    if (a.verb != b.verb) return false;
+    if (a.verb == Verb::barrier) return true;
+    return a.input.dtype == b.input.dtype && a.input.count == b.input.count && a.op == b.op && a.root == b.root;
+}
+
+/// A call for messages: "all_reduce(sum, 100 x f32)".
+[[nodiscard]] inline std::string describe(const Collective& call) {
+    std::string out(verb_name(call.verb));
+    if (call.verb == Verb::barrier) return out;
+    out += '(';
+    if (call.verb == Verb::all_reduce) out += detail::text(reduce_op_name(call.op), ", ");
+    if (call.verb == Verb::broadcast) out += detail::text("root ", call.root, ", ");
+    return out + detail::text(call.input.count, " x ", dtype_name(call.input.dtype), ")");
+}
+
+}  // namespace dptk

@@ -1,0 +1,40 @@
+/// BasicCommunicator<Transport> is the typed owner of a transport: MpiCommunicator, ThreadCommunicator and their
+/// siblings are its names. Use it where the transport is known at compile time; ProcessGroup where it is not.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "dptk/comm/verbs.hpp"
+
+namespace dptk {
+
+/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past it,
+/// it communicates no more and marks the job as broken, so that the other ranks end as well.
+template <Transport T>
+class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>> {
+  public:
+    explicit BasicCommunicator(T transport)
+        : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}
+
+    /// An independent communicator over the same ranks: calls on one never meet calls on the other. Collective.
+    [[nodiscard]] BasicCommunicator duplicate()
+        requires detail::HasDuplicate<T>
+    {
+        return BasicCommunicator(std::unique_ptr<TransportChannel<T>>(
+            static_cast<TransportChannel<T>*>(channel_->duplicate().release())));
+    }
+
+    [[nodiscard]] TransportChannel<T>& channel() { return *channel_; }
+    [[nodiscard]] const TransportChannel<T>& channel() const { return *channel_; }
+
+    /// Gives the channel away, for ProcessGroup.
+    [[nodiscard]] std::unique_ptr<Channel> release() && { return std::move(channel_); }
+
+  private:
+    explicit BasicCommunicator(std::unique_ptr<TransportChannel<T>> channel) : channel_(std::move(channel)) {}
+
+    std::unique_ptr<TransportChannel<T>> channel_;
+};
+
+}  // namespace dptk

@@ -1,0 +1,172 @@
+/// The meeting place of thread ranks: each posts its call, sees everybody's, and leaves when all have finished.
+/// A rank that fails or goes away ends the others' waits.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/control/job_health.hpp"
+
+namespace dptk::detail {
+
+class ThreadHub final : public Wakeable {
+  public:
+    ThreadHub(int size, std::shared_ptr<JobHealth> health)
+        : size_(size), health_(std::move(health)), calls_(static_cast<std::size_t>(size)) {}
+
+    /// A hub that is woken by its job's failure.
+    [[nodiscard]] static std::shared_ptr<ThreadHub> make(int size, const std::shared_ptr<JobHealth>& health) {
+        auto hub = std::make_shared<ThreadHub>(size, health);
+        health->subscribe(hub);
+        return hub;
+    }
+
+    [[nodiscard]] int size() const noexcept { return size_; }
+    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+
+    /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read, and
+    /// the memory that they name may be used as the ranks have agreed. Throws PeerLostError when a rank is lost.
+    void meet(int rank, const Collective& call) {
+        calls_[static_cast<std::size_t>(rank)] = call;
+        pass(Waiting::may_fail);
+    }
+
+    /// Waits until all ranks are done with each other's memory. Nobody waits for anything between meet and finish,
+    /// so this ends even where the job has failed meanwhile: no rank goes while another touches its memory.
+    void finish() { pass(Waiting::must_end); }
+
+    /// Everybody's calls, by rank.
+    [[nodiscard]] const std::vector<Collective>& calls() const noexcept { return calls_; }
+
+    /// What one rank hands to all others between meet and finish.
+    [[nodiscard]] std::shared_ptr<void>& handed_over() noexcept { return handed_over_; }
+
+    /// Blocks until the receiver has the message.
+    void send(int from, int to, int tag, const Buffer& buffer) {
+        Message message{from, to, tag, buffer, false, false, {}};
+        std::unique_lock lock(mutex_);
+        messages_.push_back(&message);
+        changed_.notify_all();
+        changed_.wait(lock, [&] { return message.done || (!message.taken && is_lost()); });
+        if (!message.done) {
+            messages_.remove(&message);
+            throw_lost();
+        }
+        if (!message.problem.empty()) throw MismatchError(message.problem);
+    }
+
+    /// Blocks until the message is there.
+    void recv(int from, int to, int tag, const Buffer& buffer) {
+        std::unique_lock lock(mutex_);
+        Message* message = nullptr;
+        changed_.wait(lock, [&] { return (message = find(from, to, tag)) != nullptr || is_lost(); });
+        if (message == nullptr) throw_lost();
+        messages_.remove(message);
+        message->taken = true;
+        if (message->buffer.bytes() != buffer.bytes()) {
+            message->problem = text("rank ", from, " sends ", message->buffer.bytes(), " bytes to rank ", to,
+                                    ", which expects ", buffer.bytes());
+        } else if (buffer.bytes() != 0) {
+            lock.unlock();
+            std::memcpy(buffer.data, message->buffer.data, buffer.bytes());
+            lock.lock();
+        }
+        const std::string problem = message->problem;
+        message->done = true;
+        changed_.notify_all();
+        if (!problem.empty()) throw MismatchError(problem);
+    }
+
+    /// This rank will not come again.
+    void leave(int rank) noexcept {
+        {
+            const std::lock_guard lock(mutex_);
+            if (left_ < 0) left_ = rank;
+        }
+        changed_.notify_all();
+    }
+
+    void wake() noexcept override {
+        { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+        changed_.notify_all();
+    }
+
+  private:
+    enum class Waiting { may_fail, must_end };
+
+    struct Message {
+        int from;
+        int to;
+        int tag;
+        Buffer buffer;
+        bool taken;
+        bool done;
+        std::string problem;
+    };
+
+    /// A barrier. With Waiting::may_fail it throws when a rank is lost before all are here.
+    void pass(Waiting waiting) {
+        std::unique_lock lock(mutex_);
+        if (waiting == Waiting::may_fail && is_lost()) throw_lost();
+        const std::uint64_t phase = phase_;
+        if (++arrived_ == size_) {
+            arrived_ = 0;
+            phase_ = phase + 1;
+            lock.unlock();
+            changed_.notify_all();
+            return;
+        }
+        lock.unlock();
+        for (int spin = 0; spin < spins && phase_ == phase; ++spin) std::this_thread::yield();
+        if (phase_ != phase) return;
+        lock.lock();
+        changed_.wait(lock, [&] { return phase_ != phase || (waiting == Waiting::may_fail && is_lost()); });
+        if (phase_ == phase) {
+            dead_ = true;  // somebody has given up: this meeting can never be complete
+            changed_.notify_all();
+            throw_lost();
+        }
+    }
+
+    [[nodiscard]] bool is_lost() const { return dead_ || left_ >= 0 || health_->failed(); }
+
+    [[noreturn]] void throw_lost() const {
+        health_->check();
+        if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"));
+        throw PeerLostError("another rank has given up waiting");
+    }
+
+    Message* find(int from, int to, int tag) {
+        for (Message* message : messages_) {
+            if (message->from == from && message->to == to && message->tag == tag) return message;
+        }
+        return nullptr;
+    }
+
+    /// Short meetings end while yielding; a condition variable costs tens of microseconds.
+    static constexpr int spins = 64;
+
+    const int size_;
+    const std::shared_ptr<JobHealth> health_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Collective> calls_;
+    std::shared_ptr<void> handed_over_;
+    std::list<Message*> messages_;
+    int arrived_ = 0;
+    std::atomic<std::uint64_t> phase_ = 0;
+    int left_ = -1;
+    bool dead_ = false;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,54 @@
+/// Work is the handle of a collective that has been started and goes on while the caller does something else.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace dptk {
+
+/// What a communicator keeps of a started operation; Work is the user's view of it.
+class WorkState {
+  public:
+    virtual ~WorkState() = default;
+
+    /// Blocks until the operation has ended, at most for `timeout`. Returns whether it has.
+    virtual bool wait(std::chrono::nanoseconds timeout) = 0;
+
+    /// Null while the operation runs and when it went well. Does not block.
+    virtual std::exception_ptr error() = 0;
+};
+
+/// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the latest
+/// at barrier() or when it closes. The buffers must live until then, or until wait() has returned.
+class Work {
+  public:
+    /// An operation that has ended well.
+    Work() = default;
+
+    explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
+
+    /// Blocks until the operation has ended; throws what it failed with.
+    void wait() { static_cast<void>(wait(std::chrono::nanoseconds::max())); }
+
+    /// Blocks for at most `timeout`. Returns whether the operation has ended; throws what it failed with.
+    /// A timeout changes nothing: the operation goes on, and wait() may be called again.
+    [[nodiscard]] bool wait(std::chrono::nanoseconds timeout) {
+        if (!state_) return true;
+        const bool ended = state_->wait(timeout);
+        if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
+        return ended;
+    }
+
+    /// Whether the operation has ended, well or badly. Does not block.
+    [[nodiscard]] bool done() { return !state_ || state_->wait(std::chrono::nanoseconds::zero()); }
+
+    /// What the operation failed with; null while it runs and when it went well. Does not block.
+    [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
+
+  private:
+    std::shared_ptr<WorkState> state_;
+};
+
+}  // namespace dptk
