@@ -34,6 +34,9 @@ class Channel {
     [[nodiscard]] virtual int local_size() const noexcept = 0;
     [[nodiscard]] virtual std::string backend() const = 0;
 
+    /// Whether this thread may make calls at all; some libraries allow only the main thread.
+    [[nodiscard]] virtual bool callable_from_this_thread() const = 0;
+
     /// Carries the call out on this thread, behind those that were started before. Blocks.
     virtual void run(const Collective& call) = 0;
 
@@ -100,11 +103,16 @@ class TransportChannel final : public Channel {
         return 1;
     }
 
+    [[nodiscard]] bool callable_from_this_thread() const override {
+        if constexpr (detail::HasThreadRule<T>) return transport_->callable_from_this_thread();
+        return true;
+    }
+
     void run(const Collective& call) override {
         before_call();
         if (progresses_by_caller()) {
             guarded([&] {
-                if (call.verb == Verb::barrier) finish_started();
+                finish_started_before(call);
                 algorithms::run(*transport_, call);
             });
             return;
@@ -209,17 +217,24 @@ class TransportChannel final : public Channel {
                 return other.work->wait(std::chrono::nanoseconds::zero());
             });
             std::shared_ptr<WorkState> work;
-            guarded([&] { work = transport_->start(call); });
-            started_.push_back({work, std::move(keep_alive)});
+            guarded([&] {
+                finish_started_before(call);
+                work = transport_->start(call);
+            });
+            started_.push_back({call, work, std::move(keep_alive)});
             return work;
         } else {
             return nullptr;
         }
     }
 
-    void finish_started() {
-        for (const Started& started : started_) Work(started.work).wait();
-        started_.clear();
+    /// A barrier comes after everything, and a call after those that work in the same memory, as if there were
+    /// the thread that runs one call after the other.
+    void finish_started_before(const Collective& call) {
+        for (const Started& started : started_) {
+            if (call.verb == Verb::barrier || share_memory(started.call, call)) Work(started.work).wait();
+        }
+        if (call.verb == Verb::barrier) started_.clear();
     }
 
     void close() noexcept {
@@ -228,7 +243,7 @@ class TransportChannel final : public Channel {
                 queue_.abandon();
                 return;
             }
-            if (!health_->failed()) finish_started();
+            if (!health_->failed()) finish_started_before({});
             queue_.finish();
             if (!health_->failed()) queue_.rethrow_dropped_error();
         } catch (const std::exception& failure) {
@@ -238,6 +253,7 @@ class TransportChannel final : public Channel {
     }
 
     struct Started {
+        Collective call;
         std::shared_ptr<WorkState> work;
         std::shared_ptr<const void> keep_alive;
     };

@@ -2,7 +2,9 @@
 /// It is what travels from the typed verbs through a channel to the transport.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +35,16 @@ struct Collective {
     if (a.verb != b.verb) return false;
     if (a.verb == Verb::barrier) return true;
     return a.input.dtype == b.input.dtype && a.input.count == b.input.count && a.op == b.op && a.root == b.root;
+}
+
+/// Whether two calls of this rank use any byte in common.
+[[nodiscard]] inline bool share_memory(const Collective& a, const Collective& b) noexcept {
+    const auto overlap = [](const Buffer& x, const Buffer& y) {
+        const auto* x_begin = static_cast<const std::byte*>(x.data);
+        const auto* y_begin = static_cast<const std::byte*>(y.data);
+        return std::less<>{}(x_begin, y_begin + y.bytes()) && std::less<>{}(y_begin, x_begin + x.bytes());
+    };
+    return overlap(a.output, b.output) || overlap(a.output, b.input) || overlap(a.input, b.output);
 }
 
 /// A call for messages: "all_reduce(sum, 100 x f32)".

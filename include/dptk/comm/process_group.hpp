@@ -18,7 +18,8 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup> {
 
     explicit ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
 
-    /// Whether the transport can give an independent second group, for work in the background.
+    /// An independent group over the same ranks, for work in the background: its calls never meet this group's.
+    /// Collective. Throws ArgumentError where the transport has no duplicate().
     [[nodiscard]] ProcessGroup duplicate() {
         std::unique_ptr<Channel> copy = channel_->duplicate();
         if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");

@@ -31,6 +31,7 @@ namespace dptk {
 ///   health()             std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed
 ///   start(Collective)    std::shared_ptr<WorkState>: a collective that is progressed by whoever waits for it;
 ///   progresses_by_caller()   ... true where no background thread may enter the transport, and start() serves
+///   callable_from_this_thread()   false where only the main thread may enter the transport, and this is not it
 ///   leave()              says goodbye to the other ranks without blocking, when the group closes
 ///   interruptible        static constexpr bool: whether JobHealth::fail ends calls that wait inside
 template <class T>
@@ -81,6 +82,11 @@ template <class T>
 concept HasStart = requires(T& t, const T& c, const Collective& call) {
     { t.start(call) } -> std::same_as<std::shared_ptr<WorkState>>;
     { c.progresses_by_caller() } -> std::same_as<bool>;
+};
+
+template <class T>
+concept HasThreadRule = requires(const T& t) {
+    { t.callable_from_this_thread() } -> std::same_as<bool>;
 };
 
 template <class T>

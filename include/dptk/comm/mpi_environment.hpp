@@ -1,0 +1,191 @@
+/// MPI as this process has it: initialised by us only if nobody has, finalised by who did, and ended by MPI_Abort
+/// where a rank has failed, since a collective that others wait in cannot be cancelled.
+#pragma once
+
+#if !__has_include(<mpi.h>)
+#error "dptk/comm/mpi.hpp needs MPI: compile with mpicxx, or link MPI::MPI_CXX (Debian: libopenmpi-dev or libmpich-dev)."
+#endif
+
+// The C++ bindings left MPI in its version 3.0; they cost compile time and warn.
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "dptk/control/job_health.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/export.hpp"
+#include "dptk/core/log.hpp"
+
+namespace dptk {
+
+/// Throws BackendError with MPI's own words where `status` is not MPI_SUCCESS.
+inline void check_mpi(int status, std::string_view call) {
+    if (status == MPI_SUCCESS) return;
+    char words[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(status, words, &length);
+    throw BackendError(
+        detail::text(call, " failed: ", std::string_view(words, static_cast<std::size_t>(length))));
+}
+
+class DPTK_EXPORT MpiEnvironment {
+  public:
+    /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program has
+    /// done so; the program's end then finalises it. Call it from the main thread first.
+    [[nodiscard]] static MpiEnvironment& get() {
+        static MpiEnvironment environment;
+        return environment;
+    }
+
+    MpiEnvironment(const MpiEnvironment&) = delete;
+    MpiEnvironment& operator=(const MpiEnvironment&) = delete;
+
+    /// Whether any thread may call MPI at any time. Otherwise no thread of dptk's calls MPI.
+    [[nodiscard]] bool allows_threads() const noexcept { return thread_level_ == MPI_THREAD_MULTIPLE; }
+
+    /// Whether the calling thread may call MPI.
+    [[nodiscard]] bool callable_from_this_thread() const noexcept {
+        if (thread_level_ >= MPI_THREAD_SERIALIZED) return true;
+        int is_main = 0;
+        MPI_Is_thread_main(&is_main);
+        return is_main != 0;
+    }
+
+    /// This process's rank in MPI_COMM_WORLD.
+    [[nodiscard]] int rank() const noexcept { return rank_; }
+
+    /// Shared by all groups over MPI in this process.
+    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+
+    [[nodiscard]] static bool is_finalized() noexcept {
+        int finalized = 0;
+        MPI_Finalized(&finalized);
+        return finalized != 0;
+    }
+
+    /// The linked library in one line: "Open MPI v4.1.4".
+    [[nodiscard]] static std::string library() {
+        char words[MPI_MAX_LIBRARY_VERSION_STRING];
+        int length = 0;
+        MPI_Get_library_version(words, &length);
+        std::string_view line(words, static_cast<std::size_t>(length));
+        line = line.substr(0, line.find_first_of("\n,"));
+        std::string out;
+        for (const char letter : line) out += letter == '\t' ? ' ' : letter;
+        return out;
+    }
+
+    /// Communicators report their lives, so that the end of the program knows of those that were never closed.
+    void communicator_opened() noexcept { ++open_communicators_; }
+    void communicator_closed() noexcept { --open_communicators_; }
+
+  private:
+    MpiEnvironment() {
+        int initialized = 0;
+        MPI_Initialized(&initialized);
+        if (initialized == 0) {
+            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
+            host_ = true;
+        }
+        MPI_Query_thread(&thread_level_);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &MpiEnvironment::before_finalize, &keyval_, nullptr);
+        MPI_Comm_set_attr(MPI_COMM_SELF, keyval_, this);
+        current() = this;
+        previous_terminate_ = std::set_terminate(&MpiEnvironment::terminate);
+    }
+
+    ~MpiEnvironment() {
+        if (is_finalized()) return;
+        if (health_->failed()) abort("ends the job: " + health_->cause());
+        if (host_) {
+            if (open_communicators_ > 0 && !all_ranks_arrive(grace)) {
+                abort("ends the job: exit() was called while a process group was open, and other ranks still use it");
+            }
+            MPI_Finalize();
+        }
+        current() = nullptr;
+    }
+
+    /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF first.
+    static int before_finalize(MPI_Comm, int, void* environment, void*) {
+        const auto& self = *static_cast<MpiEnvironment*>(environment);
+        if (self.health_->failed()) self.abort("ends the job: " + self.health_->cause());
+        return MPI_SUCCESS;
+    }
+
+    /// An uncaught exception unwinds nothing, so nobody else can end the job for the ranks that wait.
+    [[noreturn]] static void terminate() {
+        const MpiEnvironment* self = current();
+        if (self != nullptr && !is_finalized()) {
+            const std::string message = "uncaught exception: " + current_exception_text();
+            if (self->callable_from_this_thread()) self->abort(message);
+            log(LogLevel::error, self->rank_, message);
+        }
+        if (self != nullptr && self->previous_terminate_ != nullptr) self->previous_terminate_();
+        std::abort();
+    }
+
+    [[nodiscard]] static std::string current_exception_text() {
+        const std::exception_ptr exception = std::current_exception();
+        if (!exception) return "none; std::terminate was called";
+        try {
+            std::rethrow_exception(exception);
+        } catch (const std::exception& error) {
+            return error.what();
+        } catch (...) {
+            return "of a type that is no std::exception";
+        }
+    }
+
+    void abort(const std::string& message) const {
+        log(LogLevel::error, rank_, message);
+        std::fflush(stdout);
+        // mpirun forwards output on its own time, and drops what it has not read yet when a job aborts.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
+
+    /// Whether all ranks reach this point within `time`.
+    [[nodiscard]] static bool all_ranks_arrive(std::chrono::seconds time) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        const auto deadline = std::chrono::steady_clock::now() + time;
+        int arrived = 0;
+        while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
+            if (std::chrono::steady_clock::now() > deadline) return false;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return true;
+    }
+
+    [[nodiscard]] static MpiEnvironment*& current() {
+        static MpiEnvironment* environment = nullptr;
+        return environment;
+    }
+
+    /// How long exit() with an open group waits for the other ranks to do the same.
+    static constexpr std::chrono::seconds grace{5};
+
+    bool host_ = false;
+    int thread_level_ = MPI_THREAD_SINGLE;
+    int rank_ = 0;
+    int keyval_ = MPI_KEYVAL_INVALID;
+    int open_communicators_ = 0;
+    std::terminate_handler previous_terminate_ = nullptr;
+    std::shared_ptr<JobHealth> health_ = std::make_shared<JobHealth>();
+};
+
+}  // namespace dptk
