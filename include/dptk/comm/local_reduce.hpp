@@ -94,13 +94,13 @@ inline void divide(const Buffer& data, double divisor) {
     });
 }
 
-/// data[i] = data[i] * factor, for floating-point buffers.
-inline void scale(const Buffer& data, double factor) {
-    visit_dtype(data.dtype, [&](auto zero) {
+/// to[i] = from[i] * factor, for floating-point buffers. `from` may be to.data.
+inline void scale(const Buffer& to, const void* from, double factor) {
+    visit_dtype(to.dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_floating_point_v<T>) {
             const T by = static_cast<T>(factor);
-            for (std::size_t i = 0; i < data.count; ++i) store<T>(data.data, i, load<T>(data.data, i) * by);
+            for (std::size_t i = 0; i < to.count; ++i) store<T>(to.data, i, load<T>(from, i) * by);
         }
     });
 }

@@ -57,7 +57,7 @@ class DPTK_EXPORT MpiEnvironment {
 
     /// Whether the calling thread may call MPI.
     [[nodiscard]] bool callable_from_this_thread() const noexcept {
-        if (thread_level_ >= MPI_THREAD_SERIALIZED) return true;
+        if (allows_threads()) return true;
         int is_main = 0;
         MPI_Is_thread_main(&is_main);
         return is_main != 0;

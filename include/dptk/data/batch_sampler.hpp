@@ -1,0 +1,109 @@
+/// BatchSampler cuts a sampler's indices into batches. It guarantees equally many batches on all ranks, so
+/// that a collective call per batch always finds its partners; where shares differ, a rank's last batches are
+/// shorter or empty.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <ranges>
+#include <span>
+
+#include "dptk/core/error.hpp"
+
+namespace dptk {
+
+struct BatchSamplerOptions {
+    /// Leave out the last batch where some rank could not fill it. All batches are then full.
+    bool drop_last = false;
+};
+
+/// One rank's indices, contiguous in memory, and what the rank with the most and the one with the fewest
+/// have.
+template <class Sampler>
+concept ShardedSampler =
+    std::ranges::contiguous_range<const Sampler> && std::ranges::sized_range<const Sampler> &&
+    std::same_as<std::ranges::range_value_t<const Sampler>, std::size_t> && requires(const Sampler& sampler) {
+        { sampler.largest_share() } -> std::same_as<std::size_t>;
+        { sampler.smallest_share() } -> std::same_as<std::size_t>;
+    };
+
+/// The batches of this rank: a range of `std::span<const std::size_t>` with equally many on all ranks. Keeps
+/// a reference to the sampler and always shows its current epoch; a span is good until the sampler's next
+/// set_epoch.
+template <ShardedSampler Sampler>
+class BatchSampler {
+  public:
+    class Iterator;
+
+    /// `batch_size` is the number of indices of a batch on each rank. Throws ArgumentError where it is 0.
+    BatchSampler(const Sampler& sampler, std::size_t batch_size, BatchSamplerOptions options = {})
+        : sampler_(&sampler), batch_size_(batch_size), options_(options) {
+        if (batch_size == 0) throw ArgumentError("BatchSampler: batch_size must be at least 1, found 0");
+    }
+
+    /// A temporary sampler would be gone before the first batch.
+    BatchSampler(const Sampler&&, std::size_t, BatchSamplerOptions = {}) = delete;
+
+    /// The number of batches, equal on all ranks.
+    [[nodiscard]] std::size_t size() const noexcept {
+        if (options_.drop_last) return sampler_->smallest_share() / batch_size_;
+        const std::size_t share = sampler_->largest_share();
+        return share / batch_size_ + (share % batch_size_ == 0 ? 0 : 1);
+    }
+
+    [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
+
+    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end.
+    [[nodiscard]] std::span<const std::size_t> operator[](std::size_t index) const noexcept {
+        const std::span<const std::size_t> indices(*sampler_);
+        const std::size_t first = std::min(index * batch_size_, indices.size());
+        return indices.subspan(first, std::min(batch_size_, indices.size() - first));
+    }
+
+    [[nodiscard]] Iterator begin() const noexcept { return {*this, 0}; }
+
+    [[nodiscard]] Iterator end() const noexcept { return {*this, size()}; }
+
+  private:
+    const Sampler* sampler_;
+    std::size_t batch_size_;
+    BatchSamplerOptions options_;
+};
+
+/// Must not outlive its BatchSampler.
+template <ShardedSampler Sampler>
+class BatchSampler<Sampler>::Iterator {
+  public:
+    using value_type = std::span<const std::size_t>;
+    using reference = value_type;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::forward_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+
+    Iterator() = default;
+
+    Iterator(const BatchSampler& batches, std::size_t index) noexcept : batches_(&batches), index_(index) {}
+
+    [[nodiscard]] value_type operator*() const noexcept { return (*batches_)[index_]; }
+
+    Iterator& operator++() noexcept {
+        ++index_;
+        return *this;
+    }
+
+    Iterator operator++(int) noexcept {
+        const Iterator before = *this;
+        ++index_;
+        return before;
+    }
+
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+  private:
+    const BatchSampler* batches_ = nullptr;
+    std::size_t index_ = 0;
+};
+
+}  // namespace dptk

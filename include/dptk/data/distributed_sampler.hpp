@@ -1,0 +1,162 @@
+/// DistributedSampler deals the indices of a dataset to ranks, equal index for index to
+/// torch.utils.data.DistributedSampler with the same arguments, so that C++ and Python runs see the same
+/// samples in the same order. `Padding::none` instead counts each sample exactly once. Cutting a rank's
+/// indices into batches is left to BatchSampler, and it never communicates: each rank computes its own share.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/data/dataset.hpp"
+#include "dptk/data/random_permutation.hpp"
+
+namespace dptk {
+
+/// What evens out the ranks' shares where the number of replicas does not divide the dataset.
+enum class Padding {
+    repeat,  ///< PyTorch's: indices from the start of the order are repeated, so that all shares are equal.
+    none,    ///< Nothing: each index occurs once, and the first ranks may have one more than the others.
+};
+
+struct DistributedSamplerOptions {
+    bool shuffle = true;     ///< A new random order each epoch; otherwise 0, 1, 2, ...
+    std::uint64_t seed = 0;  ///< Must be equal on all ranks. Of seed + epoch the low 32 bits count.
+    bool drop_last = false;  ///< Drop the tail of the order instead of padding it.
+    Padding padding = Padding::repeat;
+};
+
+/// A group of replicas of which the caller is one, such as a ProcessGroup.
+template <class Group>
+concept ReplicaGroup = requires(const Group& group) {
+    { group.rank() } -> std::same_as<int>;
+    { group.size() } -> std::same_as<int>;
+};
+
+/// The indices of one rank in the current epoch, which is 0 at first: a random-access range of std::size_t.
+/// Rank r of W has the positions r, r + W, r + 2W, ... of the epoch's order.
+class DistributedSampler {
+  public:
+    /// Throws ArgumentError where `num_replicas` is 0, `rank` is not in [0, num_replicas - 1], or `drop_last`
+    /// is asked for together with `Padding::none`.
+    DistributedSampler(std::size_t dataset_size, std::size_t num_replicas, std::size_t rank,
+                       DistributedSamplerOptions options = {})
+        : dataset_size_(dataset_size), num_replicas_(num_replicas), rank_(rank), options_(options) {
+        check_arguments();
+        indices_ = compute_indices(epoch_);
+    }
+
+    /// With the number of replicas and the rank of `group`, which is not kept.
+    template <ReplicaGroup Group>
+    DistributedSampler(std::size_t dataset_size, const Group& group, DistributedSamplerOptions options = {})
+        : DistributedSampler(dataset_size, static_cast<std::size_t>(group.size()),
+                             static_cast<std::size_t>(group.rank()), options) {}
+
+    /// With the size of `dataset` as it is now; neither `dataset` nor `group` is kept.
+    template <IndexableDataset Dataset, ReplicaGroup Group>
+    DistributedSampler(const Dataset& dataset, const Group& group, DistributedSamplerOptions options = {})
+        : DistributedSampler(static_cast<std::size_t>(dataset.size()), group, options) {}
+
+    /// Makes `epoch`'s indices the current ones; to be called alike on all ranks. Invalidates iterators,
+    /// except where `epoch` is the current one already: then nothing happens.
+    void set_epoch(std::int64_t epoch) {
+        if (epoch == epoch_) return;
+        if (options_.shuffle) indices_ = compute_indices(epoch);
+        epoch_ = epoch;
+    }
+
+    [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
+
+    [[nodiscard]] std::size_t dataset_size() const noexcept { return dataset_size_; }
+
+    [[nodiscard]] std::size_t num_replicas() const noexcept { return num_replicas_; }
+
+    [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+
+    /// The number of indices of this rank, the same in every epoch.
+    [[nodiscard]] std::size_t size() const noexcept { return indices_.size(); }
+
+    [[nodiscard]] auto begin() const noexcept { return indices_.begin(); }
+
+    [[nodiscard]] auto end() const noexcept { return indices_.end(); }
+
+    /// The number of indices of the rank that has the most.
+    [[nodiscard]] std::size_t largest_share() const noexcept {
+        const bool is_even = dataset_size_ % num_replicas_ == 0;
+        return dataset_size_ / num_replicas_ + (is_even || options_.drop_last ? 0 : 1);
+    }
+
+    /// The number of indices of the rank that has the fewest.
+    [[nodiscard]] std::size_t smallest_share() const noexcept {
+        return options_.padding == Padding::none ? dataset_size_ / num_replicas_ : largest_share();
+    }
+
+    /// The number of indices of any rank. Throws ArgumentError where `rank` is not in [0, num_replicas - 1].
+    [[nodiscard]] std::size_t share(std::size_t rank) const {
+        check_rank(rank);
+        return rank < dataset_size_ % num_replicas_ ? largest_share() : smallest_share();
+    }
+
+  private:
+    void check_arguments() const {
+        constexpr auto most_replicas = std::numeric_limits<std::ptrdiff_t>::max();
+        // Numbers are shown signed: a huge one is a negative int of the caller's.
+        if (num_replicas_ == 0 || num_replicas_ > static_cast<std::size_t>(most_replicas)) {
+            throw ArgumentError(detail::text("DistributedSampler: num_replicas must be in [1, ",
+                                             most_replicas, "], found ",
+                                             static_cast<std::ptrdiff_t>(num_replicas_)));
+        }
+        check_rank(rank_);
+        if (options_.drop_last && options_.padding == Padding::none) {
+            throw ArgumentError(
+                "DistributedSampler: drop_last leaves samples out and Padding::none counts each once; "
+                "expected at most one of them, found both");
+        }
+    }
+
+    void check_rank(std::size_t rank) const {
+        if (rank < num_replicas_) return;
+        throw ArgumentError(detail::text("DistributedSampler: rank must be in [0, ", num_replicas_ - 1,
+                                         "], found ", static_cast<std::ptrdiff_t>(rank)));
+    }
+
+    [[nodiscard]] std::vector<std::size_t> compute_indices(std::int64_t epoch) const {
+        if (!options_.shuffle) {
+            return deal([](std::size_t position) { return position; });
+        }
+        const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(epoch);
+        if (dataset_size_ <= std::numeric_limits<std::uint32_t>::max()) {  // half the memory, and faster
+            return deal_permutation(random_permutation<std::uint32_t>(dataset_size_, seed));
+        }
+        return deal_permutation(random_permutation<std::size_t>(dataset_size_, seed));
+    }
+
+    template <class Index>
+    [[nodiscard]] std::vector<std::size_t> deal_permutation(const std::vector<Index>& order) const {
+        return deal([&](std::size_t position) { return std::size_t{order[position]}; });
+    }
+
+    /// This rank's indices, where `index_at(position)` is the epoch's order. Positions beyond the end, which
+    /// only Padding::repeat asks for, start again at 0, as often as it takes.
+    template <class IndexAt>
+    [[nodiscard]] std::vector<std::size_t> deal(IndexAt index_at) const {
+        std::vector<std::size_t> indices(share(rank_));
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+            indices[i] = index_at((rank_ + i * num_replicas_) % dataset_size_);
+        }
+        return indices;
+    }
+
+    std::size_t dataset_size_;
+    std::size_t num_replicas_;
+    std::size_t rank_;
+    DistributedSamplerOptions options_;
+    std::int64_t epoch_ = 0;
+    std::vector<std::size_t> indices_;
+};
+
+}  // namespace dptk

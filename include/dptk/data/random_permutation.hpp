@@ -1,0 +1,81 @@
+/// Random permutations of 0..n-1, equal to those of torch.randperm on the CPU for the same n and seed.
+/// PyTorch has one algorithm for small n and another, which it got in version 2.6, from 214,748,364 on; both
+/// are here.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// From this n on, torch.randperm draws 64 bits for each element.
+inline constexpr std::size_t first_large_permutation = std::numeric_limits<std::uint32_t>::max() / 20;
+
+/// torch's generator takes the low 32 bits of its seed.
+[[nodiscard]] inline std::mt19937 torch_generator(std::uint64_t seed) {
+    return std::mt19937(static_cast<std::uint32_t>(seed));
+}
+
+[[nodiscard]] inline std::uint32_t draw_32_bits(std::mt19937& generator) {
+    return static_cast<std::uint32_t>(generator());
+}
+
+[[nodiscard]] inline std::uint64_t draw_64_bits(std::mt19937& generator) {
+    const std::uint64_t high = draw_32_bits(generator);
+    return high << 32 | draw_32_bits(generator);
+}
+
+/// The form for n below `first_large_permutation`.
+template <std::unsigned_integral Index>
+[[nodiscard]] std::vector<Index> small_random_permutation(std::size_t n, std::uint64_t seed) {
+    std::mt19937 generator = torch_generator(seed);
+    std::vector<Index> order(n);
+    std::iota(order.begin(), order.end(), Index{0});
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+        const std::uint32_t offset = draw_32_bits(generator) % static_cast<std::uint32_t>(n - i);
+        std::swap(order[i], order[i + offset]);
+    }
+    return order;
+}
+
+/// The form for n from `first_large_permutation` on; right, but not torch's, for smaller n too.
+template <std::unsigned_integral Index>
+[[nodiscard]] std::vector<Index> large_random_permutation(std::size_t n, std::uint64_t seed) {
+    std::mt19937 generator = torch_generator(seed);
+    std::vector<Index> order(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto j = static_cast<std::size_t>(draw_64_bits(generator) % (i + 1));
+        order[i] = order[j];
+        order[j] = static_cast<Index>(i);
+    }
+    return order;
+}
+
+}  // namespace detail
+
+/// A permutation of 0..n-1, equal to `torch.randperm(n)` with a fresh CPU generator seeded with `seed`, of
+/// which the low 32 bits count. Takes n elements of `Index`, which may be as small as n - 1 allows.
+/// Throws ArgumentError where it is too small for that.
+template <std::unsigned_integral Index = std::size_t>
+[[nodiscard]] std::vector<Index> random_permutation(std::size_t n, std::uint64_t seed) {
+    constexpr std::size_t largest = std::numeric_limits<Index>::max();
+    if (n != 0 && n - 1 > largest) {
+        throw ArgumentError(detail::text("a permutation of ", n, " indices needs an index type that holds ",
+                                         n - 1, ", but the largest value of the one given is ", largest));
+    }
+    return n < detail::first_large_permutation ? detail::small_random_permutation<Index>(n, seed)
+                                               : detail::large_random_permutation<Index>(n, seed);
+}
+
+}  // namespace dptk

@@ -1,0 +1,18 @@
+/// Everything that makes a program's own training loop data-parallel: groups, the sampler, and
+/// DistributedDataParallel. Standard library only, plus the transports whose DPTK_WITH_* is defined.
+#pragma once
+
+#include "dptk/comm/init.hpp"
+#include "dptk/comm/process_group.hpp"
+#include "dptk/comm/self.hpp"
+#include "dptk/comm/thread.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/version.hpp"
+#include "dptk/data/batch_sampler.hpp"
+#include "dptk/data/distributed_sampler.hpp"
+#include "dptk/ddp/distributed_data_parallel.hpp"
+
+#ifdef DPTK_WITH_MPI
+#include "dptk/comm/mpi.hpp"
+#endif

@@ -1,0 +1,88 @@
+/// The memory of one bucket: the gradients that travel together, and one element behind the last bucket's that
+/// carries the ranks' status.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/process_group.hpp"
+#include "dptk/ddp/bucket_plan.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk::detail {
+
+class GradientBucket {
+  public:
+    enum class Status { none, last_element };
+
+    /// Collective, since the memory is the transport's. Every gradient is aligned to 64 bytes.
+    GradientBucket(ProcessGroup& group, const Bucket& bucket, const std::vector<ParameterRef>& parameters,
+                   Status status)
+        : indices_(bucket.parameters) {
+        const std::size_t alignment = 64 / dtype_size(bucket.dtype);
+        std::size_t count = 0;
+        for (const std::size_t index : indices_) {
+            offsets_.push_back(count);
+            count += (parameters[index].count + alignment - 1) / alignment * alignment;
+        }
+        if (status == Status::last_element) ++count;
+        all_ = {nullptr, count, bucket.dtype, bucket.device};
+        memory_ = group.channel().allocate(all_.bytes());
+        all_.data = memory_.get();
+    }
+
+    /// The parameters in this bucket.
+    [[nodiscard]] const std::vector<std::size_t>& indices() const noexcept { return indices_; }
+
+    /// Where the gradient of the `position`th of them lies; `count` elements of it.
+    [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept {
+        return all_.slice(offsets_[position], count);
+    }
+
+    /// The element that carries the status: above 0 after the reduction where any rank has raised it.
+    void set_status(bool raised) noexcept {
+        visit_floating([&](auto zero) { store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised)); });
+    }
+
+    [[nodiscard]] bool status() const noexcept {
+        bool raised = false;
+        visit_floating([&](auto zero) { raised = load<decltype(zero)>(all_.data, all_.count - 1) != 0; });
+        return raised;
+    }
+
+    [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept { return {Verb::all_reduce, all_, all_, op, 0}; }
+
+    [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
+
+  private:
+    template <class Fn>
+    void visit_floating(Fn&& fn) const noexcept {
+        if (all_.dtype == DType::f64) {
+            fn(double{});
+        } else {
+            fn(float{});
+        }
+    }
+
+    std::vector<std::size_t> indices_;
+    std::vector<std::size_t> offsets_;
+    Buffer all_;
+    std::shared_ptr<void> memory_;
+};
+
+/// to = from * factor; zeros for a factor of 0, whatever `from` holds. `from` may be `to`.
+inline void copy_scaled(const Buffer& to, const void* from, double factor) {
+    if (to.bytes() == 0 || (from == to.data && factor == 1)) return;
+    if (factor == 0) {
+        std::memset(to.data, 0, to.bytes());
+    } else if (factor == 1) {
+        std::memcpy(to.data, from, to.bytes());
+    } else {
+        scale(to, from, factor);
+    }
+}
+
+}  // namespace dptk::detail

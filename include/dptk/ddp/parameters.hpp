@@ -1,0 +1,217 @@
+/// Finding the parameters in whatever container or model a program has. for_each_parameter(model, sink) is the one
+/// customisation point: a member of the model, then a function found by ADL, then the built-in shapes.
+///
+/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter; a range of
+/// parameters; pointers to them; std::pair of two such ranges is a value and its gradient; tuples; maps, in the
+/// order of their keys.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+template <class R>
+concept FloatingRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>> &&
+    is_floating(dtype_of<std::ranges::range_value_t<R>>) &&
+    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+template <class A>
+concept HasShape = requires(const A& array) {
+    { array.shape() } -> std::ranges::input_range;
+};
+
+template <FloatingRange A>
+[[nodiscard]] std::vector<std::size_t> shape_of(A& array) {
+    std::vector<std::size_t> shape;
+    if constexpr (HasShape<A>) {
+        for (const auto extent : array.shape()) shape.push_back(static_cast<std::size_t>(extent));
+    } else {
+        shape.push_back(static_cast<std::size_t>(std::ranges::size(array)));
+    }
+    return shape;
+}
+
+}  // namespace detail
+
+/// Takes parameters one by one. A model's own for_each_parameter calls it as sink(value),
+/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges of equal
+/// size (a range with a shape() member tells its dimensions), or as sink(ParameterRef).
+class ParameterSink {
+  public:
+    void operator()(ParameterRef parameter) {
+        if (parameter.name.empty()) {
+            parameter.name = path_.empty() ? detail::text("[", parameters_.size(), "]") : path_;
+        }
+        parameters_.push_back(std::move(parameter));
+    }
+
+    template <detail::FloatingRange Value>
+    void operator()(Value&& value) {
+        ParameterRef parameter;
+        parameter.shape = detail::shape_of(value);
+        parameter.dtype = dtype_of<std::ranges::range_value_t<Value>>;
+        parameter.count = static_cast<std::size_t>(std::ranges::size(value));
+        parameter.value = std::ranges::data(value);
+        (*this)(std::move(parameter));
+    }
+
+    template <detail::FloatingRange Value, detail::FloatingRange Gradient>
+    void operator()(Value&& value, Gradient&& gradient) {
+        static_assert(dtype_of<std::ranges::range_value_t<Value>> == dtype_of<std::ranges::range_value_t<Gradient>>,
+                      "dptk: a parameter's value and its gradient have different element types");
+        (*this)(std::forward<Value>(value));
+        set_gradient(static_cast<std::size_t>(std::ranges::size(gradient)), std::ranges::data(gradient));
+    }
+
+    template <detail::FloatingRange Value, detail::FloatingRange Gradient>
+    void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
+        inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
+    }
+
+    /// Names what `visit` finds after `step`: inside("[3]", ...) below "weights" makes "weights[3]".
+    template <class Visit>
+    void inside(std::string_view step, Visit&& visit) {
+        const std::size_t length = path_.size();
+        if (!path_.empty() && !step.empty() && step.front() != '[') path_ += '.';
+        path_ += step;
+        visit();
+        path_.resize(length);
+    }
+
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
+
+  private:
+    void set_gradient(std::size_t count, void* data) {
+        ParameterRef& parameter = parameters_.back();
+        if (count != parameter.count) {
+            throw ArgumentError(detail::text("parameter ", parameter.name, " has ", parameter.count,
+                                             " elements, but its gradient has ", count));
+        }
+        parameter.gradient = data;
+    }
+
+    std::string path_;
+    std::vector<ParameterRef> parameters_;
+};
+
+namespace detail::access {
+
+void for_each_parameter() = delete;  // what follows finds users' functions by ADL alone
+
+template <class M>
+concept HasMemberForEachParameter = requires(M& model, ParameterSink& sink) { model.for_each_parameter(sink); };
+
+template <class M>
+concept HasAdlForEachParameter = requires(M& model, ParameterSink& sink) { for_each_parameter(model, sink); };
+
+template <class M>
+concept MapLike = std::ranges::range<M> && requires {
+    typename M::key_type;
+    typename M::mapped_type;
+};
+
+template <class M>
+concept TupleLike = requires { std::tuple_size<std::remove_cvref_t<M>>::value; } && !std::ranges::range<M>;
+
+template <class M>
+concept PointerLike = !std::ranges::range<M> && requires(M& pointer) {
+    *pointer;
+    static_cast<bool>(pointer);
+};
+
+template <class M>
+inline constexpr bool is_value_and_gradient = false;
+
+template <class A, class B>
+inline constexpr bool is_value_and_gradient<std::pair<A, B>> =
+    FloatingRange<std::remove_reference_t<A>> && FloatingRange<std::remove_reference_t<B>>;
+
+template <class>
+inline constexpr bool never = false;
+
+template <class Key>
+[[nodiscard]] std::string key_text(const Key& key) {
+    if constexpr (std::convertible_to<const Key&, std::string_view>) {
+        return std::string(std::string_view(key));
+    } else if constexpr (std::is_arithmetic_v<Key>) {
+        return text("[", key, "]");
+    } else {
+        return "[?]";
+    }
+}
+
+struct ForEachParameter {
+    template <class Model>
+    void operator()(Model& model, ParameterSink& sink) const {
+        using M = std::remove_cv_t<Model>;
+        if constexpr (HasMemberForEachParameter<Model>) {
+            model.for_each_parameter(sink);
+        } else if constexpr (HasAdlForEachParameter<Model>) {
+            for_each_parameter(model, sink);
+        } else if constexpr (FloatingRange<Model&>) {
+            sink(model);
+        } else if constexpr (MapLike<M>) {
+            visit_map(model, sink);
+        } else if constexpr (is_value_and_gradient<M>) {
+            sink(model.first, model.second);
+        } else if constexpr (TupleLike<M>) {
+            visit_tuple(model, sink, std::make_index_sequence<std::tuple_size_v<M>>{});
+        } else if constexpr (std::ranges::input_range<Model>) {
+            std::size_t index = 0;
+            for (auto&& element : model) {
+                sink.inside(text("[", index++, "]"), [&] { (*this)(element, sink); });
+            }
+        } else if constexpr (PointerLike<M>) {
+            if (!model) throw ArgumentError(text("parameter ", sink.path(), " is a null pointer"));
+            (*this)(*model, sink);
+        } else {
+            static_assert(never<Model>,
+                          "dptk: this type holds no parameters that dptk knows how to find. Give it a member "
+                          "`void for_each_parameter(auto& sink)` that calls sink(\"name\", value, gradient) for each "
+                          "parameter, where value and gradient are contiguous ranges of float or double");
+        }
+    }
+
+  private:
+    template <class Map>
+    void visit_map(Map& map, ParameterSink& sink) const {
+        using Entry = std::remove_reference_t<std::ranges::range_reference_t<Map>>;
+        std::vector<Entry*> entries;
+        for (Entry& entry : map) entries.push_back(&entry);
+        std::ranges::stable_sort(entries, std::ranges::less{}, [](Entry* entry) -> auto& { return entry->first; });
+        for (Entry* entry : entries) {
+            sink.inside(key_text(entry->first), [&] { (*this)(entry->second, sink); });
+        }
+    }
+
+    template <class Tuple, std::size_t... I>
+    void visit_tuple(Tuple& tuple, ParameterSink& sink, std::index_sequence<I...>) const {
+        (sink.inside(text("[", I, "]"), [&] { (*this)(std::get<I>(tuple), sink); }), ...);
+    }
+};
+
+}  // namespace detail::access
+
+/// Calls `sink` for every parameter of `model`, always in the same order. See the top of this header.
+/// Throws ArgumentError for a null pointer, or a gradient of another size than its value.
+inline constexpr detail::access::ForEachParameter for_each_parameter{};
+
+}  // namespace dptk

@@ -1,0 +1,76 @@
+/// Writes IDX files, good and bad, into a folder that goes away with the test.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <stdlib.h>  // mkdtemp
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+
+#include "dptk/core/error.hpp"
+
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "dptk-idx-XXXXXX").string();
+        REQUIRE(mkdtemp(pattern.data()) != nullptr);
+        path_ = pattern;
+    }
+
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+    std::filesystem::path write(const std::string& name, const std::string& content) const {
+        std::ofstream(path_ / name, std::ios::binary) << content;
+        return path_ / name;
+    }
+
+    std::filesystem::path write_gzip(const std::string& name, const std::string& content) const {
+        const gzFile file = gzopen((path_ / name).c_str(), "wb");
+        REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) ==
+                static_cast<int>(content.size()));
+        REQUIRE(gzclose(file) == Z_OK);
+        return path_ / name;
+    }
+
+  private:
+    std::filesystem::path path_;
+};
+
+inline std::string file_content(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// `00 00 type ndim`, and the dimensions.
+inline std::string idx_header(int type, std::initializer_list<std::uint32_t> shape) {
+    std::string header = {0, 0, static_cast<char>(type), static_cast<char>(shape.size())};
+    for (const std::uint32_t dimension : shape) {
+        for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(dimension >> shift & 0xFF);
+    }
+    return header;
+}
+
+/// The text of the FormatError that `function` throws, "no error" where it throws none.
+template <class Function>
+std::string format_error_of(Function function) {
+    try {
+        function();
+    } catch (const dptk::FormatError& error) {
+        return error.what();
+    }
+    return "no error";
+}

@@ -1,0 +1,104 @@
+#include "dptk/data/image_dataset.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "dptk/data/dataset.hpp"
+
+namespace {
+
+using dptk::ImageDataset;
+using dptk::ImageDatasetOptions;
+using Bytes = std::vector<std::uint8_t>;
+using Shape = std::vector<std::size_t>;
+
+static_assert(dptk::IndexableDataset<ImageDataset>);
+static_assert(!std::is_copy_constructible_v<ImageDataset>, "copying a dataset must be visible: subset()");
+
+/// Pixels 0, 1, 2, ... in images of 2x3.
+ImageDataset small_dataset(Bytes labels, ImageDatasetOptions options = {}) {
+    Bytes pixels(labels.size() * 6);
+    std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+    const Shape shape = {labels.size(), 2, 3};
+    return ImageDataset(pixels, shape, labels, options);
+}
+
+Bytes pixels_of(const ImageDataset& dataset, std::size_t index) {
+    const dptk::LabelledImageRef image = dataset[index];
+    return Bytes(image.pixels.begin(), image.pixels.end());
+}
+
+}  // namespace
+
+TEST_CASE("an image dataset gives each image with its label") {
+    const ImageDataset dataset = small_dataset({7, 2});
+    CHECK(dataset.size() == 2);
+    CHECK(pixels_of(dataset, 0) == Bytes{0, 1, 2, 3, 4, 5});
+    CHECK(pixels_of(dataset, 1) == Bytes{6, 7, 8, 9, 10, 11});
+    CHECK(dataset[0].label == 7);
+    CHECK(dataset[1].label == 2);
+}
+
+TEST_CASE("images of shape [n, height, width] have one channel, others say how many") {
+    const ImageDataset grey = small_dataset({0});
+    CHECK(grey.channels() == 1);
+    CHECK(grey.height() == 2);
+    CHECK(grey.width() == 3);
+
+    const ImageDataset coloured(Bytes(2 * 3 * 4 * 5), Shape{2, 3, 4, 5}, Bytes(2));
+    CHECK(coloured.channels() == 3);
+    CHECK(coloured.height() == 4);
+    CHECK(coloured.width() == 5);
+    CHECK(coloured[1].pixels.size() == 60);
+}
+
+TEST_CASE("the number of classes is the largest label + 1 unless it is given") {
+    CHECK(small_dataset({7, 2}).classes() == 8);
+    CHECK(small_dataset({255}).classes() == 256);
+    CHECK(small_dataset({7, 2}, {.classes = 10}).classes() == 10);
+    CHECK(small_dataset({}).classes() == 0);
+}
+
+TEST_CASE("a label beyond the given number of classes is refused") {
+    CHECK_THROWS_WITH_AS(small_dataset({2, 7}, {.classes = 7}),
+                         doctest::Contains("labels below 7, found 7 for image 1"), dptk::ArgumentError);
+}
+
+TEST_CASE("counts that do not agree are refused") {
+    CHECK_THROWS_WITH_AS(ImageDataset(Bytes(12), Shape{2, 2, 3}, Bytes(3)),
+                         doctest::Contains("2 images and 3 labels"), dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(ImageDataset(Bytes(11), Shape{2, 2, 3}, Bytes(2)),
+                         doctest::Contains("12 pixels for images of shape [2, 2, 3], found 11"),
+                         dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(ImageDataset(Bytes(6), Shape{2, 3}, Bytes(2)), doctest::Contains("found [2, 3]"),
+                         dptk::ArgumentError);
+}
+
+TEST_CASE("a subset has the images asked for, in that order, and all the classes") {
+    const ImageDataset dataset = small_dataset({9, 1, 2});
+    const Shape indices = {2, 0, 2};
+    const ImageDataset subset = dataset.subset(indices);
+    CHECK(subset.size() == 3);
+    CHECK(subset[0].label == 2);
+    CHECK(subset[1].label == 9);
+    CHECK(pixels_of(subset, 0) == pixels_of(dataset, 2));
+    CHECK(pixels_of(subset, 1) == pixels_of(dataset, 0));
+    CHECK(pixels_of(subset, 2) == pixels_of(dataset, 2));
+
+    const Shape without_the_nine = {1};
+    CHECK(dataset.subset(without_the_nine).classes() == 10);
+    CHECK(dataset.subset({}).size() == 0);
+}
+
+TEST_CASE("a subset of an image that is not there is refused") {
+    const Shape indices = {0, 3};
+    CHECK_THROWS_WITH_AS(static_cast<void>(small_dataset({9, 1, 2}).subset(indices)),
+                         doctest::Contains("below 3 for a subset, found 3"), dptk::ArgumentError);
+}
