@@ -1,0 +1,18 @@
+# Installs the headers and a package for find_package(dptk [COMPONENTS mpi readers nn onednn]).
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dptk)
+foreach(name dptk mpi readers nn onednn)
+    install(TARGETS dptk_${name} EXPORT dptk-${name}-targets FILE_SET HEADERS)
+    install(EXPORT dptk-${name}-targets NAMESPACE dptk:: DESTINATION ${package_dir})
+endforeach()
+
+configure_package_config_file(cmake/dptk-config.cmake.in dptk-config.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(dptk-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES
+    ${CMAKE_CURRENT_BINARY_DIR}/dptk-config.cmake
+    ${CMAKE_CURRENT_BINARY_DIR}/dptk-config-version.cmake
+    ${CMAKE_CURRENT_LIST_DIR}/FindoneDNN.cmake
+    DESTINATION ${package_dir})

@@ -1,0 +1,71 @@
+# The header-only targets:
+#   dptk::dptk     groups, sampler, DistributedDataParallel: the standard library alone
+#   dptk::mpi      + MPI
+#   dptk::readers  + files of real formats (zlib)
+#   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
+# A target whose library is missing is not defined here, but its headers are installed all the same.
+
+find_package(Threads REQUIRED)
+find_package(MPI QUIET COMPONENTS CXX)
+find_package(ZLIB QUIET)
+find_package(oneDNN QUIET MODULE)
+
+set(DPTK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
+cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)
+
+# dptk_add_headers(<name> <glob>...): target dptk_<name> with the headers that match, exported as dptk::<name>.
+function(dptk_add_headers name)
+    list(TRANSFORM ARGN PREPEND ${DPTK_INCLUDE_DIR}/dptk/)
+    file(GLOB headers CONFIGURE_DEPENDS ${ARGN})
+    if(name STREQUAL "dptk") # MPI's headers lie in the folder of the other transports
+        list(FILTER headers EXCLUDE REGEX "/comm/mpi[^/]*$")
+    endif()
+    set(target dptk_${name})
+    add_library(${target} INTERFACE)
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+    target_compile_features(${target} INTERFACE cxx_std_20)
+    target_sources(${target} INTERFACE
+        FILE_SET HEADERS BASE_DIRS ${DPTK_INCLUDE_DIR} FILES ${headers})
+    if(NOT name STREQUAL "dptk")
+        target_link_libraries(${target} INTERFACE dptk_dptk)
+    endif()
+endfunction()
+
+dptk_add_headers(dptk ddp.hpp core/*.hpp control/*.hpp comm/*.hpp data/*.hpp ddp/*.hpp optim/*.hpp)
+target_link_libraries(dptk_dptk INTERFACE Threads::Threads)
+add_library(dptk::dptk ALIAS dptk_dptk)
+
+dptk_add_headers(mpi comm/mpi*.hpp)
+target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
+target_link_libraries(dptk_mpi INTERFACE MPI::MPI_CXX)
+
+dptk_add_headers(readers data/readers/*.hpp)
+target_link_libraries(dptk_readers INTERFACE ZLIB::ZLIB)
+
+dptk_add_headers(nn train.hpp nn/*.hpp nn/reference/*.hpp train/*.hpp)
+add_library(dptk::nn ALIAS dptk_nn)
+
+dptk_add_headers(onednn nn/cpu/*.hpp)
+target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
+target_link_libraries(dptk_onednn INTERFACE oneDNN::oneDNN ${CMAKE_DL_LIBS})
+
+if(TARGET MPI::MPI_CXX)
+    add_library(dptk::mpi ALIAS dptk_mpi)
+endif()
+if(TARGET ZLIB::ZLIB)
+    add_library(dptk::readers ALIAS dptk_readers)
+endif()
+if(TARGET oneDNN::oneDNN)
+    add_library(dptk::onednn ALIAS dptk_onednn)
+    target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
+endif()
+
+# `all_verify_interface_header_sets` compiles each header alone.
+if(PROJECT_IS_TOP_LEVEL)
+    set_target_properties(dptk_dptk dptk_nn PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    foreach(name mpi readers onednn)
+        if(TARGET dptk::${name})
+            set_target_properties(dptk_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+        endif()
+    endforeach()
+endif()

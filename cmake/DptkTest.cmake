@@ -1,0 +1,47 @@
+# Registers tests with CTest.
+
+include_guard()
+
+# mpirun refuses root, and more ranks than cores, unless told otherwise.
+set(DPTK_MPI_ENVIRONMENT
+    OMPI_ALLOW_RUN_AS_ROOT=1
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1)
+
+# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [MPI])
+# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With MPI it is built a second
+# time, with DPTK_TEST_MPI defined, and runs under mpirun at 1, 2, 3 and 4 ranks.
+function(dptk_add_test room)
+    cmake_parse_arguments(ARG "MPI" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
+    if(NOT ARG_SOURCES)
+        set(ARG_SOURCES ${room}/*.cpp)
+    endif()
+    file(GLOB sources CONFIGURE_DEPENDS ${ARG_SOURCES})
+
+    dptk_add_program(test_${room} SOURCES ${sources} LIBRARIES ${ARG_LIBRARIES} dptk_test_main)
+    add_test(NAME ${room} COMMAND test_${room})
+    set_tests_properties(${room} PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+
+    if(ARG_MPI AND TARGET dptk::mpi)
+        dptk_add_program(test_${room}_mpi SOURCES ${sources} LIBRARIES ${ARG_LIBRARIES} dptk::mpi dptk_test_main)
+        target_compile_definitions(test_${room}_mpi PRIVATE DPTK_TEST_MPI)
+        foreach(ranks 1 2 3 4)
+            dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room}_mpi)
+        endforeach()
+    endif()
+endfunction()
+
+# dptk_add_mpi_run(<name> <ranks> COMMAND <program> <argument>... [EXPECT_FAILURE <regex>])
+# Runs the program under mpirun. With EXPECT_FAILURE it must end within 20 s, with an exit status that is not 0, and
+# print what the expression matches.
+function(dptk_add_mpi_run name ranks)
+    cmake_parse_arguments(ARG "" "EXPECT_FAILURE" "COMMAND" ${ARGN})
+    list(POP_FRONT ARG_COMMAND program)
+    set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${program}> ${ARG_COMMAND})
+    if(ARG_EXPECT_FAILURE)
+        set(command ${PROJECT_SOURCE_DIR}/tests/support/expect-failure 20 ${ARG_EXPECT_FAILURE} ${command})
+    endif()
+    add_test(NAME ${name}.mpi.${ranks} COMMAND ${command})
+    set_tests_properties(${name}.mpi.${ranks} PROPERTIES
+        TIMEOUT 120 LABELS mpi PROCESSORS ${ranks} ENVIRONMENT "${DPTK_MPI_ENVIRONMENT}")
+endfunction()

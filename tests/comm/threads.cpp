@@ -1,0 +1,119 @@
+// What is particular to thread ranks: failures, and calls that do not fit together.
+#include <doctest/doctest.h>
+#include <dptk/comm/thread.hpp>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+TEST_CASE("an exception on one rank ends the others' waits and is rethrown") {
+    for (const int ranks : {2, 3, 8}) {
+        std::atomic<int> lost = 0;
+        const auto run = [&] {
+            dptk::launch_threads(ranks, [&](dptk::ProcessGroup& group) {
+                if (group.rank() == 1) throw std::runtime_error("boom");
+                std::string text;
+                if (test::throws<dptk::PeerLostError>(text, [&] { group.barrier(); })) {
+                    lost += test::contains(text, "rank 1: boom");
+                    throw dptk::PeerLostError(text);
+                }
+            });
+        };
+        CHECK_THROWS_WITH_AS(run(), "boom", std::runtime_error);
+        CHECK(lost == ranks - 1);
+    }
+}
+
+TEST_CASE("an exception in the middle of background work ends everybody") {
+    const auto run = [] {
+        dptk::launch_threads(4, [](dptk::ProcessGroup& group) {
+            std::vector<float> data(1000);
+            dptk::ProcessGroup background = group.duplicate();
+            auto work = background.all_reduce_async(data);
+            if (group.rank() == 2) throw std::logic_error("in mid-step");
+            for (int i = 0; i < 1000; ++i) group.barrier();
+        });
+    };
+    CHECK_THROWS_WITH_AS(run(), "in mid-step", std::logic_error);
+}
+
+TEST_CASE("a rank that ends early is an error for those that wait for it") {
+    std::atomic<int> lost = 0;
+    const auto run = [&] {
+        dptk::launch_threads(3, [&](dptk::ProcessGroup& group) {
+            group.barrier();
+            if (group.rank() == 2) return;
+            std::string text;
+            CHECK(test::throws<dptk::PeerLostError>(text, [&] { group.barrier(); }));
+            lost += test::contains(text, "rank 2 has left the group");
+        });
+    };
+    CHECK_NOTHROW(run());
+    CHECK(lost >= 1);  // the other may hear of a rank that gave up
+}
+
+TEST_CASE("calls that differ between ranks are a MismatchError on all, and the group stays usable") {
+    dptk::launch_threads(4, [](dptk::ProcessGroup& group) {
+        const bool odd_one = group.rank() == 2;
+        std::vector<float> floats(odd_one ? 5U : 4U, 1.0F);
+        std::vector<double> doubles(4);
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(text, [&] { group.all_reduce(floats); }));
+        CHECK(text == "rank 2 calls all_reduce(sum, 5 x f32) where rank 0 calls all_reduce(sum, 4 x f32)");
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { group.all_reduce(doubles, odd_one ? dptk::ReduceOp::max : dptk::ReduceOp::min); }));
+        CHECK(test::throws<dptk::MismatchError>(text, [&] { group.broadcast(doubles, odd_one ? 1 : 0); }));
+        CHECK(test::throws<dptk::MismatchError>(text, [&] {
+            if (odd_one) {
+                group.barrier();
+            } else {
+                group.broadcast(doubles);
+            }
+        }));
+        auto work = group.all_reduce_async(floats);
+        CHECK(test::throws<dptk::MismatchError>(text, [&] { work.wait(); }));
+        CHECK(group.all_reduce_value(1) == 4);
+    });
+}
+
+TEST_CASE("the error of a dropped Work is thrown by the next barrier") {
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        std::vector<float> data(group.rank() == 0 ? 3U : 4U);
+        static_cast<void>(group.all_reduce_async(data));
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(text, [&] { group.barrier(); }));
+        CHECK_NOTHROW(group.barrier());
+    });
+}
+
+TEST_CASE("launch_threads wants at least one rank") {
+    CHECK_THROWS_AS(dptk::launch_threads(0, [](dptk::ProcessGroup&) {}), dptk::ArgumentError);
+}
+
+TEST_CASE("messages find their receiver by rank and tag, and sizes must fit") {
+    const auto hub = dptk::detail::ThreadHub::make(2, std::make_shared<dptk::JobHealth>());
+    dptk::launch_threads(2, [&](const dptk::ProcessGroup& group) {
+        dptk::ThreadTransport transport(hub, group.rank());
+        std::array<int, 2> first = {1, 2};
+        std::array<int, 2> second = {3, 4};
+        const dptk::Buffer a{first.data(), 2, dptk::DType::i32, {}};
+        const dptk::Buffer b{second.data(), 2, dptk::DType::i32, {}};
+        std::string text;
+        if (group.rank() == 0) {
+            transport.send(a, 1, 7);
+            transport.send(b, 1, 8);
+            CHECK(test::throws<dptk::MismatchError>(text, [&] { transport.send(a, 1, 9); }));
+        } else {
+            std::array<int, 2> got = {};
+            const dptk::Buffer into{got.data(), 2, dptk::DType::i32, {}};
+            transport.recv(into, 0, 7);
+            CHECK(got == first);
+            transport.recv(into, 0, 8);
+            CHECK(got == second);
+            CHECK(test::throws<dptk::MismatchError>(text, [&] { transport.recv(into.slice(0, 1), 0, 9); }));
+        }
+    });
+}

@@ -1,0 +1,82 @@
+#include <doctest/doctest.h>
+#include <dptk/control/launch.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+namespace {
+
+/// The launcher variables of the environment, replaced for one test.
+class Environment {
+  public:
+    explicit Environment(const std::map<std::string, std::string>& variables) {
+        clear();
+        for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    }
+
+    ~Environment() { clear(); }
+    Environment(const Environment&) = delete;
+    Environment& operator=(const Environment&) = delete;
+
+  private:
+    static void clear() {
+        for (const auto& launcher : dptk::detail::launcher_variables) {
+            unsetenv(launcher.rank);
+            unsetenv(launcher.size);
+        }
+    }
+};
+
+std::string error_of(const std::map<std::string, std::string>& variables) {
+    const Environment environment(variables);
+    try {
+        static_cast<void>(dptk::read_launch_environment());
+    } catch (const dptk::ArgumentError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("without a launcher there is one rank") {
+    const Environment environment({});
+    const dptk::LaunchEnvironment launch = dptk::read_launch_environment();
+    CHECK(launch.launcher == dptk::Launcher::none);
+    CHECK(launch.world_size == 1);
+}
+
+TEST_CASE("each launcher is known by its variables") {
+    for (const auto& launcher : dptk::detail::launcher_variables) {
+        const Environment environment({{launcher.rank, "3"}, {launcher.size, "8"}});
+        const dptk::LaunchEnvironment launch = dptk::read_launch_environment();
+        CHECK(launch.launcher == launcher.launcher);
+        CHECK(launch.rank == 3);
+        CHECK(launch.world_size == 8);
+        CHECK(launch.source.find(launcher.size) != std::string::npos);
+    }
+}
+
+TEST_CASE("srun's variables are stale below mpirun and ignored") {
+    const Environment environment({{"SLURM_PROCID", "0"},
+                                   {"SLURM_STEP_NUM_TASKS", "16"},
+                                   {"OMPI_COMM_WORLD_RANK", "1"},
+                                   {"OMPI_COMM_WORLD_SIZE", "2"}});
+    CHECK(dptk::read_launch_environment().world_size == 2);
+}
+
+TEST_CASE("two launchers that disagree are an error that names both") {
+    const std::string error = error_of(
+        {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+    CHECK(error.find("WORLD_SIZE=4") != std::string::npos);
+    CHECK(error.find("OMPI_COMM_WORLD_SIZE=2") != std::string::npos);
+}
+
+TEST_CASE("a variable that makes no sense is an error that shows it") {
+    CHECK(error_of({{"RANK", "zero"}, {"WORLD_SIZE", "2"}}).find("RANK=zero") != std::string::npos);
+    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2x"}}).find("WORLD_SIZE=2x") != std::string::npos);
+    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE=0") != std::string::npos);
+    CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK=-1") != std::string::npos);
+    CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("outside [0, 1]") != std::string::npos);
+}

@@ -1,0 +1,70 @@
+#include <doctest/doctest.h>
+#include <dptk/core/buffer.hpp>
+#include <dptk/core/dtype.hpp>
+#include <dptk/core/log.hpp>
+#include <dptk/core/text.hpp>
+#include <dptk/core/version.hpp>
+
+#include <string>
+#include <vector>
+
+struct MyFloat {
+    float value;
+};
+
+template <>
+struct dptk::DTypeTraits<MyFloat> {
+    static constexpr DType value = DType::f32;
+};
+
+TEST_CASE("C++ types map to dtypes by their size and sign") {
+    CHECK(dptk::dtype_of<bool> == dptk::DType::boolean);
+    CHECK(dptk::dtype_of<const float> == dptk::DType::f32);
+    CHECK(dptk::dtype_of<unsigned char> == dptk::DType::u8);
+    CHECK(dptk::dtype_of<long long> == dptk::DType::i64);
+    CHECK(dptk::dtype_of<std::uint16_t> == dptk::DType::u16);
+    CHECK(dptk::dtype_of<MyFloat> == dptk::DType::f32);
+    CHECK_FALSE(dptk::Element<std::string>);
+}
+
+TEST_CASE("visiting a dtype gives the type of its size and name") {
+    for (int i = 0; i <= static_cast<int>(dptk::DType::f64); ++i) {
+        const auto dtype = static_cast<dptk::DType>(i);
+        dptk::visit_dtype(dtype, [&](auto zero) {
+            CHECK(dptk::dtype_of<decltype(zero)> == dtype);
+            CHECK(sizeof(zero) == dptk::dtype_size(dtype));
+        });
+    }
+    CHECK(dptk::dtype_name(dptk::DType::f64) == "f64");
+    CHECK_THROWS_AS(dptk::visit_dtype(static_cast<dptk::DType>(99), [](auto) {}), dptk::ArgumentError);
+}
+
+TEST_CASE("a slice of a buffer counts in elements") {
+    std::vector<double> memory(10);
+    const dptk::Buffer buffer{memory.data(), memory.size(), dptk::DType::f64, {}};
+    CHECK(buffer.bytes() == 80);
+    CHECK(buffer.slice(3, 4).data == &memory[3]);
+    CHECK(buffer.slice(3, 4).bytes() == 32);
+}
+
+TEST_CASE("messages are built from pieces") {
+    CHECK(dptk::detail::text("rank ", 3, ' ', std::string("of "), 4U) == "rank 3 of 4");
+    CHECK(dptk::detail::shape_text(std::vector<std::size_t>{64, 3}) == "[64, 3]");
+}
+
+TEST_CASE("information is logged by rank 0 alone, warnings by all, through the program's sink") {
+    std::vector<std::string> lines;
+    dptk::set_log_sink([&](dptk::LogLevel, int rank, std::string_view line) {
+        lines.push_back(dptk::detail::text(rank, ": ", line));
+    });
+    dptk::log(dptk::LogLevel::info, 0, "hello");
+    dptk::log(dptk::LogLevel::info, 1, "not heard");
+    dptk::log(dptk::LogLevel::warning, 1, "heard");
+    dptk::set_log_sink({});
+    CHECK(lines == std::vector<std::string>{"0: hello", "1: heard"});
+}
+
+TEST_CASE("the version as text is the version as numbers") {
+    CHECK(std::string(DPTK_VERSION) ==
+          dptk::detail::text(DPTK_VERSION_MAJOR, ".", DPTK_VERSION_MINOR, ".", DPTK_VERSION_PATCH));
+}

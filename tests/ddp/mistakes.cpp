@@ -1,0 +1,203 @@
+// Mistakes on one rank are the same error on all, at once, and name rank and parameter.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::Ready;
+using Vectors = std::vector<std::vector<float>>;
+
+/// A parameter of any number of dimensions.
+struct Array {
+    std::vector<std::size_t> extents;
+    std::vector<float> elements;
+
+    explicit Array(std::vector<std::size_t> shape) : extents(std::move(shape)) {
+        std::size_t count = 1;
+        for (const std::size_t extent : extents) count *= extent;
+        elements.resize(count);
+    }
+
+    [[nodiscard]] const std::vector<std::size_t>& shape() const { return extents; }
+    [[nodiscard]] float* data() { return elements.data(); }
+    [[nodiscard]] float* begin() { return elements.data(); }
+    [[nodiscard]] float* end() { return elements.data() + elements.size(); }
+    [[nodiscard]] std::size_t size() const { return elements.size(); }
+};
+
+/// The rank that differs: the last, so that rank 0 is never the culprit.
+[[nodiscard]] int culprit(const dptk::ProcessGroup& group) { return group.size() - 1; }
+
+/// Checks that `act` throws E on all ranks, with one text that names the culprit and all of `parts`, and that the
+/// group can still be used.
+template <class E>
+void check_agreed(dptk::ProcessGroup& group, const std::vector<std::string>& parts, const std::function<void()>& act) {
+    std::string text;
+    CHECK(test::throws<E>(text, act));
+    CHECK_MESSAGE(test::contains(text, "rank " + std::to_string(culprit(group))), text);
+    for (const std::string& part : parts) CHECK_MESSAGE(test::contains(text, part), text);
+    CHECK(group.all_reduce_value(1) == group.size());
+}
+
+}  // namespace
+
+TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        const bool odd = group.rank() == culprit(group);
+        using dptk::MismatchError;
+
+        check_agreed<MismatchError>(group, {"parameter [1]"}, [&] {
+            Vectors values = odd ? Vectors{{1}} : Vectors{{1}, {2}}, gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+        check_agreed<MismatchError>(group, {"parameter [1]", "[3]", "[2]"}, [&] {
+            Vectors values = {{1}, std::vector<float>(odd ? 3 : 2)}, gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+        check_agreed<MismatchError>(group, {"parameter [0]", "[2, 3]", "[3, 2]"}, [&] {
+            std::vector<Array> values = {Array(odd ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{3, 2})};
+            std::vector<Array> gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+        check_agreed<MismatchError>(group, {"parameter [0]", "[6, 1]", "[6]"}, [&] {
+            std::vector<Array> values = {Array(odd ? std::vector<std::size_t>{6, 1} : std::vector<std::size_t>{6})};
+            std::vector<Array> gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+        check_agreed<MismatchError>(group, {"parameter [0]", "f64", "f32"}, [&] {
+            Vectors values = {{1}}, gradients = {{1}};
+            std::vector<std::vector<double>> double_values = {{1}}, double_gradients = {{1}};
+            if (odd) {
+                const dptk::DistributedDataParallel ddp(group, double_values, double_gradients);
+            } else {
+                const dptk::DistributedDataParallel ddp(group, values, gradients);
+            }
+        });
+        check_agreed<MismatchError>(group, {"Ready::marked", "Ready::at_synchronize"}, [&] {
+            Vectors values = {{1}}, gradients = {{1}};
+            const dptk::DistributedDataParallel ddp(group, values, gradients,
+                                                    {.ready = odd ? Ready::marked : Ready::at_synchronize});
+        });
+        check_agreed<MismatchError>(group, {"bucket_cap_mb"}, [&] {
+            Vectors values = {{1}}, gradients = {{1}};
+            const dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = odd ? 1.0 : 2.0});
+        });
+    });
+}
+
+TEST_CASE("containers that are unusable on one rank are an ArgumentError on every rank") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const bool odd = group.rank() == culprit(group);
+        check_agreed<dptk::ArgumentError>(group, {"there are 2 parameters, but 1 gradients"}, [&] {
+            Vectors values = {{1}, {2}}, gradients = odd ? Vectors{{1}} : values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+        check_agreed<dptk::ArgumentError>(group, {"bucket cap", "must be positive"}, [&] {
+            Vectors values = {{1}}, gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = odd ? -1.0 : 2.0});
+        });
+    });
+}
+
+TEST_CASE("a sample count on some ranks only is an error of the step, and the next step works") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        Vectors values = {{1}}, gradients = {{1}};
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        check_agreed<dptk::ArgumentError>(group, {"with a sample count of 7", "without a sample count"}, [&] {
+            if (group.rank() == culprit(group)) {
+                ddp.synchronize(7);
+            } else {
+                ddp.synchronize();
+            }
+        });
+        gradients[0][0] = 3;
+        ddp.synchronize();
+        CHECK(gradients[0][0] == 3);
+    });
+}
+
+TEST_CASE("a gradient that is not marked, or marked twice, is an error of the step on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const bool odd = group.rank() == culprit(group);
+        for (const double cap : {1.0 / (1024 * 1024), 25.0}) {
+            Vectors values = {{1}, {2}, {3}}, gradients = {{1}, {2}, {3}};
+            dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = cap, .ready = Ready::marked});
+            const auto mark = [&](std::initializer_list<std::size_t> order) {
+                for (const std::size_t i : order) ddp.mark_ready(i);
+            };
+            for (const std::size_t forgotten : {0U, 1U, 2U}) {
+                check_agreed<dptk::ArgumentError>(
+                    group, {"gradient [" + std::to_string(forgotten) + "] was neither marked"}, [&] {
+                        for (std::size_t i = 0; i < 3; ++i) {
+                            if (!odd || i != forgotten) ddp.mark_ready(i);
+                        }
+                        ddp.synchronize();
+                    });
+            }
+            check_agreed<dptk::ArgumentError>(group, {"gradient [0] was marked twice"}, [&] {
+                mark({2, 1, 0});
+                if (odd) ddp.mark_ready(0);
+                ddp.synchronize();
+            });
+            CHECK_THROWS_AS(ddp.mark_ready(3), dptk::ArgumentError);
+            mark({0, 2, 1});  // any order will do
+            gradients[0][0] = 5;
+            CHECK_NOTHROW(ddp.synchronize());
+        }
+    });
+}
+
+TEST_CASE("a mark under Ready::at_synchronize is an error of the step on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}}, gradients = {{1}};
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        check_agreed<dptk::ArgumentError>(group, {"Ready::at_synchronize"}, [&] {
+            if (group.rank() == culprit(group)) ddp.mark_ready(0);
+            ddp.synchronize();
+        });
+    });
+}
+
+TEST_CASE("a parameter that is resized, added or lost after construction is an error of the step on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const bool odd = group.rank() == culprit(group);
+        for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
+            Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
+            dptk::DistributedDataParallel ddp(group, values, gradients, {.ready = ready});
+            const auto step = [&] {
+                if (ready == Ready::marked) {
+                    ddp.mark_ready(1);
+                    ddp.mark_ready(0);
+                }
+                ddp.synchronize();
+            };
+            check_agreed<dptk::ArgumentError>(group, {"parameter [1] was 1 x f32", "is 2 x f32 now"}, [&] {
+                if (odd) values[1].resize(2), gradients[1].resize(2);
+                step();
+            });
+            values[1].resize(1), gradients[1].resize(1);
+            CHECK_NOTHROW(step());
+            check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters"}, [&] {
+                if (odd) values.pop_back(), gradients.pop_back();
+                step();
+            });
+        }
+    });
+}
+
+TEST_CASE("a step cannot begin twice") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}}, gradients = {{1}};
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        ddp.begin_step(3);
+        CHECK_THROWS_AS(ddp.begin_step(3), dptk::ArgumentError);
+        ddp.synchronize();
+    });
+}

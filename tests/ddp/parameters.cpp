@@ -1,0 +1,150 @@
+#include <doctest/doctest.h>
+#include <dptk/ddp/parameter_source.hpp>
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+using Vectors = std::vector<std::vector<float>>;
+
+/// "name[shape]dtype" of each parameter.
+std::vector<std::string> described(const dptk::ParameterSource& source) {
+    std::vector<std::string> out;
+    for (const dptk::ParameterRef& parameter : source.collect()) {
+        out.push_back(parameter.name + " " + dptk::detail::shape_text(parameter.shape) + " " +
+                      std::string(dptk::dtype_name(parameter.dtype)));
+    }
+    return out;
+}
+
+using Lines = std::vector<std::string>;
+
+struct Matrix {
+    std::size_t rows, columns;
+    std::vector<double> elements = std::vector<double>(rows * columns);
+
+    [[nodiscard]] std::array<std::size_t, 2> shape() const { return {rows, columns}; }
+    [[nodiscard]] double* data() { return elements.data(); }
+    [[nodiscard]] double* begin() { return elements.data(); }
+    [[nodiscard]] double* end() { return elements.data() + elements.size(); }
+    [[nodiscard]] std::size_t size() const { return elements.size(); }
+};
+
+struct ModelWithMember {
+    Matrix weight{2, 3}, weight_gradient{2, 3};
+    std::vector<double> bias = std::vector<double>(2), bias_gradient = std::vector<double>(2);
+
+    template <class Sink>
+    void for_each_parameter(Sink& sink) {
+        sink("weight", weight, weight_gradient);
+        sink("bias", bias, bias_gradient);
+    }
+};
+
+namespace elsewhere {
+
+struct Model {
+    std::vector<float> value = {1, 2}, gradient = {3, 4};
+};
+
+void for_each_parameter(Model& model, dptk::ParameterSink& sink) { sink("only", model.value, model.gradient); }
+
+}  // namespace elsewhere
+
+}  // namespace
+
+TEST_CASE("a flat span is one parameter") {
+    std::vector<float> value(6), gradient(6);
+    const dptk::ParameterSource source{std::span(value), std::span(gradient)};
+    CHECK(described(source) == Lines{"[0] [6] f32"});
+    CHECK(source.collect()[0].value == value.data());
+    CHECK(source.collect()[0].gradient == gradient.data());
+}
+
+TEST_CASE("a range of ranges is a parameter each, of any kind of range") {
+    Vectors values = {{1, 2}, {3}}, gradients = {{1, 2}, {3}};
+    CHECK(described({values, gradients}) == Lines{"[0] [2] f32", "[1] [1] f32"});
+    std::list<std::vector<double>> list_values = {{1}, {2}}, list_gradients = {{1}, {2}};
+    CHECK(described({list_values, list_gradients}) == Lines{"[0] [1] f64", "[1] [1] f64"});
+    Vectors* nested[] = {&values};
+    Vectors* nested_gradients[] = {&gradients};
+    CHECK(described({nested, nested_gradients}) == Lines{"[0][0] [2] f32", "[0][1] [1] f32"});
+}
+
+TEST_CASE("pointers of all kinds lead to parameters, and a null one is an error that names it") {
+    std::vector<std::unique_ptr<std::vector<float>>> values;
+    values.push_back(std::make_unique<std::vector<float>>(4));
+    std::vector<std::shared_ptr<std::vector<float>>> gradients = {std::make_shared<std::vector<float>>(4)};
+    CHECK(described({values, gradients}) == Lines{"[0] [4] f32"});
+    values.push_back(nullptr);
+    const dptk::ParameterSource broken(values, gradients);
+    CHECK_THROWS_WITH_AS(static_cast<void>(broken.collect()), "parameter [1] is a null pointer", dptk::ArgumentError);
+}
+
+TEST_CASE("pairs are a value and its gradient") {
+    std::vector<std::pair<std::vector<float>, std::vector<float>>> pairs = {{{1, 2}, {3, 4}}, {{5}, {6}}};
+    const dptk::ParameterSource source(pairs);
+    CHECK(described(source) == Lines{"[0] [2] f32", "[1] [1] f32"});
+    CHECK(source.collect()[1].gradient == pairs[1].second.data());
+}
+
+TEST_CASE("tuples of anything nest, by reference or by value") {
+    std::vector<float> weight(2), weight_gradient(2);
+    double scale[1] = {}, scale_gradient[1] = {};
+    CHECK(described({std::tie(weight, scale), std::tie(weight_gradient, scale_gradient)}) ==
+          Lines{"[0] [2] f32", "[1] [1] f64"});
+    std::tuple<Vectors, std::vector<double>> owned = {{{1, 2}, {3}}, {4}}, owned_gradients = owned;
+    CHECK(described({owned, owned_gradients}) == Lines{"[0][0] [2] f32", "[0][1] [1] f32", "[1] [1] f64"});
+}
+
+TEST_CASE("maps are visited in the order of their keys, whatever their own") {
+    std::map<int, std::pair<std::vector<float>, std::vector<float>>> ordered = {{7, {{1}, {1}}}, {-1, {{2}, {2}}}};
+    CHECK(described(dptk::ParameterSource(ordered)) == Lines{"[-1] [1] f32", "[7] [1] f32"});
+    std::unordered_map<std::string, std::vector<float>> values, gradients;
+    for (const char* key : {"fc.weight", "conv", "fc.bias", "z", "a"}) values[key] = gradients[key] = {1};
+    CHECK(described({values, gradients}) ==
+          Lines{"a [1] f32", "conv [1] f32", "fc.bias [1] f32", "fc.weight [1] f32", "z [1] f32"});
+}
+
+TEST_CASE("a model tells its parameters by a member or by a function beside it; shape() tells dimensions") {
+    ModelWithMember model;
+    CHECK(described(dptk::ParameterSource(model)) == Lines{"weight [2, 3] f64", "bias [2] f64"});
+    std::vector<ModelWithMember> several(2);
+    CHECK(described(dptk::ParameterSource(several)).back() == "[1].bias [2] f64");
+    elsewhere::Model other;
+    CHECK(described(dptk::ParameterSource(other)) == Lines{"only [2] f32"});
+}
+
+TEST_CASE("addresses are read anew each time") {
+    Vectors values = {{1}}, gradients = {{1}};
+    const dptk::ParameterSource source(values, gradients);
+    values[0] = std::vector<float>{5};
+    gradients = Vectors{{6}};
+    CHECK(source.collect()[0].value == values[0].data());
+    CHECK(source.collect()[0].gradient == gradients[0].data());
+}
+
+TEST_CASE("values and gradients that do not fit together are errors that say which") {
+    Vectors values = {{1, 2}, {3}}, fewer = {{1, 2}}, shorter = {{1, 2}, {}};
+    std::vector<std::vector<double>> doubles = {{1, 2}, {3}};
+    const auto error = [](const dptk::ParameterSource& source) -> std::string {
+        try {
+            static_cast<void>(source.collect());
+        } catch (const dptk::ArgumentError& failure) {
+            return failure.what();
+        }
+        return "none";
+    };
+    CHECK(error({values, fewer}) == "there are 2 parameters, but 1 gradients");
+    CHECK(error({values, shorter}) == "parameter [1] is 1 x f32, but its gradient is 0 x f32");
+    CHECK(error({values, doubles}) == "parameter [0] is 2 x f32, but its gradient is 2 x f64");
+    CHECK(error(dptk::ParameterSource(values)) == "parameter [0] has no gradient");
+    std::vector<std::pair<std::vector<float>, std::vector<float>>> pairs = {{{1, 2}, {3}}};
+    CHECK(error(dptk::ParameterSource(pairs)) == "parameter [0] has 2 elements, but its gradient has 1");
+}

@@ -1,0 +1,3 @@
+// Runs the tests of one program.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
