@@ -2,6 +2,7 @@
 /// DistributedDataParallel. Standard library only, plus the transports whose DPTK_WITH_* is defined.
 #pragma once
 
+#include "dptk/comm/agreement.hpp"
 #include "dptk/comm/init.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/self.hpp"

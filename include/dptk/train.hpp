@@ -1,0 +1,19 @@
+/// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers, optimizers
+/// and the Trainer. Networks run on plain loops (nn::Reference) and, where DPTK_WITH_ONEDNN is defined, on oneDNN.
+#pragma once
+
+#include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp.hpp"
+#include "dptk/nn/loss.hpp"
+#include "dptk/nn/models.hpp"
+#include "dptk/nn/reference/backend.hpp"
+#include "dptk/nn/sequential.hpp"
+#include "dptk/optim/sgd.hpp"
+#include "dptk/train/parameter_hash.hpp"
+#include "dptk/train/progress.hpp"
+#include "dptk/train/trainer.hpp"
+
+#ifdef DPTK_WITH_ONEDNN
+#include "dptk/nn/cpu/backend.hpp"
+#include "dptk/nn/cpu/threads.hpp"
+#endif

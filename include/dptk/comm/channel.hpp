@@ -177,10 +177,12 @@ class TransportChannel final : public Channel {
     void guarded(Operation&& operation) {
         try {
             operation();
-        } catch (const MismatchError&) {
-            agreed_error_expected_ = true;
-            throw;
-        } catch (const ArgumentError&) {
+        } catch (const Error& error) {
+            if (error.agreed()) {
+                agreed_error_expected_ = true;
+            } else {
+                health_->fail(detail::text("rank ", rank(), ": ", error.what()));
+            }
             throw;
         } catch (const std::exception& failure) {
             health_->fail(detail::text("rank ", rank(), ": ", failure.what()));
@@ -201,7 +203,8 @@ class TransportChannel final : public Channel {
             health->check();
             try {
                 algorithms::run(*transport, call);
-            } catch (const MismatchError&) {
+            } catch (const Error& error) {
+                if (!error.agreed()) health->fail(detail::text("rank ", transport->rank(), ": ", error.what()));
                 throw;
             } catch (const std::exception& failure) {
                 health->fail(detail::text("rank ", transport->rank(), ": ", failure.what()));

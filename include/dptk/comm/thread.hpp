@@ -84,7 +84,10 @@ class ThreadTransport {
         const std::string difference = find_difference();
         if (difference.empty()) action(hub_->calls());
         hub_->finish();
-        if (!difference.empty()) throw MismatchError(difference);
+        if (difference.empty()) return;
+        MismatchError error(difference);
+        error.mark_agreed();
+        throw error;
     }
 
     [[nodiscard]] std::string find_difference() const {

@@ -14,6 +14,14 @@ namespace dptk {
 class DPTK_EXPORT Error : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
+
+    /// Whether all ranks throw this same error, so that one of them may tell it for all.
+    [[nodiscard]] bool agreed() const noexcept { return agreed_; }
+
+    void mark_agreed() noexcept { agreed_ = true; }
+
+  private:
+    bool agreed_ = false;
 };
 
 /// A call that cannot be carried out as asked: a bad value, size or combination.

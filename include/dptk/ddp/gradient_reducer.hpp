@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/ddp/agreement.hpp"
+#include "dptk/comm/agreement.hpp"
 #include "dptk/ddp/gradient_bucket.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
@@ -46,7 +46,8 @@ class GradientReducer {
             problem = error.what();
         }
         try {
-            detail::check_agreement(*group_, problem, table(options));
+            detail::check_no_problem<ArgumentError>(*group_, problem);
+            detail::check_equal_tables(*group_, "models", table(options));
         } catch (const Error&) {
             if (!parent_->health().failed()) parent_->expect_agreed_error();
             throw;
@@ -335,9 +336,8 @@ class GradientReducer {
     [[noreturn]] void throw_problems() {
         const std::string problems = detail::gather_problems(*group_, problem_);
         reset_step();
-        group_->channel().expect_agreed_error();
         parent_->expect_agreed_error();
-        throw ArgumentError("synchronize: " + problems);
+        detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
     }
 
     void reset_step() {

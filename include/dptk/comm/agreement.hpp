@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
 
-namespace dptk::detail {
+namespace dptk {
+
+namespace detail {
 
 /// The texts of all ranks, of any lengths, in rank order. Collective.
 [[nodiscard]] inline std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view own) {
@@ -26,9 +30,12 @@ namespace dptk::detail {
     return texts;
 }
 
-/// The problems of all ranks that have one, as one text: "rank 1: ...; rank 3: ...". Collective.
+/// The problems of the ranks that have one: "rank 1: ...; rank 3: ...", or "all ranks: ...". Collective.
 [[nodiscard]] inline std::string gather_problems(ProcessGroup& group, std::string_view own) {
     const std::vector<std::string> problems = all_gather_text(group, own);
+    if (std::ranges::adjacent_find(problems, std::ranges::not_equal_to{}) == problems.end()) {
+        return problems.size() == 1 ? problems[0] : "all ranks: " + problems[0];
+    }
     std::string out;
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
         if (problems[rank].empty()) continue;
@@ -37,7 +44,21 @@ namespace dptk::detail {
     return out;
 }
 
-/// Lines of one rank that must be equal on all: how it names what it has.
+/// Throws `error`, which all ranks throw alike: the group stays usable.
+template <class E>
+[[noreturn]] void throw_agreed(ProcessGroup& group, E error) {
+    group.channel().expect_agreed_error();
+    error.mark_agreed();
+    throw error;
+}
+
+/// Throws E with all ranks' problems, on all ranks, where any has one (a text that is not empty). Collective.
+template <class E>
+void check_no_problem(ProcessGroup& group, std::string_view problem) {
+    const bool any = group.all_reduce_value<std::uint8_t>(problem.empty() ? 0 : 1, ReduceOp::max) != 0;
+    if (any) throw_agreed(group, E(gather_problems(group, problem)));
+}
+
 [[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view table) {
     std::vector<std::string_view> lines;
     while (!table.empty()) {
@@ -48,7 +69,7 @@ namespace dptk::detail {
     return lines;
 }
 
-/// The first difference between two ranks' tables; empty where there is none.
+/// The first line in which rank `rank`'s table differs from rank 0's; empty where there is none.
 [[nodiscard]] inline std::string first_difference(std::string_view table, std::string_view other, std::size_t rank) {
     const std::vector<std::string_view> lines = lines_of(table);
     const std::vector<std::string_view> others = lines_of(other);
@@ -60,26 +81,40 @@ namespace dptk::detail {
     return {};
 }
 
-/// Where a rank has a problem, all throw ArgumentError with all problems. Otherwise, where the tables differ (lines
-/// that name what must be equal), all throw MismatchError with the first difference to rank 0. Collective.
-inline void check_agreement(ProcessGroup& group, std::string_view problem, std::string_view table) {
-    const auto throw_agreed = [&]<class E>(const E& error) {
-        group.channel().expect_agreed_error();
-        throw error;
-    };
+[[nodiscard]] inline std::uint64_t fnv1a(std::string_view bytes, std::uint64_t hash = 14695981039346656037U) noexcept {
+    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211U;
+    return hash;
+}
 
-    std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-    for (const char letter : table) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
-    const std::vector<std::uint64_t> hashes = group.all_gather_value(hash);
-    const bool any_problem = group.all_reduce_value<std::uint8_t>(problem.empty() ? 0 : 1, ReduceOp::max) != 0;
-    if (any_problem) throw_agreed(ArgumentError(gather_problems(group, problem)));
+/// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name what must
+/// be equal on all ranks) differ. Collective.
+inline void check_equal_tables(ProcessGroup& group, std::string_view what, std::string_view table) {
+    const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
     if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) == hashes.end()) return;
-
     const std::vector<std::string> tables = all_gather_text(group, table);
     for (std::size_t rank = 1; rank < tables.size(); ++rank) {
         const std::string difference = first_difference(tables[0], tables[rank], rank);
-        if (!difference.empty()) throw_agreed(MismatchError("the ranks' models differ: " + difference));
+        if (!difference.empty()) throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference)));
     }
 }
 
-}  // namespace dptk::detail
+}  // namespace detail
+
+/// Runs `fn` on all ranks and returns its result. Where it throws on any of them, all throw: an Error that tells each
+/// such rank and its exception's text. For what may fail on one rank alone, such as reading a file. Collective; `fn`
+/// itself must not communicate.
+template <class Fn>
+auto on_all_or_none(ProcessGroup& group, Fn&& fn) {
+    std::string problem;
+    decltype(std::make_optional(fn())) result;
+    try {
+        result.emplace(fn());
+    } catch (const std::exception& error) {
+        problem = error.what();
+        if (problem.empty()) problem = "an exception without a text";
+    }
+    detail::check_no_problem<Error>(group, problem);
+    return std::move(*result);
+}
+
+}  // namespace dptk

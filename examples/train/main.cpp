@@ -1,0 +1,109 @@
+// Trains an image classifier on dptk's own networks, with one replica per rank:
+//   mpirun -np 2 train --model convnet --dataset digits
+#include <dptk/train.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <thread>
+
+#include "data.hpp"
+#include "options.hpp"
+
+namespace {
+
+#ifdef DPTK_WITH_ONEDNN
+using Backend = dptk::nn::Cpu;
+
+void set_threads(int threads) { dptk::nn::cpu::set_num_threads(threads); }
+#else
+using Backend = dptk::nn::Reference<float>;
+
+void set_threads(int) {}
+#endif
+
+/// This rank's share of the host's cores, as far as it may use them.
+int cores_of_rank(const dptk::ProcessGroup& group) {
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int share = static_cast<int>(online) / group.local_size();
+    return std::max(1, std::min(share, static_cast<int>(std::thread::hardware_concurrency())));
+}
+
+dptk::ProgressStyle progress_style(const Options& options, int rank) {
+    if (rank != 0) return dptk::ProgressStyle::none;
+    if (options.progress == "bar") return dptk::ProgressStyle::bar;
+    // Some mpiruns give every rank a terminal as stdout, whatever their own is; stderr tells the truth.
+    const bool terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
+    return options.progress == "auto" && terminal ? dptk::ProgressStyle::bar : dptk::ProgressStyle::lines;
+}
+
+template <class... Arguments>
+std::string format(const char* pattern, Arguments... arguments) {
+    char text[256];
+    std::snprintf(text, sizeof text, pattern, arguments...);
+    return text;
+}
+
+void train(dptk::ProcessGroup& group, const Options& options) {
+    const Data data = dptk::on_all_or_none(group, [&] { return load_data(options); });
+    const int cores = cores_of_rank(group);
+    const int threads = options.threads == 0 ? cores : options.threads;
+    set_threads(threads);
+    const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
+
+    dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.train.classes()),
+                                      {data.train.channels(), data.train.height(), data.train.width()}, options.seed);
+    dptk::Trainer<Backend> trainer(
+        group, net,
+        {.epochs = options.epochs,
+         .batch_size = options.batch_size,
+         .sgd = {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
+         .seed = options.seed,
+         .pixel_scale = data.pixel_scale,
+         .ready = spare_core ? dptk::Ready::marked : dptk::Ready::at_synchronize});
+
+    dptk::ProgressPrinter printer(progress_style(options, group.rank()));
+    if (!data.remark.empty()) printer.line(data.remark);
+    printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %d thread(s) each",
+                        options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
+                        group.size(), group.backend().c_str(), threads));
+
+    double accuracy = 0;
+    for (int epoch = 0; epoch < options.epochs; ++epoch) {
+        const dptk::EpochResult trained = trainer.train_epoch(
+            data.train, epoch, [&](const dptk::TrainingProgress& progress) { printer.update(progress); });
+        accuracy = trainer.evaluate(data.test).accuracy;
+        printer.line(format("epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s", epoch + 1, options.epochs,
+                            trained.loss, accuracy, static_cast<double>(trained.samples) / trained.seconds));
+        if (options.verify) {
+            const auto hash = dptk::agreed_parameter_hash(group, trainer.parameters());
+            printer.line(format("parameters: %016llx on all %d rank(s)", static_cast<unsigned long long>(hash),
+                                group.size()));
+        }
+    }
+    printer.line(format("test accuracy: %.3f", accuracy));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    int rank = 0;
+    try {
+        dptk::ProcessGroup group = dptk::init_process_group();
+        rank = group.rank();
+        const ParsedOptions parsed = parse_options(argc, argv);
+        if (parsed.options) {
+            train(group, *parsed.options);
+        } else if (rank == 0) {
+            std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
+        }
+        return parsed.exit_status;
+    } catch (const dptk::Error& error) {
+        if (!error.agreed() || rank == 0) std::fprintf(stderr, "train: %s\n", error.what());
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "train: rank %d: %s\n", rank, error.what());
+    }
+    return 1;
+}

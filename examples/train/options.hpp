@@ -1,0 +1,30 @@
+// The command line of the training example.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+struct Options {
+    std::string model = "convnet";
+    std::string dataset = "digits";
+    std::string data;  // empty: the digits that ship with dptk
+    int epochs = 10;
+    std::size_t batch_size = 32;
+    double lr = 0.02;
+    double momentum = 0.9;
+    double weight_decay = 0;
+    std::uint64_t seed = 1;
+    bool verify = false;
+    int threads = 0;  // 0: cores / ranks on this host
+    std::string progress = "auto";
+};
+
+/// What came of the command line: options to run with, or a text to print and an exit status to end with.
+struct ParsedOptions {
+    std::optional<Options> options;
+    std::string text;
+    int exit_status = 0;
+};
+
+[[nodiscard]] ParsedOptions parse_options(int argc, char** argv);

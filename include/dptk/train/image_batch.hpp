@@ -1,0 +1,40 @@
+/// A batch of images as a network takes it: pixels as floating-point numbers, and their labels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dptk/data/image_dataset.hpp"
+#include "dptk/nn/tensor.hpp"
+
+namespace dptk {
+
+template <class T>
+class ImageBatch {
+  public:
+    /// Copies the images `indices` of the dataset, every pixel multiplied by `scale`. Memory is reused.
+    void load(const ImageDataset& dataset, std::span<const std::size_t> indices, T scale) {
+        images_.resize(nn::Shape{indices.size(), dataset.channels(), dataset.height(), dataset.width()});
+        labels_.clear();
+        T* pixel = images_.values().data();
+        for (const std::size_t index : indices) {
+            const LabelledImageRef image = dataset[index];
+            for (const std::uint8_t value : image.pixels) *pixel++ = static_cast<T>(value) * scale;
+            labels_.push_back(image.label);
+        }
+    }
+
+    /// [n, channels, height, width]
+    [[nodiscard]] const nn::Tensor<T>& images() const noexcept { return images_; }
+
+    /// n of them.
+    [[nodiscard]] const std::vector<std::uint8_t>& labels() const noexcept { return labels_; }
+
+  private:
+    nn::Tensor<T> images_;
+    std::vector<std::uint8_t> labels_;
+};
+
+}  // namespace dptk

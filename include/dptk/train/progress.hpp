@@ -1,0 +1,83 @@
+/// What a training run shows while it goes on: a bar that is redrawn in place, or plain lines for a log.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+/// Where a training run stands. All numbers are over all ranks.
+struct TrainingProgress {
+    int epoch = 0;  // from 1
+    int epochs = 0;
+    std::size_t batch = 0;  // done in this epoch
+    std::size_t batches = 0;
+    double loss = 0;  // mean over the samples of this epoch so far
+    double samples_per_second = 0;
+    double seconds_left = 0;  // to the end of the last epoch
+};
+
+enum class ProgressStyle { bar, lines, none };
+
+namespace detail {
+
+[[nodiscard]] inline std::string duration_text(double seconds) {
+    char text[32];
+    const long whole = static_cast<long>(seconds + 0.5);
+    std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
+    return text;
+}
+
+}  // namespace detail
+
+/// Writes to stdout. Give ranks other than 0 the style `none`.
+class ProgressPrinter {
+  public:
+    explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
+
+    /// Redraws the bar, or writes a line where a tenth of the epoch has passed since the last one.
+    void update(const TrainingProgress& progress) {
+        if (style_ == ProgressStyle::none) return;
+        const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
+        if (style_ == ProgressStyle::lines) {
+            const int tenth = progress.epoch * 10 + static_cast<int>(done * 10);
+            if (tenth == last_tenth_) return;
+            last_tenth_ = tenth;
+        }
+        char text[160];
+        std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left", progress.epoch,
+                      progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "", done * 100, progress.loss,
+                      progress.samples_per_second, detail::duration_text(progress.seconds_left).c_str());
+        if (style_ == ProgressStyle::bar) {
+            std::printf("\r%s\033[K", text);
+            drawn_ = true;
+        } else {
+            std::printf("%s\n", text);
+        }
+        std::fflush(stdout);
+    }
+
+    /// Writes a line of its own, in the place of the bar.
+    void line(const std::string& text) {
+        if (style_ == ProgressStyle::none) return;
+        std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", text.c_str());
+        std::fflush(stdout);
+        drawn_ = false;
+    }
+
+  private:
+    [[nodiscard]] static std::string bar(double done) {
+        constexpr int width = 24;
+        const int filled = static_cast<int>(done * width);
+        return "[" + std::string(static_cast<std::size_t>(filled), '#') +
+               std::string(static_cast<std::size_t>(width - filled), '.') + "] ";
+    }
+
+    ProgressStyle style_;
+    int last_tenth_ = -1;
+    bool drawn_ = false;
+};
+
+}  // namespace dptk
