@@ -9,9 +9,9 @@ struct Options {
     std::string model = "convnet";
     std::string dataset = "digits";
     std::string data;  // empty: the digits that ship with dptk
-    int epochs = 10;
+    int epochs = 15;
     std::size_t batch_size = 32;
-    double lr = 0.02;
+    double lr = 0.05;
     double momentum = 0.9;
     double weight_decay = 0;
     std::uint64_t seed = 1;

@@ -21,14 +21,16 @@ void on_ranks(Fn&& fn) {
 #endif
 }
 
-/// Whether fn throws an E; `text` is then its message.
+enum class Agreed { any, yes };
+
+/// Whether fn throws an E, and one that says so where all ranks must throw it; `text` is then its message.
 template <class E, class Fn>
-[[nodiscard]] bool throws(std::string& text, Fn&& fn) {
+[[nodiscard]] bool throws(std::string& text, Fn&& fn, Agreed agreed = Agreed::any) {
     try {
         fn();
     } catch (const E& error) {
         text = error.what();
-        return true;
+        return agreed == Agreed::any || error.agreed();
     }
     return false;
 }

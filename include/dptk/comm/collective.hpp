@@ -16,8 +16,13 @@ namespace dptk {
 enum class Verb : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
 
 [[nodiscard]] constexpr std::string_view verb_name(Verb verb) noexcept {
-    constexpr std::string_view names[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
-    return names[static_cast<std::size_t>(verb)];
+    switch (verb) {
+        case Verb::all_reduce: return "all_reduce";
+        case Verb::broadcast: return "broadcast";
+        case Verb::all_gather: return "all_gather";
+        case Verb::barrier: return "barrier";
+    }
+    return "no verb";
 }
 
 struct Collective {

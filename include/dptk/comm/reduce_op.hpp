@@ -14,8 +14,17 @@ enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxo
 
 /// The name of an operation as messages show it: "sum".
 [[nodiscard]] constexpr std::string_view reduce_op_name(ReduceOp op) noexcept {
-    constexpr std::string_view names[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor"};
-    return names[static_cast<std::size_t>(op)];
+    switch (op) {
+        case ReduceOp::sum: return "sum";
+        case ReduceOp::avg: return "avg";
+        case ReduceOp::product: return "product";
+        case ReduceOp::min: return "min";
+        case ReduceOp::max: return "max";
+        case ReduceOp::band: return "band";
+        case ReduceOp::bor: return "bor";
+        case ReduceOp::bxor: return "bxor";
+    }
+    return "no operation";
 }
 
 /// Throws ArgumentError where `op` has no meaning for `dtype`.

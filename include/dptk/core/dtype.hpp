@@ -16,15 +16,38 @@ enum class DType : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64,
 
 /// The name of a dtype as messages show it: "f32".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) noexcept {
-    constexpr std::string_view names[] = {"bool", "i8",  "u8",  "i16", "u16", "i32",
-                                          "u32",  "i64", "u64", "f32", "f64"};
-    return names[static_cast<std::size_t>(dtype)];
+    switch (dtype) {
+        case DType::boolean: return "bool";
+        case DType::i8: return "i8";
+        case DType::u8: return "u8";
+        case DType::i16: return "i16";
+        case DType::u16: return "u16";
+        case DType::i32: return "i32";
+        case DType::u32: return "u32";
+        case DType::i64: return "i64";
+        case DType::u64: return "u64";
+        case DType::f32: return "f32";
+        case DType::f64: return "f64";
+    }
+    return "no dtype";
 }
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t dtype_size(DType dtype) noexcept {
-    constexpr std::size_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
-    return sizes[static_cast<std::size_t>(dtype)];
+    switch (dtype) {
+        case DType::boolean:
+        case DType::i8:
+        case DType::u8: return 1;
+        case DType::i16:
+        case DType::u16: return 2;
+        case DType::i32:
+        case DType::u32:
+        case DType::f32: return 4;
+        case DType::i64:
+        case DType::u64:
+        case DType::f64: return 8;
+    }
+    return 0;
 }
 
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept {

@@ -1,0 +1,63 @@
+// Ends in the way that the command line names: endings ROLE ENDING.
+//   ROLE: host (dptk initialises MPI), guest or guest-funneled (this program does, and finalises it)
+#include <dptk/comm/mpi.hpp>
+#include <dptk/ddp.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+void train(const std::string& ending) {
+    dptk::ProcessGroup group = dptk::init_process_group();
+    std::vector<std::vector<float>> values = {{1, 2}, {3}}, gradients = {{1, 1}, {1}};
+    if (ending == "agreed") {
+        try {
+            gradients[0].resize(group.rank() == 1 ? 5 : 2);
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+            std::abort();
+        } catch (const dptk::ArgumentError& error) {
+            if (!error.agreed()) throw;
+            gradients[0].resize(2);
+        }
+    }
+    dptk::DistributedDataParallel ddp(group, values, gradients,
+                                      {.bucket_cap_mb = 1e-6, .ready = dptk::Ready::marked});
+    for (int step = 0; step < 10; ++step) {
+        const bool now = step == 5 && group.rank() == 1;
+        if (now && ending == "exit") std::exit(3);
+        ddp.mark_ready(1);
+        if (now && ending.ends_with("in-overlap")) throw std::runtime_error("rank 1 has had enough");
+        ddp.mark_ready(0);
+        if (now && ending != "well" && ending != "agreed" && ending != "never-closed") {
+            throw std::runtime_error("rank 1 has had enough");
+        }
+        ddp.synchronize();
+    }
+    if (ending == "never-closed") static_cast<void>(new dptk::ProcessGroup(group.duplicate()));
+    std::printf("rank %d of %d: done\n", group.rank(), group.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string role = argc > 1 ? argv[1] : "";
+    const std::string ending = argc > 2 ? argv[2] : "";
+    if (role != "host") {
+        int provided = 0;
+        MPI_Init_thread(&argc, &argv, role == "guest" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
+    }
+    if (ending.starts_with("caught")) {
+        try {
+            train(ending);
+        } catch (const std::exception& error) {
+            std::printf("caught: %s\n", error.what());
+        }
+    } else {
+        train(ending);
+    }
+    if (role != "host") MPI_Finalize();
+}
