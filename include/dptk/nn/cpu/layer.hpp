@@ -1,0 +1,115 @@
+/// The base of the oneDNN layers: what flows between them, where results lie, one set of primitives for each
+/// batch size, and errors that name the layer.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/nn/cpu/memory.hpp"
+#include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/cpu/parameter.hpp"
+#include "dptk/nn/tensor.hpp"
+
+namespace dptk::nn::cpu {
+
+/// A batch between layers, its dimensions [n, ...], in any layout. Points, and owns nothing.
+struct Activation {
+    dnnl::memory memory;
+    /// Whether the layer that gets it may write its result over it; not so for the user's memory.
+    bool overwritable = false;
+
+    [[nodiscard]] Layout layout() const { return memory.get_desc(); }
+};
+
+/// Calls `fn` and turns oneDNN's exceptions into ours.
+/// \param who the layer, for the message
+template <class Fn>
+decltype(auto) translate_errors(const std::string& who, Fn&& fn) {
+    try {
+        return std::forward<Fn>(fn)();
+    } catch (const dnnl::error& error) {
+        throw BackendError(dptk::detail::text("oneDNN: ", who, ": ", error.what(), " (status ",
+                                              static_cast<int>(error.status), ")"));
+    }
+}
+
+/// The base of the oneDNN layers; see NetworkLayer for what the calls do.
+class Layer {
+  public:
+    Layer(const Context& context, std::string label) : context_(context), label_(std::move(label)) {}
+
+    Layer(const Layer&) = delete;
+    Layer& operator=(const Layer&) = delete;
+    virtual ~Layer() = default;
+
+    virtual std::vector<Parameter*> parameters() { return {}; }
+
+    Activation forward(const Activation& input) {
+        return translate_errors(label_, [&] { return do_forward(input); });
+    }
+
+    void backward_parameters(const Activation& output_gradient) {
+        translate_errors(label_, [&] { do_backward_parameters(output_gradient); });
+    }
+
+    Activation backward_input(const Activation& output_gradient) {
+        return translate_errors(label_, [&] { return do_backward_input(output_gradient); });
+    }
+
+    /// The layout of the output for the nominal batch; see nominal_batch.
+    [[nodiscard]] virtual Layout nominal_output() const = 0;
+
+  protected:
+    [[nodiscard]] const Context& context() const noexcept { return context_; }
+
+  private:
+    virtual Activation do_forward(const Activation& input) = 0;
+
+    virtual void do_backward_parameters(const Activation& /*output_gradient*/) {}
+
+    virtual Activation do_backward_input(const Activation& output_gradient) = 0;
+
+    Context context_;
+    std::string label_;
+};
+
+/// The memory of a layer's results, which the plans for all batch sizes share.
+class Results {
+  public:
+    /// An activation in `memory`, which is made to lie here.
+    Activation in(const dnnl::memory& memory) {
+        rebind_memory(memory, storage_.reserve(floats_in(memory.get_desc())));
+        return {.memory = memory, .overwritable = true};
+    }
+
+  private:
+    AlignedArray<float> storage_;
+};
+
+/// A layer's primitives: one `Plan` for each batch size, made at its first use.
+template <class Plan>
+class Plans {
+  public:
+    /// The plan for the batch size of `input`, made by `make()` where there is none; current() from now on.
+    template <class Make>
+    Plan& select(const Layout& input, Make&& make) {
+        const dnnl::memory::dim batch = dims_of(input)[0];
+        auto found = plans_.find(batch);
+        if (found == plans_.end()) found = plans_.emplace(batch, std::forward<Make>(make)()).first;
+        current_ = &found->second;
+        return *current_;
+    }
+
+    [[nodiscard]] Plan& current() { return *current_; }
+
+  private:
+    std::map<dnnl::memory::dim, Plan> plans_;
+    Plan* current_ = nullptr;
+};
+
+}  // namespace dptk::nn::cpu

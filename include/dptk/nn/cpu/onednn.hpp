@@ -1,0 +1,156 @@
+/// oneDNN, with everything that differs between its releases 2.6 and 3.x: how primitives are described, and
+/// how memory layouts are looked into. Nothing else in dptk asks for oneDNN's version.
+#pragma once
+
+#if !__has_include(<oneapi/dnnl/dnnl.hpp>)
+#error "dptk/nn/cpu needs oneDNN 2.6 or newer: install libdnnl-dev (Debian, Ubuntu) or onednn (Conan, vcpkg)."
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
+#include <vector>
+
+#if DNNL_VERSION_MAJOR < 2 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR < 6)
+#error "dptk/nn/cpu needs oneDNN 2.6 or newer."
+#endif
+
+namespace dptk::nn::cpu {
+
+using Dims = dnnl::memory::dims;
+using Layout = dnnl::memory::desc;
+
+/// We give primitives their scratch memory: in oneDNN's default build its own belongs to the thread that made
+/// the primitive, and a network may be made on one thread and trained on another.
+[[nodiscard]] inline dnnl::primitive_attr primitive_attributes() {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attributes;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+using PoolingForward = dnnl::pooling_forward;
+using PoolingBackward = dnnl::pooling_backward;
+
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
+    return {engine, arguments..., primitive_attributes()};
+}
+
+template <class Primitive, class Hint, class... Arguments>
+typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& forward,
+                                                     const Arguments&... arguments) {
+    return {engine, arguments..., forward, primitive_attributes()};
+}
+
+[[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
+    return describe<dnnl::eltwise_forward>(engine, dnnl::prop_kind::forward_training,
+                                           dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, 0.0F,
+                                           0.0F);
+}
+
+[[nodiscard]] inline auto describe_relu_backward(const dnnl::engine& engine, const Layout& data,
+                                                 const dnnl::eltwise_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::eltwise_backward>(
+        engine, forward, dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, data, 0.0F, 0.0F);
+}
+
+[[nodiscard]] inline Dims dims_of(const Layout& layout) {
+    return layout.get_dims();
+}
+
+/// All that tells layouts of one element type apart, as numbers.
+[[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
+    std::vector<std::int64_t> numbers{static_cast<std::int64_t>(layout.get_format_kind())};
+    for (const Dims& part : {layout.get_dims(), layout.get_padded_dims(), layout.get_strides(),
+                             layout.get_inner_blks(), layout.get_inner_idxs()}) {
+        numbers.push_back(static_cast<std::int64_t>(part.size()));
+        numbers.insert(numbers.end(), part.begin(), part.end());
+    }
+    return numbers;
+}
+
+#else
+
+using PoolingForward = dnnl::pooling_v2_forward;
+using PoolingBackward = dnnl::pooling_v2_backward;
+
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
+    return {typename Primitive::desc(arguments...), primitive_attributes(), engine};
+}
+
+template <class Primitive, class Hint, class... Arguments>
+typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& forward,
+                                                     const Arguments&... arguments) {
+    return {typename Primitive::desc(arguments...), primitive_attributes(), engine, forward};
+}
+
+[[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
+    return describe<dnnl::eltwise_forward>(engine, dnnl::prop_kind::forward_training,
+                                           dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, 0.0F, 0.0F);
+}
+
+[[nodiscard]] inline auto describe_relu_backward(const dnnl::engine& engine, const Layout& data,
+                                                 const dnnl::eltwise_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::eltwise_backward>(
+        engine, forward, dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, 0.0F, 0.0F);
+}
+
+[[nodiscard]] inline Dims dims_of(const Layout& layout) {
+    return layout.dims();
+}
+
+/// All that tells layouts of one element type apart, as numbers.
+[[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
+    const dnnl_memory_desc_t& data = layout.data;
+    const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+    std::vector<std::int64_t> numbers{data.format_kind, data.ndims, blocking.inner_nblks};
+    for (int i = 0; i < data.ndims; ++i)
+        numbers.insert(numbers.end(), {data.dims[i], data.padded_dims[i], blocking.strides[i]});
+    for (int i = 0; i < blocking.inner_nblks; ++i)
+        numbers.insert(numbers.end(), {blocking.inner_blks[i], blocking.inner_idxs[i]});
+    return numbers;
+}
+
+#endif
+
+/// What `wanted()` describes, unless oneDNN has nothing but its plain loops for it, which are hundreds of
+/// times slower; else what `free()` describes, which leaves it more choice.
+template <class Wanted, class Free>
+[[nodiscard]] auto describe_fast(Wanted&& wanted, Free&& free) {
+    const auto described = wanted();
+    return std::string_view(described.impl_info_str()).starts_with("ref") ? free() : described;
+}
+
+/// Any layout: oneDNN chooses.
+[[nodiscard]] inline Layout any_layout(const Dims& dims) {
+    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+}
+
+[[nodiscard]] inline Layout row_major_layout(const Dims& dims) {
+    Dims strides(dims.size(), 1);
+    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+    return {dims, dnnl::memory::data_type::f32, strides};
+}
+
+[[nodiscard]] inline std::size_t floats_in(const Layout& layout) {
+    return layout.get_size() / sizeof(float);
+}
+
+/// 0 for row-major; else a hash (FNV-1a) that is equal for equal layouts, on any machine.
+[[nodiscard]] inline std::uint64_t layout_hash(const Layout& layout) {
+    if (layout == row_major_layout(dims_of(layout))) return 0;
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const std::int64_t number : layout_numbers(layout)) {
+        for (int shift = 0; shift < 64; shift += 8) {
+            hash ^= static_cast<std::uint64_t>(number) >> shift & 0xff;
+            hash *= 0x100000001b3;
+        }
+    }
+    return hash == 0 ? 1 : hash;
+}
+
+}  // namespace dptk::nn::cpu

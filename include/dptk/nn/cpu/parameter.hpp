@@ -1,0 +1,138 @@
+/// A parameter in the layout that oneDNN's forward pass wants, with its gradient in the same layout, and the
+/// operation that computes the gradients of a layer's weight and bias.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/nn/cpu/memory.hpp"
+#include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/tensor.hpp"
+
+namespace dptk::nn::cpu {
+
+/// Blocked layouts pad: `count()` may exceed what the shape has. The padding is zero, and oneDNN keeps it so.
+class Parameter {
+  public:
+    /// \param shape PyTorch's
+    /// \param layout of memory whose dimensions, in row-major order, hold the same elements as the shape
+    Parameter(const Context& context, std::string_view name, Shape shape, const Layout& layout,
+              std::size_t fan_in, Generator& generator)
+        : context_(context),
+          name_(name),
+          shape_(std::move(shape)),
+          count_(floats_in(layout)),
+          layout_hash_(layout_hash(layout)),
+          value_storage_(count_),
+          gradient_storage_(count_),
+          value_(layout, context.engine, value_storage_.data()),
+          gradient_(layout, context.engine, gradient_storage_.data()) {
+        import_values(initial_values<float>(element_count(shape_), fan_in, generator));
+    }
+
+    Parameter(const Parameter&) = delete;
+    Parameter& operator=(const Parameter&) = delete;
+
+    [[nodiscard]] std::string_view name() const noexcept { return name_; }
+
+    [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+    [[nodiscard]] std::uint64_t layout() const noexcept { return layout_hash_; }
+
+    [[nodiscard]] std::span<float> values() { return elements(value_); }
+
+    [[nodiscard]] std::span<float> gradient() { return elements(gradient_); }
+
+    [[nodiscard]] const dnnl::memory& value_memory() const noexcept { return value_; }
+
+    [[nodiscard]] const dnnl::memory& gradient_memory() const noexcept { return gradient_; }
+
+    void set_gradient_storage(std::span<float> storage) {
+        rebind_memory(gradient_, storage.data());
+        gradient_storage_ = {};
+    }
+
+    void import_values(std::span<const float> values) {
+        reorder(context_, row_major(const_cast<float*>(values.data())),
+                value_);  // a reorder's source is only read
+    }
+
+    void export_values(std::span<float> out) const { reorder(context_, value_, row_major(out.data())); }
+
+    void export_gradient(std::span<float> out) const { reorder(context_, gradient_, row_major(out.data())); }
+
+  private:
+    [[nodiscard]] std::span<float> elements(const dnnl::memory& memory) const {
+        return {static_cast<float*>(memory.get_data_handle()), count_};
+    }
+
+    [[nodiscard]] dnnl::memory row_major(float* data) const {
+        return {row_major_layout(dims_of(value_.get_desc())), context_.engine, data};
+    }
+
+    const Context& context_;
+    std::string_view name_;
+    Shape shape_;
+    std::size_t count_;
+    std::uint64_t layout_hash_;
+    AlignedArray<float> value_storage_;
+    AlignedArray<float> gradient_storage_;
+    dnnl::memory value_;
+    dnnl::memory gradient_;
+};
+
+/// Computes the gradients of a weight and a bias from a layer's source and output gradient, whichever layouts
+/// the primitive wants for them. Empty until it is made.
+template <class Primitive>
+class ParameterGradients {
+  public:
+    ParameterGradients() = default;
+
+    ParameterGradients(const Context& context, const typename Primitive::primitive_desc& described,
+                       const Parameter& weight, const Parameter& bias)
+        : source_layout_(described.src_desc()), output_layout_(described.diff_dst_desc()) {
+        // Where the primitive writes weight gradients in a layout of its own, they are copied into the
+        // parameter's.
+        dnnl::memory target = weight.gradient_memory();
+        if (described.diff_weights_desc() != target.get_desc()) {
+            computed_ = dnnl::memory(described.diff_weights_desc(), context.engine);
+            copy_ = dnnl::reorder(computed_, target);
+            target = computed_;
+        }
+        operation_ =
+            Operation(context, Primitive(described), described,
+                      {{DNNL_ARG_DIFF_WEIGHTS, target}, {DNNL_ARG_DIFF_BIAS, bias.gradient_memory()}});
+    }
+
+    explicit operator bool() const noexcept { return static_cast<bool>(operation_); }
+
+    void run(const Context& context, const dnnl::memory& source, const dnnl::memory& output_gradient,
+             const Parameter& weight) {
+        operation_.set(DNNL_ARG_SRC, source_(context, source, source_layout_))
+            .set(DNNL_ARG_DIFF_DST, output_(context, output_gradient, output_layout_))
+            .run();
+        if (!computed_) return;
+        dnnl::stream stream = context.stream;
+        dnnl::memory target = weight.gradient_memory();
+        copy_.execute(stream, computed_, target);
+        stream.wait();
+    }
+
+  private:
+    Layout source_layout_;
+    Layout output_layout_;
+    Converter source_;
+    Converter output_;
+    Operation operation_;
+    dnnl::memory computed_;
+    dnnl::reorder copy_;
+};
+
+}  // namespace dptk::nn::cpu

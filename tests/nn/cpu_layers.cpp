@@ -1,0 +1,131 @@
+#include <doctest/doctest.h>
+
+#include "cpu_support.hpp"
+
+using namespace dptk::nn;
+using testing::check_against_reference;
+
+TEST_CASE("Linear on oneDNN computes what the reference does") {
+    SUBCASE("alone") {
+        check_against_reference({Linear{10}}, {37});
+    }
+    SUBCASE("to one feature") {
+        check_against_reference({Linear{1}}, {5});
+    }
+    SUBCASE("from one feature") {
+        check_against_reference({Linear{17}}, {1});
+    }
+    SUBCASE("twice") {
+        check_against_reference({Linear{64}, Linear{48}}, {96});
+    }
+}
+
+TEST_CASE("Conv2d on oneDNN computes what the reference does, for any number of channels") {
+    for (const std::size_t in : {1U, 3U, 8U, 17U, 32U}) {
+        for (const std::size_t out : {1U, 3U, 17U, 32U}) {
+            CAPTURE(in);
+            CAPTURE(out);
+            check_against_reference({Conv2d{.out_channels = out, .kernel_size = 3, .padding = 1}},
+                                    {in, 6, 7});
+        }
+    }
+}
+
+TEST_CASE("Conv2d on oneDNN takes all kernels, strides and paddings") {
+    SUBCASE("1 x 1") {
+        check_against_reference({Conv2d{.out_channels = 16, .kernel_size = 1}}, {16, 5, 5});
+    }
+    SUBCASE("5 x 5 that keeps the size") {
+        check_against_reference({Conv2d{.out_channels = 6, .kernel_size = 5, .padding = 2}}, {1, 12, 12});
+    }
+    SUBCASE("no padding") {
+        check_against_reference({Conv2d{.out_channels = 5, .kernel_size = 4}}, {3, 9, 6});
+    }
+    SUBCASE("a stride that leaves pixels over") {
+        check_against_reference({Conv2d{.out_channels = 8, .kernel_size = 3, .stride = 2, .padding = 1}},
+                                {16, 8, 8});
+    }
+    SUBCASE("a stride larger than the kernel") {
+        check_against_reference({Conv2d{.out_channels = 3, .kernel_size = 2, .stride = 3}}, {4, 9, 10});
+    }
+}
+
+TEST_CASE("convolutions in a row on oneDNN agree in their layouts") {
+    check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, ReLU{},
+                             Conv2d{.out_channels = 3, .kernel_size = 3, .stride = 2, .padding = 1}, ReLU{},
+                             Conv2d{.out_channels = 24, .kernel_size = 1}},
+                            {3, 8, 8});
+}
+
+TEST_CASE("ReLU on oneDNN computes what the reference does, wherever it stands") {
+    SUBCASE("alone, over an input that is not its own") {
+        check_against_reference({ReLU{}}, {3, 5, 4});
+    }
+    SUBCASE("twice") {
+        check_against_reference({ReLU{}, ReLU{}}, {7});
+    }
+    SUBCASE("between layers") {
+        check_against_reference({Linear{9}, ReLU{}, ReLU{}, Linear{4}, ReLU{}}, {7});
+    }
+    SUBCASE("behind a Flatten of the input") {
+        check_against_reference({Flatten{}, ReLU{}, Linear{3}}, {2, 3, 3});
+    }
+    SUBCASE("between a convolution and a Flatten") {
+        check_against_reference(
+            {Conv2d{.out_channels = 9, .kernel_size = 3}, Flatten{}, ReLU{}, Flatten{}, Linear{3}},
+            {2, 6, 5});
+    }
+}
+
+TEST_CASE("MaxPool2d on oneDNN computes what the reference does, wherever it stands") {
+    SUBCASE("alone") {
+        check_against_reference({MaxPool2d{2}}, {3, 7, 6});
+    }
+    SUBCASE("with a large window") {
+        check_against_reference({MaxPool2d{3}}, {2, 8, 6});
+    }
+    SUBCASE("behind a padded convolution") {
+        check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, MaxPool2d{2}},
+                                {3, 7, 6});
+    }
+    SUBCASE("before a Linear, without a convolution") {
+        check_against_reference({MaxPool2d{2}, ReLU{}, Flatten{}, Linear{5}}, {3, 6, 6});
+    }
+    SUBCASE("before a ReLU") {
+        check_against_reference(
+            {Conv2d{.out_channels = 5, .kernel_size = 3}, MaxPool2d{2}, ReLU{}, Flatten{}, Linear{5}},
+            {3, 8, 8});
+    }
+}
+
+TEST_CASE("of equal values in a pooling window the first one gets the gradient on oneDNN too") {
+    Sequential<Cpu> net({MaxPool2d{2}}, {1, 2, 4}, 1);
+    Tensor<float> input(Shape{1, 1, 2, 4});
+    input[1] = input[4] = 3;
+    const Tensor<float> direction = testing::pattern_tensor<float>(2, {1, 1, 1, 2});
+    net.forward(input);
+    net.backward(direction, InputGradient::compute);
+    CHECK(testing::difference(net.input_gradient().values(),
+                              std::vector<float>{0, direction[0], direction[1], 0, 0, 0, 0, 0}) == 0);
+}
+
+TEST_CASE("Flatten on oneDNN gives PyTorch's order of features, wherever it stands") {
+    SUBCASE("alone") {
+        check_against_reference({Flatten{}}, {3, 4, 5});
+    }
+    SUBCASE("last, behind a blocked convolution") {
+        check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3}, Flatten{}}, {3, 6, 5});
+    }
+    SUBCASE("between a convolution and a Linear") {
+        check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3}, Flatten{}, Linear{10}},
+                                {3, 6, 5});
+    }
+    SUBCASE("between a wide convolution and a Linear") {
+        check_against_reference(
+            {Conv2d{.out_channels = 32, .kernel_size = 3, .padding = 1}, ReLU{}, Flatten{}, Linear{16}},
+            {16, 4, 4});
+    }
+    SUBCASE("of what is flat") {
+        check_against_reference({Flatten{}, Flatten{}, Linear{3}, Flatten{}}, {8});
+    }
+}

@@ -1,0 +1,78 @@
+#include "dptk/nn/loss.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace dptk::nn;
+
+namespace {
+
+template <class T>
+Tensor<T> logits_of(Shape shape, const std::vector<T>& values) {
+    Tensor<T> tensor(std::move(shape));
+    std::copy(values.begin(), values.end(), tensor.data());
+    return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("equal logits cost the logarithm of the number of classes") {
+    const Tensor<double> logits(Shape{2, 4});
+    Tensor<double> gradient;
+    const LossResult result = softmax_cross_entropy(logits, std::vector<int>{0, 3}, gradient);
+    CHECK(result.loss == doctest::Approx(std::log(4.0)));
+    CHECK(result.correct == 1);  // of equal logits the first one is the prediction
+    CHECK(gradient.shape() == Shape{2, 4});
+    CHECK(gradient[0] == doctest::Approx((0.25 - 1) / 2));
+    CHECK(gradient[1] == doctest::Approx(0.25 / 2));
+    CHECK(gradient[7] == doctest::Approx((0.25 - 1) / 2));
+}
+
+TEST_CASE("huge logits neither overflow nor lose the loss") {
+    const auto logits = logits_of<float>({2, 3}, {1e4F, 0, -1e4F, -2e4F, -2e4F, -2e4F});
+    Tensor<float> gradient;
+    const LossResult result = softmax_cross_entropy(logits, std::vector<std::int64_t>{1, 2}, gradient);
+    CHECK(result.loss == doctest::Approx((1e4 + std::log(3.0)) / 2));
+    CHECK(result.correct == 0);
+    CHECK(gradient[0] == doctest::Approx(0.5));
+    CHECK(gradient[1] == doctest::Approx(-0.5));
+    CHECK(gradient[2] == 0);
+}
+
+TEST_CASE("the gradient of the loss agrees with finite differences") {
+    Tensor<double> logits = testing::pattern_tensor<double>(1, {5, 6}, 10);
+    const std::array<std::uint8_t, 5> labels{0, 5, 2, 2, 4};
+    Tensor<double> gradient;
+    Tensor<double> unused;
+    softmax_cross_entropy(logits, labels, gradient);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double at = logits[i];
+        constexpr double h = 1e-5;
+        logits[i] = at + h;
+        const double above = softmax_cross_entropy(logits, labels, unused).loss;
+        logits[i] = at - h;
+        const double below = softmax_cross_entropy(logits, labels, unused).loss;
+        logits[i] = at;
+        CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-9);
+    }
+}
+
+TEST_CASE("labels that are no class, too few or too many are refused") {
+    const Tensor<float> logits(Shape{2, 3});
+    Tensor<float> gradient;
+    CHECK_THROWS_WITH_AS(softmax_cross_entropy(logits, std::vector<int>{0, 3}, gradient),
+                         "softmax_cross_entropy: the label 3 of sample 1 is not one of 3 classes",
+                         dptk::ArgumentError);
+    CHECK_THROWS_AS(softmax_cross_entropy(logits, std::vector<int>{-1, 0}, gradient), dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(softmax_cross_entropy(logits, std::vector<int>{0}, gradient),
+                         "softmax_cross_entropy: 1 labels for 2 samples", dptk::ArgumentError);
+    CHECK_THROWS_AS(softmax_cross_entropy(Tensor<float>(Shape{6}), std::vector<int>{0}, gradient),
+                    dptk::ArgumentError);
+}

@@ -1,0 +1,16 @@
+#include <doctest/doctest.h>
+
+#include "dptk/nn/reference/backend.hpp"
+#include "torch_cases.hpp"
+
+using namespace dptk::nn;
+
+TEST_CASE("the reference backend computes what PyTorch does, in double to the last digits") {
+    for (const testing::TorchCase& c : testing::torch_cases())
+        testing::check_torch_case<Reference<double>>(c, 1e-13);
+}
+
+TEST_CASE("the reference backend computes what PyTorch does, in float to float's precision") {
+    for (const testing::TorchCase& c : testing::torch_cases())
+        testing::check_torch_case<Reference<float>>(c, 1e-5);
+}

@@ -1,0 +1,142 @@
+#include "dptk/nn/sequential.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/nn/models.hpp"
+#include "dptk/nn/reference/backend.hpp"
+#include "support.hpp"
+
+using namespace dptk::nn;
+
+namespace {
+
+using Net = Sequential<Reference<float>>;
+
+Net small_net() {
+    return Net({Conv2d{.out_channels = 2, .kernel_size = 3}, ReLU{}, Flatten{}, Linear{3}}, {1, 5, 4}, 11);
+}
+
+}  // namespace
+
+TEST_CASE("parameters are numbered and named as PyTorch's Sequential does, weight before bias") {
+    Net net = small_net();
+    std::vector<std::string> names;
+    std::vector<Shape> shapes;
+    net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        names.push_back(parameter.name);
+        shapes.push_back(parameter.shape);
+        CHECK(parameter.dtype == dptk::DType::f32);
+        CHECK(parameter.layout == 0);
+        CHECK(parameter.count == element_count(parameter.shape));
+        CHECK(parameter.value != nullptr);
+        CHECK(parameter.gradient != nullptr);
+    });
+    CHECK(names == std::vector<std::string>{"0.weight", "0.bias", "3.weight", "3.bias"});
+    CHECK(shapes == std::vector<Shape>{{2, 1, 3, 3}, {2}, {3, 12}, {3}});
+    CHECK(net.parameter_count() == 4);
+    CHECK(net.input_shape() == Shape{1, 5, 4});
+    CHECK(net.output_shape() == Shape{3});
+}
+
+TEST_CASE("one seed gives equal networks, another one a different network") {
+    Net a = small_net();
+    Net b = small_net();
+    Net c({Conv2d{.out_channels = 2, .kernel_size = 3}, ReLU{}, Flatten{}, Linear{3}}, {1, 5, 4}, 12);
+    for (std::size_t i = 0; i < a.parameter_count(); ++i) {
+        CHECK(a.parameter_values(i) == b.parameter_values(i));
+        CHECK(a.parameter_values(i) != c.parameter_values(i));
+    }
+}
+
+TEST_CASE("each gradient is announced once, the last parameter first, when it is complete") {
+    Net net = small_net();
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {2, 1, 5, 4});
+    const Tensor<float> direction = testing::pattern_tensor<float>(2, {2, 3});
+    net.forward(input);
+    net.backward(direction);
+    std::vector<std::vector<float>> expected;
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) expected.push_back(net.parameter_gradient(i));
+    net.for_each_parameter([](const dptk::ParameterRef& parameter) {
+        std::fill_n(static_cast<float*>(parameter.gradient), parameter.count, -99.0F);
+    });
+    std::vector<std::size_t> order;
+    net.backward(direction, [&](std::size_t i) {
+        order.push_back(i);
+        CHECK(net.parameter_gradient(i) == expected[i]);
+    });
+    CHECK(order == std::vector<std::size_t>{3, 2, 1, 0});
+}
+
+TEST_CASE("backward overwrites gradients and does not add to them") {
+    Net net = small_net();
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {2, 1, 5, 4});
+    const Tensor<float> direction = testing::pattern_tensor<float>(2, {2, 3});
+    net.forward(input);
+    net.backward(direction);
+    const std::vector<float> once = net.parameter_gradient(2);
+    net.backward(direction);
+    CHECK(net.parameter_gradient(2) == once);
+}
+
+TEST_CASE("gradients are written to the storage that the caller supplies") {
+    Net net = small_net();
+    std::vector<float> storage(36, -1.0F);
+    net.set_gradient_storage(2, storage);
+    net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        CHECK((parameter.gradient == storage.data()) == (parameter.name == "3.weight"));
+    });
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {2, 1, 5, 4});
+    net.forward(input);
+    net.backward(testing::pattern_tensor<float>(2, {2, 3}));
+    CHECK(net.parameter_gradient(2) == storage);
+    CHECK(storage != std::vector<float>(36, -1.0F));
+    CHECK_THROWS_WITH_AS(
+        net.set_gradient_storage(2, std::span(storage).first(35)),
+        "Sequential: the gradient storage for parameter 3.weight should have 36 elements, but "
+        "has 35",
+        dptk::ArgumentError);
+}
+
+TEST_CASE("parameter values go out as they came in") {
+    Net net = small_net();
+    const std::vector<float> values = testing::pattern_values<float>(9, 18);
+    net.set_parameter_values(0, values);
+    CHECK(net.parameter_values(0) == values);
+    CHECK_THROWS_AS(net.set_parameter_values(1, values), dptk::ArgumentError);
+    CHECK_THROWS_AS(static_cast<void>(net.parameter_values(4)), dptk::ArgumentError);
+}
+
+TEST_CASE("a network moves with its memory") {
+    static_assert(!std::is_copy_constructible_v<Net>);
+    Net net = small_net();
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {2, 1, 5, 4});
+    const Tensor<float>& before = net.forward(input);
+    const std::vector<float> expected(before.values().begin(), before.values().end());
+    Net moved(std::move(net));
+    CHECK(testing::difference(moved.forward(input).values(), expected) == 0);
+}
+
+TEST_CASE("inputs and gradients of another shape are refused") {
+    Net net = small_net();
+    CHECK_THROWS_WITH_AS(net.backward(Tensor<float>(Shape{2, 3})),
+                         "Sequential: backward needs a forward before it", dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(net.forward(Tensor<float>(Shape{2, 1, 4, 5})),
+                         "Sequential: the input should be [2, 1, 5, 4], but is [2, 1, 4, 5]",
+                         dptk::ArgumentError);
+    CHECK_THROWS_AS(net.forward(Tensor<float>()), dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(net.forward(Tensor<float>(Shape{0, 1, 5, 4})),
+                         "Sequential: the batch is empty; it must have at least one sample",
+                         dptk::ArgumentError);
+    const Tensor<float> input(Shape{2, 1, 5, 4});
+    net.forward(input);
+    CHECK_THROWS_WITH_AS(net.backward(Tensor<float>(Shape{3, 3})),
+                         "Sequential: the output gradient should be [2, 3], but is [3, 3]",
+                         dptk::ArgumentError);
+    CHECK_THROWS_AS(Net({Linear{3}}, {1, 5, 4}, 1), dptk::ArgumentError);
+}

@@ -1,0 +1,95 @@
+/// What the tests of nn/ and optim/ share: reproducible numbers, comparisons, and PyTorch's recorded results.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "dptk/nn/sequential.hpp"
+
+namespace dptk::nn::testing {
+
+/// Multiples of 2^-17 in [-1/4, 1/4), exact in float and double; record_torch.py computes the same.
+template <class T>
+T pattern(std::uint32_t stream, std::size_t index) {
+    std::uint32_t h = static_cast<std::uint32_t>(index) * 2654435761U + stream * 40503U + 12345U;
+    h = (h ^ (h >> 15)) * 2246822519U;
+    h = (h ^ (h >> 13)) * 3266489917U;
+    return static_cast<T>((static_cast<double>(h >> 16) - 32768.0) / 131072.0);
+}
+
+template <class T>
+std::vector<T> pattern_values(std::uint32_t stream, std::size_t count, double scale = 1) {
+    std::vector<T> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(scale) * pattern<T>(stream, i);
+    return values;
+}
+
+template <class T>
+Tensor<T> pattern_tensor(std::uint32_t stream, Shape shape, double scale = 1) {
+    Tensor<T> tensor(std::move(shape));
+    const std::vector<T> values = pattern_values<T>(stream, tensor.size(), scale);
+    std::copy(values.begin(), values.end(), tensor.data());
+    return tensor;
+}
+
+inline Shape with_batch(std::size_t n, const Shape& sample) {
+    Shape shape{n};
+    shape.insert(shape.end(), sample.begin(), sample.end());
+    return shape;
+}
+
+template <class Backend>
+void set_pattern_parameters(Sequential<Backend>& net, double scale = 1) {
+    using T = typename Sequential<Backend>::Scalar;
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) {
+        const std::size_t count = net.parameter_values(i).size();
+        net.set_parameter_values(i, pattern_values<T>(static_cast<std::uint32_t>(i + 1), count, scale));
+    }
+}
+
+/// The largest difference, relative to the largest expected magnitude.
+template <class A, class B>
+double difference(const A& found, const B& expected) {
+    if (found.size() != expected.size()) throw std::runtime_error("difference: sizes differ");
+    double largest = 0;
+    double scale = 1e-30;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const double error = std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
+        if (!(error <= largest)) largest = error;  // so that a NaN stays
+        scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
+    }
+    return largest / scale;
+}
+
+/// The lines of torch_outputs.txt, by name.
+inline const std::vector<double>& torch_output(const std::string& name) {
+    static const std::map<std::string, std::vector<double>> outputs = [] {
+        const std::string path = std::string(DPTK_TEST_SOURCE_DIR) + "/nn/torch_outputs.txt";
+        std::ifstream file(path);
+        if (!file) throw std::runtime_error("cannot open " + path);
+        std::map<std::string, std::vector<double>> result;
+        for (std::string line; std::getline(file, line);) {
+            std::istringstream words(line);
+            std::string key;
+            std::size_t count = 0;
+            words >> key >> count;
+            std::vector<double>& values = result[key];
+            for (double value = 0; words >> value;) values.push_back(value);
+            if (values.size() != count) throw std::runtime_error("torch_outputs.txt: bad line " + key);
+        }
+        return result;
+    }();
+    return outputs.at(name);
+}
+
+}  // namespace dptk::nn::testing
