@@ -1,6 +1,7 @@
 /// What a training run shows while it goes on: a bar that is redrawn in place, or plain lines for a log.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <string>
 
@@ -37,15 +38,13 @@ class ProgressPrinter {
   public:
     explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
 
-    /// Redraws the bar, or writes a line where a tenth of the epoch has passed since the last one.
+    /// Redraws the bar, or writes a line where there was none for five seconds.
     void update(const TrainingProgress& progress) {
         if (style_ == ProgressStyle::none) return;
+        const auto now = std::chrono::steady_clock::now();
+        if (style_ == ProgressStyle::lines && now - last_line_ < std::chrono::seconds(5)) return;
+        last_line_ = now;
         const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
-        if (style_ == ProgressStyle::lines) {
-            const int tenth = progress.epoch * 10 + static_cast<int>(done * 10);
-            if (tenth == last_tenth_) return;
-            last_tenth_ = tenth;
-        }
         char text[160];
         std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left", progress.epoch,
                       progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "", done * 100, progress.loss,
@@ -65,6 +64,7 @@ class ProgressPrinter {
         std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", text.c_str());
         std::fflush(stdout);
         drawn_ = false;
+        last_line_ = std::chrono::steady_clock::now();
     }
 
   private:
@@ -76,7 +76,7 @@ class ProgressPrinter {
     }
 
     ProgressStyle style_;
-    int last_tenth_ = -1;
+    std::chrono::steady_clock::time_point last_line_ = {};
     bool drawn_ = false;
 };
 
