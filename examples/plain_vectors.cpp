@@ -1,8 +1,8 @@
-// Somebody's existing training loop over std::vector<std::vector<float>>, made data-parallel. The lines that were
-// added are marked. Build and run:
+// Somebody's existing training loop over std::vector<std::vector<float>>, made data-parallel. The lines that
+// were added are marked. Build and run:
 //   mpicxx -std=c++20 -I include examples/plain_vectors.cpp -o plain_vectors && mpirun -np 2 ./plain_vectors
-#include <dptk/ddp.hpp>       // added
 #include <dptk/comm/mpi.hpp>  // added
+#include <dptk/ddp.hpp>       // added
 
 #include <cmath>
 #include <cstdio>
@@ -33,7 +33,8 @@ struct Net {
 
     Net() {
         for (auto& weight : weights) {
-            for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = std::sin(static_cast<float>(7 * i + 1));
+            for (std::size_t i = 0; i < weight.size(); ++i)
+                weight[i] = std::sin(static_cast<float>(7 * i + 1));
         }
     }
 
@@ -73,7 +74,7 @@ int main() {
     const Points points;
     Net net;
     dptk::DistributedDataParallel ddp(group, net.weights, net.gradients);  // added
-    dptk::DistributedSampler sampler(points, group);                       // was: a shuffled list of all indices
+    dptk::DistributedSampler sampler(points, group);  // was: a shuffled list of all indices
 
     for (int epoch = 0; epoch < 20; ++epoch) {
         sampler.set_epoch(epoch);
@@ -83,7 +84,8 @@ int main() {
             ddp.synchronize();  // added
             net.step(0.1F);
         }
-        loss = group.all_reduce_value(loss / static_cast<float>(sampler.size()), dptk::ReduceOp::avg);  // added
+        loss =
+            group.all_reduce_value(loss / static_cast<float>(sampler.size()), dptk::ReduceOp::avg);  // added
         if (group.rank() == 0 && epoch % 5 == 4) std::printf("epoch %2d: loss %.4f\n", epoch + 1, loss);
     }
 }

@@ -43,7 +43,8 @@ Data load_mnist(const fs::path& dir) {
     const dptk::ImageDataset all = read_split(dir, "t10k");
     const std::size_t trained = all.size() * 8 / 10;
     return {all.subset(range(0, trained)), all.subset(range(trained, all.size())), scale,
-            "no train-images-idx3-ubyte in " + dir.string() + ": training on the first 8 of 10 test images, by index"};
+            "no train-images-idx3-ubyte in " + dir.string() +
+                ": training on the first 8 of 10 test images, by index"};
 }
 
 /// Noise over one pattern a class: learnable, and made in no time.
@@ -60,16 +61,22 @@ dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
             pixels[i * pixels_per_image + p] = static_cast<std::uint8_t>(random() % 128 + (bright ? 96 : 0));
         }
     }
-    return {std::move(pixels), std::array{count, image[0], image[1], image[2]}, std::move(labels), {.classes = classes}};
+    return {std::move(pixels),
+            std::array{count, image[0], image[1], image[2]},
+            std::move(labels),
+            {.classes = classes}};
 }
 
 }  // namespace
 
 Data load_data(const Options& options) {
-    if (options.dataset == "synthetic") return {make_synthetic(2048, 1), make_synthetic(512, 2), 1.0 / 255, ""};
+    if (options.dataset == "synthetic")
+        return {make_synthetic(2048, 1), make_synthetic(512, 2), 1.0 / 255, ""};
     if (options.dataset == "digits") {
-        return load_digits(options.data.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits" : fs::path(options.data));
+        return load_digits(options.data.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits"
+                                                : fs::path(options.data));
     }
-    if (options.data.empty()) throw dptk::ArgumentError("--dataset mnist needs --data DIR, the folder of its files");
+    if (options.data.empty())
+        throw dptk::ArgumentError("--dataset mnist needs --data DIR, the folder of its files");
     return load_mnist(options.data);
 }

@@ -17,7 +17,9 @@ namespace {
 #ifdef DPTK_WITH_ONEDNN
 using Backend = dptk::nn::Cpu;
 
-void set_threads(int threads) { dptk::nn::cpu::set_num_threads(threads); }
+void set_threads(int threads) {
+    dptk::nn::cpu::set_num_threads(threads);
+}
 #else
 using Backend = dptk::nn::Reference<float>;
 
@@ -54,7 +56,8 @@ void train(dptk::ProcessGroup& group, const Options& options) {
     const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
 
     dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.train.classes()),
-                                      {data.train.channels(), data.train.height(), data.train.width()}, options.seed);
+                                      {data.train.channels(), data.train.height(), data.train.width()},
+                                      options.seed);
     dptk::Trainer<Backend> trainer(
         group, net,
         {.epochs = options.epochs,
@@ -75,12 +78,13 @@ void train(dptk::ProcessGroup& group, const Options& options) {
         const dptk::EpochResult trained = trainer.train_epoch(
             data.train, epoch, [&](const dptk::TrainingProgress& progress) { printer.update(progress); });
         accuracy = trainer.evaluate(data.test).accuracy;
-        printer.line(format("epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s", epoch + 1, options.epochs,
-                            trained.loss, accuracy, static_cast<double>(trained.samples) / trained.seconds));
+        printer.line(format("epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s", epoch + 1,
+                            options.epochs, trained.loss, accuracy,
+                            static_cast<double>(trained.samples) / trained.seconds));
         if (options.verify) {
             const auto hash = dptk::agreed_parameter_hash(group, trainer.parameters());
-            printer.line(format("parameters: %016llx on all %d rank(s)", static_cast<unsigned long long>(hash),
-                                group.size()));
+            printer.line(format("parameters: %016llx on all %d rank(s)",
+                                static_cast<unsigned long long>(hash), group.size()));
         }
     }
     printer.line(format("test accuracy: %.3f", accuracy));

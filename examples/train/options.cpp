@@ -6,11 +6,13 @@
 
 ParsedOptions parse_options(int argc, char** argv) {
     Options options;
-    CLI::App app("Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
+    CLI::App app(
+        "Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
     app.option_defaults()->always_capture_default();
     app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
     app.add_option("--dataset", options.dataset)->check(CLI::IsMember({"digits", "mnist", "synthetic"}));
-    app.add_option("--data", options.data, "folder of the IDX files (default: the digits that ship with dptk)")
+    app.add_option("--data", options.data,
+                   "folder of the IDX files (default: the digits that ship with dptk)")
         ->type_name("DIR");
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
     app.add_option("--batch-size", options.batch_size, "per rank")->check(CLI::PositiveNumber);
@@ -18,7 +20,8 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.add_option("--momentum", options.momentum)->check(CLI::NonNegativeNumber);
     app.add_option("--weight-decay", options.weight_decay)->check(CLI::NonNegativeNumber);
     app.add_option("--seed", options.seed, "of the initial parameters and the order of samples");
-    app.add_flag("--verify", options.verify, "after each epoch, check that all ranks have the same parameters");
+    app.add_flag("--verify", options.verify,
+                 "after each epoch, check that all ranks have the same parameters");
     app.add_option("--threads", options.threads, "compute threads per rank; 0: cores / ranks on this host")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--progress", options.progress, "how to show it")

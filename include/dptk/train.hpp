@@ -1,5 +1,6 @@
-/// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers, optimizers
-/// and the Trainer. Networks run on plain loops (nn::Reference) and, where DPTK_WITH_ONEDNN is defined, on oneDNN.
+/// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers,
+/// optimizers and the Trainer. Networks run on plain loops (nn::Reference) and, where DPTK_WITH_ONEDNN is
+/// defined, on oneDNN.
 #pragma once
 
 #include "dptk/data/image_dataset.hpp"

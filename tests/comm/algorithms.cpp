@@ -58,7 +58,7 @@ TEST_CASE("send and recv alone make all_reduce, broadcast, all_gather and barrie
 
 TEST_CASE("a transport without duplicate says so") {
     on_messages([](dptk::ProcessGroup& group) {
-        CHECK_THROWS_WITH_AS(static_cast<void>(group.duplicate()), "the transport messages has no duplicate()",
-                             dptk::ArgumentError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(group.duplicate()),
+                             "the transport messages has no duplicate()", dptk::ArgumentError);
     });
 }

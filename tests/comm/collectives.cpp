@@ -52,9 +52,9 @@ void check_all_reduce(dptk::ProcessGroup& group, dptk::ReduceOp op, std::size_t 
     CHECK_MESSAGE(wrong == 0, dptk::dtype_name(dptk::dtype_of<T>), " ", dptk::reduce_op_name(op));
 }
 
-constexpr std::array all_ops = {dptk::ReduceOp::sum,  dptk::ReduceOp::avg, dptk::ReduceOp::product,
-                                dptk::ReduceOp::min,  dptk::ReduceOp::max, dptk::ReduceOp::band,
-                                dptk::ReduceOp::bor,  dptk::ReduceOp::bxor};
+constexpr std::array all_ops = {dptk::ReduceOp::sum, dptk::ReduceOp::avg, dptk::ReduceOp::product,
+                                dptk::ReduceOp::min, dptk::ReduceOp::max, dptk::ReduceOp::band,
+                                dptk::ReduceOp::bor, dptk::ReduceOp::bxor};
 
 }  // namespace
 
@@ -67,9 +67,9 @@ TEST_CASE("all_reduce combines every dtype by every operation that has a meaning
                     const bool bitwise =
                         op == dptk::ReduceOp::band || op == dptk::ReduceOp::bor || op == dptk::ReduceOp::bxor;
                     const bool extreme = op == dptk::ReduceOp::min || op == dptk::ReduceOp::max;
-                    const bool meaningful = std::is_floating_point_v<T>   ? !bitwise
-                                            : std::same_as<T, bool>       ? bitwise || extreme
-                                                                          : op != dptk::ReduceOp::avg;
+                    const bool meaningful = std::is_floating_point_v<T> ? !bitwise
+                                            : std::same_as<T, bool>     ? bitwise || extreme
+                                                                        : op != dptk::ReduceOp::avg;
                     if (meaningful) {
                         for (const std::size_t count : {0, 1, 7, 1000}) check_all_reduce<T>(group, op, count);
                     } else {
@@ -185,7 +185,8 @@ TEST_CASE("a dropped Work is complete after a barrier") {
         group.barrier();
         CHECK(data == std::vector<std::int32_t>(1000, group.size()));
         CHECK(root == group.size() - 1);
-        for (int rank = 0; rank < group.size(); ++rank) CHECK(gathered[static_cast<std::size_t>(rank)] == rank);
+        for (int rank = 0; rank < group.size(); ++rank)
+            CHECK(gathered[static_cast<std::size_t>(rank)] == rank);
         group.barrier_async().wait();
     });
 }
@@ -214,6 +215,12 @@ TEST_CASE("allocated memory is zero, aligned, and goes into collectives") {
         group.all_reduce(memory);
         CHECK(memory[1000] == group.size());
         CHECK(group.allocate<float>(0).size() == 0);
+        dptk::Work work;
+        {
+            dptk::Allocation<double> gone_early = group.allocate<double>(100000);
+            work = group.all_reduce_async(gone_early);
+        }
+        work.wait();
     });
 }
 

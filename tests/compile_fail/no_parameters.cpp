@@ -9,4 +9,6 @@ struct Model {
 #endif
 };
 
-void train(dptk::ProcessGroup& group, Model& model) { dptk::DistributedDataParallel ddp(group, model); }
+void train(dptk::ProcessGroup& group, Model& model) {
+    dptk::DistributedDataParallel ddp(group, model);
+}

@@ -10,12 +10,14 @@ using dptk::DType;
 
 Indices plan(const std::vector<dptk::PlannedParameter>& parameters, const std::vector<std::size_t>& caps) {
     Indices indices;
-    for (const dptk::Bucket& bucket : dptk::plan_buckets(parameters, caps)) indices.push_back(bucket.parameters);
+    for (const dptk::Bucket& bucket : dptk::plan_buckets(parameters, caps))
+        indices.push_back(bucket.parameters);
     return indices;
 }
 
-const std::vector<dptk::PlannedParameter> interleaved = {{50, DType::f32}, {25, DType::f64}, {50, DType::f32},
-                                                         {25, DType::f64}, {50, DType::f32}, {25, DType::f64}};
+const std::vector<dptk::PlannedParameter> interleaved = {{50, DType::f32}, {25, DType::f64},
+                                                         {50, DType::f32}, {25, DType::f64},
+                                                         {50, DType::f32}, {25, DType::f64}};
 
 }  // namespace
 

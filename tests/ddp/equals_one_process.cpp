@@ -1,4 +1,5 @@
-// DDP against one process on the concatenated batch: the same gradients and parameters, bit-identical on all ranks.
+// DDP against one process on the concatenated batch: the same gradients and parameters, bit-identical on all
+// ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -46,10 +47,12 @@ bool same_bits_on_all_ranks(dptk::ProcessGroup& group, const std::vector<std::ve
     return true;
 }
 
-/// Ten SGD steps with DDP over `make(group, net, options)`, beside one process on all ranks' batches together.
-/// `samples` are dealt without padding, so that the last batch is uneven and some ranks may have none.
+/// Ten SGD steps with DDP over `make(group, net, options)`, beside one process on all ranks' batches
+/// together. `samples` are dealt without padding, so that the last batch is uneven and some ranks may have
+/// none.
 template <class T, class MakeDdp>
-void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::size_t samples, MakeDdp&& make) {
+void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::size_t samples,
+                       MakeDdp&& make) {
     constexpr std::size_t batch_size = 3;
     constexpr double tolerance = 64;
     test::SmallNet<T> net(group.rank());  // different on every rank, until DDP sends rank 0's
@@ -67,7 +70,8 @@ void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::s
         for (const std::span<const std::size_t> batch : dptk::BatchSampler(sampler, batch_size)) {
             alone.forward_backward(all_batches[batch_index++]);
             if (batch.empty()) {  // whatever the memory holds must not count
-                for (auto& gradient : net.gradients) std::ranges::fill(gradient, std::numeric_limits<T>::quiet_NaN());
+                for (auto& gradient : net.gradients)
+                    std::ranges::fill(gradient, std::numeric_limits<T>::quiet_NaN());
             }
             if (options.ready == Ready::marked) {
                 ddp->begin_step(batch.size());
@@ -111,7 +115,8 @@ void train_with_all_options(MakeDdp&& make) {
 TEST_CASE_TEMPLATE("ten steps equal one process on the concatenated batch", T, float, double) {
     test::on_ranks([](dptk::ProcessGroup& group) {
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
-            for (const std::optional<double> cap : {std::optional<double>(), std::optional(one_byte), std::optional(huge)}) {
+            for (const std::optional<double> cap :
+                 {std::optional<double>(), std::optional(one_byte), std::optional(huge)}) {
                 const Options options{.bucket_cap_mb = cap, .ready = ready};
                 for (const std::size_t samples : {1, 2, 13, 48}) {  // with 1 and 2, most ranks have none
                     train_and_compare<T>(group, options, samples, values_and_gradients<T>);
@@ -134,12 +139,14 @@ TEST_CASE("a flat span of all parameters trains the same") {
         alone.forward_backward(all);
         std::ranges::copy(net.gradients[2], gradient.begin());
         ddp.synchronize();
-        for (std::size_t i = 0; i < 10; ++i) CHECK(gradient[i] == doctest::Approx(alone.gradients[2][i]).epsilon(1e-12));
+        for (std::size_t i = 0; i < 10; ++i)
+            CHECK(gradient[i] == doctest::Approx(alone.gradients[2][i]).epsilon(1e-12));
     });
 }
 
 TEST_CASE("a range of pointers trains the same") {
-    train_with_all_options([]<class T>(dptk::ProcessGroup& group, test::SmallNet<T>& net, const Options& options) {
+    train_with_all_options([]<class T>(dptk::ProcessGroup& group, test::SmallNet<T>& net,
+                                       const Options& options) {
         struct Ddp {
             std::vector<std::vector<T>*> values, gradients;
             std::unique_ptr<dptk::DistributedDataParallel> ddp;
@@ -148,7 +155,8 @@ TEST_CASE("a range of pointers trains the same") {
         auto owner = std::make_unique<Ddp>();
         for (auto& value : net.values) owner->values.push_back(&value);
         for (auto& gradient : net.gradients) owner->gradients.push_back(&gradient);
-        owner->ddp = std::make_unique<dptk::DistributedDataParallel>(group, owner->values, owner->gradients, options);
+        owner->ddp =
+            std::make_unique<dptk::DistributedDataParallel>(group, owner->values, owner->gradients, options);
         struct Handle {
             std::unique_ptr<Ddp> owner;
             dptk::DistributedDataParallel* operator->() const { return owner->ddp.get(); }
@@ -167,19 +175,20 @@ TEST_CASE("tuples of references train the same") {
 }
 
 TEST_CASE("pairs of value and gradient in a map train the same") {
-    train_with_all_options([]<class T>(dptk::ProcessGroup& group, test::SmallNet<T>& net, const Options& options) {
-        using Map = std::map<std::string, std::pair<std::span<T>, std::span<T>>>;
-        struct Handle {
-            std::unique_ptr<Map> map;
-            std::unique_ptr<dptk::DistributedDataParallel> ddp;
-            dptk::DistributedDataParallel* operator->() const { return ddp.get(); }
-        };
-        Handle handle{std::make_unique<Map>(), nullptr};
-        const char* names[] = {"w1", "b1", "w2", "b2"};
-        for (std::size_t i = 0; i < 4; ++i) (*handle.map)[names[i]] = {net.values[i], net.gradients[i]};
-        handle.ddp = std::make_unique<dptk::DistributedDataParallel>(group, *handle.map, options);
-        return handle;
-    });
+    train_with_all_options(
+        []<class T>(dptk::ProcessGroup& group, test::SmallNet<T>& net, const Options& options) {
+            using Map = std::map<std::string, std::pair<std::span<T>, std::span<T>>>;
+            struct Handle {
+                std::unique_ptr<Map> map;
+                std::unique_ptr<dptk::DistributedDataParallel> ddp;
+                dptk::DistributedDataParallel* operator->() const { return ddp.get(); }
+            };
+            Handle handle{std::make_unique<Map>(), nullptr};
+            const char* names[] = {"w1", "b1", "w2", "b2"};
+            for (std::size_t i = 0; i < 4; ++i) (*handle.map)[names[i]] = {net.values[i], net.gradients[i]};
+            handle.ddp = std::make_unique<dptk::DistributedDataParallel>(group, *handle.map, options);
+            return handle;
+        });
 }
 
 TEST_CASE("without sample counts all ranks weigh the same") {
@@ -232,7 +241,8 @@ TEST_CASE("gradients computed straight in the buckets need no copies") {
 TEST_CASE("a parameter marked unused counts as zeros on its rank") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::vector<float>> values = {{0}, {0}}, gradients = {{1}, {1}};
-        dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+        dptk::DistributedDataParallel ddp(group, values, gradients,
+                                          {.bucket_cap_mb = one_byte, .ready = Ready::marked});
         ddp.mark_ready(1);
         if (group.rank() == 0) {
             ddp.mark_ready(0);

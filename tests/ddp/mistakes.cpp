@@ -31,12 +31,15 @@ struct Array {
 };
 
 /// The rank that differs: the last, so that rank 0 is never the culprit.
-[[nodiscard]] int culprit(const dptk::ProcessGroup& group) { return group.size() - 1; }
+[[nodiscard]] int culprit(const dptk::ProcessGroup& group) {
+    return group.size() - 1;
+}
 
-/// Checks that `act` throws E on all ranks, with one text that names the culprit and all of `parts`, and that the
-/// group can still be used.
+/// Checks that `act` throws E on all ranks, with one text that names the culprit and all of `parts`, and that
+/// the group can still be used.
 template <class E>
-void check_agreed(dptk::ProcessGroup& group, const std::vector<std::string>& parts, const std::function<void()>& act) {
+void check_agreed(dptk::ProcessGroup& group, const std::vector<std::string>& parts,
+                  const std::function<void()>& act) {
     std::string text;
     CHECK(test::throws<E>(text, act, test::Agreed::yes));
     if (group.size() > 1) CHECK_MESSAGE(test::contains(text, "rank " + std::to_string(culprit(group))), text);
@@ -61,12 +64,14 @@ TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
             const dptk::DistributedDataParallel ddp(group, values, gradients);
         });
         check_agreed<MismatchError>(group, {"parameter [0]", "[2, 3]", "[3, 2]"}, [&] {
-            std::vector<Array> values = {Array(odd ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{3, 2})};
+            std::vector<Array> values = {
+                Array(odd ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{3, 2})};
             std::vector<Array> gradients = values;
             const dptk::DistributedDataParallel ddp(group, values, gradients);
         });
         check_agreed<MismatchError>(group, {"parameter [0]", "[6, 1]", "[6]"}, [&] {
-            std::vector<Array> values = {Array(odd ? std::vector<std::size_t>{6, 1} : std::vector<std::size_t>{6})};
+            std::vector<Array> values = {
+                Array(odd ? std::vector<std::size_t>{6, 1} : std::vector<std::size_t>{6})};
             std::vector<Array> gradients = values;
             const dptk::DistributedDataParallel ddp(group, values, gradients);
         });
@@ -86,7 +91,8 @@ TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
         });
         check_agreed<MismatchError>(group, {"bucket_cap_mb"}, [&] {
             Vectors values = {{1}}, gradients = {{1}};
-            const dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = odd ? 1.0 : 2.0});
+            const dptk::DistributedDataParallel ddp(group, values, gradients,
+                                                    {.bucket_cap_mb = odd ? 1.0 : 2.0});
         });
     });
 }
@@ -100,7 +106,8 @@ TEST_CASE("containers that are unusable on one rank are an ArgumentError on ever
         });
         check_agreed<dptk::ArgumentError>(group, {"bucket cap", "must be positive"}, [&] {
             Vectors values = {{1}}, gradients = values;
-            const dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = odd ? -1.0 : 2.0});
+            const dptk::DistributedDataParallel ddp(group, values, gradients,
+                                                    {.bucket_cap_mb = odd ? -1.0 : 2.0});
         });
     });
 }
@@ -128,7 +135,8 @@ TEST_CASE("a gradient that is not marked, or marked twice, is an error of the st
         const bool odd = group.rank() == culprit(group);
         for (const double cap : {1.0 / (1024 * 1024), 25.0}) {
             Vectors values = {{1}, {2}, {3}}, gradients = {{1}, {2}, {3}};
-            dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = cap, .ready = Ready::marked});
+            dptk::DistributedDataParallel ddp(group, values, gradients,
+                                              {.bucket_cap_mb = cap, .ready = Ready::marked});
             const auto mark = [&](std::initializer_list<std::size_t> order) {
                 for (const std::size_t i : order) ddp.mark_ready(i);
             };
@@ -165,7 +173,8 @@ TEST_CASE("a mark under Ready::at_synchronize is an error of the step on all ran
     });
 }
 
-TEST_CASE("a parameter that is resized, added or lost after construction is an error of the step on all ranks") {
+TEST_CASE(
+    "a parameter that is resized, added or lost after construction is an error of the step on all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const bool odd = group.rank() == culprit(group);
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {

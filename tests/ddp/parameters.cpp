@@ -53,7 +53,9 @@ struct Model {
     std::vector<float> value = {1, 2}, gradient = {3, 4};
 };
 
-void for_each_parameter(Model& model, dptk::ParameterSink& sink) { sink("only", model.value, model.gradient); }
+void for_each_parameter(Model& model, dptk::ParameterSink& sink) {
+    sink("only", model.value, model.gradient);
+}
 
 }  // namespace elsewhere
 
@@ -84,7 +86,8 @@ TEST_CASE("pointers of all kinds lead to parameters, and a null one is an error 
     CHECK(described({values, gradients}) == Lines{"[0] [4] f32"});
     values.push_back(nullptr);
     const dptk::ParameterSource broken(values, gradients);
-    CHECK_THROWS_WITH_AS(static_cast<void>(broken.collect()), "parameter [1] is a null pointer", dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(static_cast<void>(broken.collect()), "parameter [1] is a null pointer",
+                         dptk::ArgumentError);
 }
 
 TEST_CASE("pairs are a value and its gradient") {
@@ -104,7 +107,8 @@ TEST_CASE("tuples of anything nest, by reference or by value") {
 }
 
 TEST_CASE("maps are visited in the order of their keys, whatever their own") {
-    std::map<int, std::pair<std::vector<float>, std::vector<float>>> ordered = {{7, {{1}, {1}}}, {-1, {{2}, {2}}}};
+    std::map<int, std::pair<std::vector<float>, std::vector<float>>> ordered = {{7, {{1}, {1}}},
+                                                                                {-1, {{2}, {2}}}};
     CHECK(described(dptk::ParameterSource(ordered)) == Lines{"[-1] [1] f32", "[7] [1] f32"});
     std::unordered_map<std::string, std::vector<float>> values, gradients;
     for (const char* key : {"fc.weight", "conv", "fc.bias", "z", "a"}) values[key] = gradients[key] = {1};

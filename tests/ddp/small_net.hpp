@@ -25,7 +25,7 @@ class SmallNet {
 
     /// W1, b1, W2, b2.
     std::vector<std::vector<T>> values = {std::vector<T>(hidden * in), std::vector<T>(hidden),
-                                          std::vector<T>(out * hidden), std::vector<T>(out)};
+                                          std::vector<T>(out* hidden), std::vector<T>(out)};
     std::vector<std::vector<T>> gradients = values;
 
     explicit SmallNet(int seed) {
@@ -70,7 +70,8 @@ class SmallNet {
         for (std::size_t h = 0; h < hidden; ++h) {
             const T before = activation_gradient[h] * (1 - activation[h] * activation[h]);
             gradients[1][h] += before;
-            for (std::size_t i = 0; i < in; ++i) gradients[0][h * in + i] += before * static_cast<T>(sample.x[i]);
+            for (std::size_t i = 0; i < in; ++i)
+                gradients[0][h * in + i] += before * static_cast<T>(sample.x[i]);
         }
     }
 };

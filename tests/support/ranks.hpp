@@ -1,5 +1,5 @@
-// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, in a program built with DPTK_TEST_MPI, as the ranks
-// that mpirun has started.
+// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, in a program built with DPTK_TEST_MPI, as the
+// ranks that mpirun has started.
 #pragma once
 
 #include <dptk/ddp.hpp>

@@ -70,7 +70,8 @@ void check_no_problem(ProcessGroup& group, std::string_view problem) {
 }
 
 /// The first line in which rank `rank`'s table differs from rank 0's; empty where there is none.
-[[nodiscard]] inline std::string first_difference(std::string_view table, std::string_view other, std::size_t rank) {
+[[nodiscard]] inline std::string first_difference(std::string_view table, std::string_view other,
+                                                  std::size_t rank) {
     const std::vector<std::string_view> lines = lines_of(table);
     const std::vector<std::string_view> others = lines_of(other);
     for (std::size_t i = 0; i < std::max(lines.size(), others.size()); ++i) {
@@ -81,28 +82,30 @@ void check_no_problem(ProcessGroup& group, std::string_view problem) {
     return {};
 }
 
-[[nodiscard]] inline std::uint64_t fnv1a(std::string_view bytes, std::uint64_t hash = 14695981039346656037U) noexcept {
+[[nodiscard]] inline std::uint64_t fnv1a(std::string_view bytes,
+                                         std::uint64_t hash = 14695981039346656037U) noexcept {
     for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211U;
     return hash;
 }
 
-/// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name what must
-/// be equal on all ranks) differ. Collective.
+/// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name
+/// what must be equal on all ranks) differ. Collective.
 inline void check_equal_tables(ProcessGroup& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
     if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) == hashes.end()) return;
     const std::vector<std::string> tables = all_gather_text(group, table);
     for (std::size_t rank = 1; rank < tables.size(); ++rank) {
         const std::string difference = first_difference(tables[0], tables[rank], rank);
-        if (!difference.empty()) throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference)));
+        if (!difference.empty())
+            throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference)));
     }
 }
 
 }  // namespace detail
 
-/// Runs `fn` on all ranks and returns its result. Where it throws on any of them, all throw: an Error that tells each
-/// such rank and its exception's text. For what may fail on one rank alone, such as reading a file. Collective; `fn`
-/// itself must not communicate.
+/// Runs `fn` on all ranks and returns its result. Where it throws on any of them, all throw: an Error that
+/// tells each such rank and its exception's text. For what may fail on one rank alone, such as reading a
+/// file. Collective; `fn` itself must not communicate.
 template <class Fn>
 auto on_all_or_none(ProcessGroup& group, Fn&& fn) {
     std::string problem;

@@ -21,10 +21,12 @@ void broadcast(T& transport, const Buffer& data, int root) {
     const int position = (transport.rank() - root + size) % size;  // the root's is 0
     const auto rank_at = [&](int other) { return (other + root) % size; };
 
-    int reach = 1;  // a rank receives from the one that differs in its highest bit, then serves the ranks above
+    int reach =
+        1;  // a rank receives from the one that differs in its highest bit, then serves the ranks above
     while (reach <= position) reach *= 2;
     if (position > 0) transport.recv(data, rank_at(position - reach / 2), collective_tag);
-    for (; position + reach < size; reach *= 2) transport.send(data, rank_at(position + reach), collective_tag);
+    for (; position + reach < size; reach *= 2)
+        transport.send(data, rank_at(position + reach), collective_tag);
 }
 
 /// Combines all ranks' elements in place, up a tree to rank 0 and down again.
@@ -52,7 +54,9 @@ void all_reduce(T& transport, const Buffer& data, ReduceOp op) {
 template <Transport T>
 void all_gather(T& transport, const Buffer& input, const Buffer& output) {
     const int rank = transport.rank();
-    const auto part = [&](int of) { return output.slice(static_cast<std::size_t>(of) * input.count, input.count); };
+    const auto part = [&](int of) {
+        return output.slice(static_cast<std::size_t>(of) * input.count, input.count);
+    };
     if (input.bytes() != 0) std::memmove(part(rank).data, input.data, input.bytes());
     for (int other = 1; other < transport.size(); ++other) {
         if (rank == 0) transport.recv(part(other), other, collective_tag);

@@ -10,8 +10,8 @@
 
 namespace dptk {
 
-/// Owns `size()` elements, zero at first and aligned to 64 bytes. A contiguous range, so that it goes into every
-/// collective. Operations that use it keep it alive.
+/// Owns `size()` elements, zero at first and aligned to 64 bytes. A contiguous range, so that it goes into
+/// every collective. all_reduce_async and broadcast_async keep the memory alive.
 template <Element T>
 class Allocation {
   public:
@@ -37,6 +37,7 @@ class Allocation {
     [[nodiscard]] T* begin() const noexcept { return data(); }
     [[nodiscard]] T* end() const noexcept { return data() + count_; }
     [[nodiscard]] T& operator[](std::size_t index) const noexcept { return data()[index]; }
+    [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
     [[nodiscard]] std::span<T> span() const noexcept { return {data(), count_}; }
 
   private:

@@ -1,6 +1,6 @@
-/// A channel carries collectives over one transport, one after the other: the erased engine below communicators
-/// and ProcessGroup. It adds what every transport needs alike: background work, the state of the job's health,
-/// and an orderly or a disorderly end.
+/// A channel carries collectives over one transport, one after the other: the erased engine below
+/// communicators and ProcessGroup. It adds what every transport needs alike: background work, the state of
+/// the job's health, and an orderly or a disorderly end.
 #pragma once
 
 #include <cstddef>
@@ -84,7 +84,8 @@ class TransportChannel final : public Channel {
     ~TransportChannel() override {
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
         if (unwinding && !agreed_error_expected_) {
-            health_->fail(detail::text("rank ", rank(), " left its process group while an exception was unwinding"));
+            health_->fail(
+                detail::text("rank ", rank(), " left its process group while an exception was unwinding"));
         }
         close();
     }
@@ -197,14 +198,16 @@ class TransportChannel final : public Channel {
         guarded(operation);
     }
 
-    std::shared_ptr<WorkState> start_on_thread(const Collective& call, std::shared_ptr<const void> keep_alive) {
+    std::shared_ptr<WorkState> start_on_thread(const Collective& call,
+                                               std::shared_ptr<const void> keep_alive) {
         // The operation owns what it touches: a channel that is abandoned goes before it ends.
         return queue_.start([transport = transport_, health = health_, keep = std::move(keep_alive), call] {
             health->check();
             try {
                 algorithms::run(*transport, call);
             } catch (const Error& error) {
-                if (!error.agreed()) health->fail(detail::text("rank ", transport->rank(), ": ", error.what()));
+                if (!error.agreed())
+                    health->fail(detail::text("rank ", transport->rank(), ": ", error.what()));
                 throw;
             } catch (const std::exception& failure) {
                 health->fail(detail::text("rank ", transport->rank(), ": ", failure.what()));
@@ -214,7 +217,8 @@ class TransportChannel final : public Channel {
     }
 
     /// A started operation that its transport progresses when somebody waits; kept until it has ended.
-    std::shared_ptr<WorkState> start_by_caller(const Collective& call, std::shared_ptr<const void> keep_alive) {
+    std::shared_ptr<WorkState> start_by_caller(const Collective& call,
+                                               std::shared_ptr<const void> keep_alive) {
         if constexpr (detail::HasStart<T>) {
             std::erase_if(started_, [](const Started& other) {
                 return other.work->wait(std::chrono::nanoseconds::zero());
@@ -231,8 +235,8 @@ class TransportChannel final : public Channel {
         }
     }
 
-    /// A barrier comes after everything, and a call after those that work in the same memory, as if there were
-    /// the thread that runs one call after the other.
+    /// A barrier comes after everything, and a call after those that work in the same memory, as if there
+    /// were the thread that runs one call after the other.
     void finish_started_before(const Collective& call) {
         for (const Started& started : started_) {
             if (call.verb == Verb::barrier || share_memory(started.call, call)) Work(started.work).wait();

@@ -39,7 +39,8 @@ struct Collective {
 [[nodiscard]] inline bool agree(const Collective& a, const Collective& b) noexcept {
     if (a.verb != b.verb) return false;
     if (a.verb == Verb::barrier) return true;
-    return a.input.dtype == b.input.dtype && a.input.count == b.input.count && a.op == b.op && a.root == b.root;
+    return a.input.dtype == b.input.dtype && a.input.count == b.input.count && a.op == b.op &&
+           a.root == b.root;
 }
 
 /// Whether two calls of this rank use any byte in common.

@@ -1,5 +1,6 @@
-/// BasicCommunicator<Transport> is the typed owner of a transport: MpiCommunicator, ThreadCommunicator and their
-/// siblings are its names. Use it where the transport is known at compile time; ProcessGroup where it is not.
+/// BasicCommunicator<Transport> is the typed owner of a transport: MpiCommunicator, ThreadCommunicator and
+/// their siblings are its names. Use it where the transport is known at compile time; ProcessGroup where it
+/// is not.
 #pragma once
 
 #include <memory>
@@ -9,15 +10,16 @@
 
 namespace dptk {
 
-/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past it,
-/// it communicates no more and marks the job as broken, so that the other ranks end as well.
+/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past
+/// it, it communicates no more and marks the job as broken, so that the other ranks end as well.
 template <Transport T>
 class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>> {
   public:
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}
 
-    /// An independent communicator over the same ranks: calls on one never meet calls on the other. Collective.
+    /// An independent communicator over the same ranks: calls on one never meet calls on the other.
+    /// Collective.
     [[nodiscard]] BasicCommunicator duplicate()
         requires detail::HasDuplicate<T>
     {

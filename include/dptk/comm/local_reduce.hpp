@@ -1,5 +1,5 @@
-/// The arithmetic of reductions inside one process: combining two buffers element by element, and scaling one.
-/// Elements may be unaligned.
+/// The arithmetic of reductions inside one process: combining two buffers element by element, and scaling
+/// one. Elements may be unaligned.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,8 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
     if constexpr (!std::same_as<T, bool>) {
         switch (op) {
             case ReduceOp::sum:
-            case ReduceOp::avg: return combine_elements<T>(into, from, count, [](auto a, auto b) { return a + b; });
+            case ReduceOp::avg:
+                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a + b; });
             case ReduceOp::product:
                 return combine_elements<T>(into, from, count, [](auto a, auto b) { return a * b; });
             default: break;
@@ -68,9 +69,12 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
     }
     if constexpr (!std::is_floating_point_v<T>) {
         switch (op) {
-            case ReduceOp::band: return combine_elements<T>(into, from, count, [](auto a, auto b) { return a & b; });
-            case ReduceOp::bor: return combine_elements<T>(into, from, count, [](auto a, auto b) { return a | b; });
-            case ReduceOp::bxor: return combine_elements<T>(into, from, count, [](auto a, auto b) { return a ^ b; });
+            case ReduceOp::band:
+                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a & b; });
+            case ReduceOp::bor:
+                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a | b; });
+            case ReduceOp::bxor:
+                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a ^ b; });
             default: break;
         }
     }

@@ -1,5 +1,5 @@
-/// Groups over MPI. Including this header makes MPI available to init_process_group: a program that mpirun has
-/// started finds its ranks, whether dptk or the program itself initialises MPI.
+/// Groups over MPI. Including this header makes MPI available to init_process_group: a program that mpirun
+/// has started finds its ranks, whether dptk or the program itself initialises MPI.
 #pragma once
 
 #include "dptk/comm/mpi_transport.hpp"
@@ -30,9 +30,9 @@ inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == launch.world_size) return;
-    throw BackendError(text("rank ", launch.rank, ": started as one of ", launch.world_size, " ranks by ", launch.source,
-                            ", but MPI_Comm_size says ", size, ": this program is linked with ",
-                            MpiEnvironment::library(),
+    throw BackendError(text("rank ", launch.rank, ": started as one of ", launch.world_size, " ranks by ",
+                            launch.source, ", but MPI_Comm_size says ", size,
+                            ": this program is linked with ", MpiEnvironment::library(),
                             ", which that launcher does not serve. Start it with the mpirun of ",
                             MpiEnvironment::library(), ", or build it with the launcher's MPI"));
 }

@@ -1,9 +1,10 @@
-/// MPI as this process has it: initialised by us only if nobody has, finalised by who did, and ended by MPI_Abort
-/// where a rank has failed, since a collective that others wait in cannot be cancelled.
+/// MPI as this process has it: initialised by us only if nobody has, finalised by who did, and ended by
+/// MPI_Abort where a rank has failed, since a collective that others wait in cannot be cancelled.
 #pragma once
 
 #if !__has_include(<mpi.h>)
-#error "dptk/comm/mpi.hpp needs MPI: compile with mpicxx, or link MPI::MPI_CXX (Debian: libopenmpi-dev or libmpich-dev)."
+#error \
+    "dptk/comm/mpi.hpp needs MPI: compile with mpicxx, or link MPI::MPI_CXX (Debian: libopenmpi-dev or libmpich-dev)."
 #endif
 
 // The C++ bindings left MPI in its version 3.0; they cost compile time and warn.
@@ -42,8 +43,8 @@ inline void check_mpi(int status, std::string_view call) {
 
 class DPTK_EXPORT MpiEnvironment {
   public:
-    /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program has
-    /// done so; the program's end then finalises it. Call it from the main thread first.
+    /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program
+    /// has done so; the program's end then finalises it. Call it from the main thread first.
     [[nodiscard]] static MpiEnvironment& get() {
         static MpiEnvironment environment;
         return environment;
@@ -87,7 +88,8 @@ class DPTK_EXPORT MpiEnvironment {
         return out;
     }
 
-    /// Communicators report their lives, so that the end of the program knows of those that were never closed.
+    /// Communicators report their lives, so that the end of the program knows of those that were never
+    /// closed.
     void communicator_opened() noexcept { ++open_communicators_; }
     void communicator_closed() noexcept { --open_communicators_; }
 
@@ -96,7 +98,8 @@ class DPTK_EXPORT MpiEnvironment {
         int initialized = 0;
         MPI_Initialized(&initialized);
         if (initialized == 0) {
-            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
+            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
+                      "MPI_Init_thread");
             host_ = true;
         }
         MPI_Query_thread(&thread_level_);
@@ -112,14 +115,17 @@ class DPTK_EXPORT MpiEnvironment {
         if (health_->failed()) abort("ends the job: " + health_->cause());
         if (host_) {
             if (open_communicators_ > 0 && !all_ranks_arrive(grace)) {
-                abort("ends the job: exit() was called while a process group was open, and other ranks still use it");
+                abort(
+                    "ends the job: exit() was called while a process group was open, and other ranks still "
+                    "use it");
             }
             MPI_Finalize();
         }
         current() = nullptr;
     }
 
-    /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF first.
+    /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF
+    /// first.
     static int before_finalize(MPI_Comm, int, void* environment, void*) {
         const auto& self = *static_cast<MpiEnvironment*>(environment);
         if (self.health_->failed()) self.abort("ends the job: " + self.health_->cause());

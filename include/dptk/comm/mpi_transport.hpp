@@ -1,5 +1,5 @@
-/// Collectives over one MPI communicator, by MPI's own algorithms. Open MPI and MPICH, MPI 3.1 and newer; counts
-/// beyond 2^31 go in pieces.
+/// Collectives over one MPI communicator, by MPI's own algorithms. Open MPI and MPICH, MPI 3.1 and newer;
+/// counts beyond 2^31 go in pieces.
 #pragma once
 
 #include <algorithm>
@@ -123,7 +123,8 @@ class MpiWork final : public WorkState {
 
 class MpiTransport {
   public:
-    /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over it.
+    /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over
+    /// it.
     explicit MpiTransport(MPI_Comm comm) : comm_(duplicate_of(comm)) {
         check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
         check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
@@ -188,7 +189,8 @@ class MpiTransport {
             return;
         }
         const MPI_Datatype type = detail::mpi_datatype(input.dtype);
-        check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, type, output.data, static_cast<int>(input.count), type, comm_.get()),
+        check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, type, output.data, static_cast<int>(input.count), type,
+                                comm_.get()),
                   "MPI_Allgather");
     }
 
@@ -201,9 +203,10 @@ class MpiTransport {
         switch (call.verb) {
             case Verb::all_reduce:
                 in_pieces(call.output, [&](const Buffer& piece, int count) {
-                    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece.data, count, detail::mpi_datatype(piece.dtype),
-                                             detail::mpi_op(call.op), comm_.get(), request()),
-                              "MPI_Iallreduce");
+                    check_mpi(
+                        MPI_Iallreduce(MPI_IN_PLACE, piece.data, count, detail::mpi_datatype(piece.dtype),
+                                       detail::mpi_op(call.op), comm_.get(), request()),
+                        "MPI_Iallreduce");
                 });
                 if (call.op == ReduceOp::avg) {
                     work->average = call.output;
@@ -213,7 +216,8 @@ class MpiTransport {
             case Verb::broadcast: start_broadcast(call.output, call.root, *work); break;
             case Verb::all_gather:
                 place_own_part(call.input, call.output);
-                for (int root = 0; root < size_; ++root) start_broadcast(part(call.output, root), root, *work);
+                for (int root = 0; root < size_; ++root)
+                    start_broadcast(part(call.output, root), root, *work);
                 break;
             case Verb::barrier: check_mpi(MPI_Ibarrier(comm_.get(), request()), "MPI_Ibarrier"); break;
         }

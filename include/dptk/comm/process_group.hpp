@@ -1,5 +1,6 @@
-/// ProcessGroup is a communicator whose transport is known only at run time. init_process_group and launch_threads
-/// give one, any communicator moves into one, and everything above comm/ takes a ProcessGroup&.
+/// ProcessGroup is a communicator whose transport is known only at run time. init_process_group and
+/// launch_threads give one, any communicator moves into one, and everything above comm/ takes a
+/// ProcessGroup&.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup> {
 
     explicit ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
 
-    /// An independent group over the same ranks, for work in the background: its calls never meet this group's.
-    /// Collective. Throws ArgumentError where the transport has no duplicate().
+    /// An independent group over the same ranks, for work in the background: its calls never meet this
+    /// group's. Collective. Throws ArgumentError where the transport has no duplicate().
     [[nodiscard]] ProcessGroup duplicate() {
         std::unique_ptr<Channel> copy = channel_->duplicate();
         if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");

@@ -19,8 +19,8 @@
 
 namespace dptk {
 
-/// Collectives work directly in the ranks' memory: all_reduce gives each rank a slice of all buffers to sum, in
-/// rank order, and to write back. A call that differs between ranks is a MismatchError on all of them.
+/// Collectives work directly in the ranks' memory: all_reduce gives each rank a slice of all buffers to sum,
+/// in rank order, and to write back. A call that differs between ranks is a MismatchError on all of them.
 class ThreadTransport {
   public:
     static constexpr bool interruptible = true;
@@ -45,18 +45,20 @@ class ThreadTransport {
     }
 
     void broadcast(const Buffer& data, int root) {
-        together({Verb::broadcast, data, data, ReduceOp::sum, root}, [&](const std::vector<Collective>& calls) {
-            if (rank_ != root) copy(data, calls[static_cast<std::size_t>(root)].input);
-        });
+        together({Verb::broadcast, data, data, ReduceOp::sum, root},
+                 [&](const std::vector<Collective>& calls) {
+                     if (rank_ != root) copy(data, calls[static_cast<std::size_t>(root)].input);
+                 });
     }
 
     void all_gather(const Buffer& input, const Buffer& output) {
-        together({Verb::all_gather, input, output, ReduceOp::sum, 0}, [&](const std::vector<Collective>& calls) {
-            for (std::size_t i = 0; i < calls.size(); ++i) {
-                const Buffer part = output.slice(i * input.count, input.count);
-                if (part.data != calls[i].input.data) copy(part, calls[i].input);
-            }
-        });
+        together({Verb::all_gather, input, output, ReduceOp::sum, 0},
+                 [&](const std::vector<Collective>& calls) {
+                     for (std::size_t i = 0; i < calls.size(); ++i) {
+                         const Buffer part = output.slice(i * input.count, input.count);
+                         if (part.data != calls[i].input.data) copy(part, calls[i].input);
+                     }
+                 });
     }
 
     void barrier() {
@@ -108,7 +110,8 @@ class ThreadTransport {
     }
 
     /// Sums one slice of all ranks' buffers, piece by piece in the cache, and writes it back to all.
-    void reduce_slice(const std::vector<Collective>& calls, const Buffer& slice, std::size_t first, ReduceOp op) const {
+    void reduce_slice(const std::vector<Collective>& calls, const Buffer& slice, std::size_t first,
+                      ReduceOp op) const {
         alignas(64) std::array<std::byte, 16384> memory;
         const std::size_t step = memory.size() / dtype_size(slice.dtype);
         for (std::size_t done = 0; done < slice.count; done += step) {
@@ -135,9 +138,9 @@ using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
 /// Runs fn(ProcessGroup&) as `size` ranks, one thread each, and returns when all have ended.
 ///
-/// An exception that leaves fn on one rank ends the others' waits: they throw PeerLostError with its text. When
-/// all have ended, the first exception that is not such a consequence is rethrown here.
-/// Throws ArgumentError for a size below 1.
+/// An exception that leaves fn on one rank ends the others' waits: they throw PeerLostError with its text.
+/// When all have ended, the first exception that is not such a consequence is rethrown here. Throws
+/// ArgumentError for a size below 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn) {
     if (size < 1) throw ArgumentError(detail::text("launch_threads with ", size, " ranks"));

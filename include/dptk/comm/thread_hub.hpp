@@ -1,5 +1,5 @@
-/// The meeting place of thread ranks: each posts its call, sees everybody's, and leaves when all have finished.
-/// A rank that fails or goes away ends the others' waits.
+/// The meeting place of thread ranks: each posts its call, sees everybody's, and leaves when all have
+/// finished. A rank that fails or goes away ends the others' waits.
 #pragma once
 
 #include <atomic>
@@ -34,15 +34,17 @@ class ThreadHub final : public Wakeable {
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
 
-    /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read, and
-    /// the memory that they name may be used as the ranks have agreed. Throws PeerLostError when a rank is lost.
+    /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read,
+    /// and the memory that they name may be used as the ranks have agreed. Throws PeerLostError when a rank
+    /// is lost.
     void meet(int rank, const Collective& call) {
         calls_[static_cast<std::size_t>(rank)] = call;
         pass(Waiting::may_fail);
     }
 
-    /// Waits until all ranks are done with each other's memory. Nobody waits for anything between meet and finish,
-    /// so this ends even where the job has failed meanwhile: no rank goes while another touches its memory.
+    /// Waits until all ranks are done with each other's memory. Nobody waits for anything between meet and
+    /// finish, so this ends even where the job has failed meanwhile: no rank goes while another touches its
+    /// memory.
     void finish() { pass(Waiting::must_end); }
 
     /// Everybody's calls, by rank.

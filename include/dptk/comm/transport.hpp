@@ -1,6 +1,6 @@
 /// The Transport concept: what somebody writes to bring their own network. Rank, size, a name, and blocking
-/// point-to-point messages are enough; every other verb is used where the transport has it, and otherwise made
-/// from send and recv by comm/algorithms.hpp.
+/// point-to-point messages are enough; every other verb is used where the transport has it, and otherwise
+/// made from send and recv by comm/algorithms.hpp.
 #pragma once
 
 #include <concepts>
@@ -24,24 +24,26 @@ namespace dptk {
 ///
 /// Used where it exists:
 ///   all_reduce(Buffer, ReduceOp), broadcast(Buffer, root), all_gather(Buffer in, Buffer out), barrier()
-///   duplicate()          a second, independent transport over the same ranks (collective); without it nothing
+///   duplicate()          a second, independent transport over the same ranks (collective); without it
+///   nothing
 ///                        can communicate in the background
-///   allocate(bytes)      std::shared_ptr<void> to zeroed memory, aligned to 64, that it reaches without a copy
-///   local_rank(), local_size()   the position among the ranks of this host
-///   health()             std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed
-///   start(Collective)    std::shared_ptr<WorkState>: a collective that is progressed by whoever waits for it;
+///   allocate(bytes)      std::shared_ptr<void> to zeroed memory, aligned to 64, that it reaches without a
+///   copy local_rank(), local_size()   the position among the ranks of this host health()
+///   std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed start(Collective)
+///   std::shared_ptr<WorkState>: a collective that is progressed by whoever waits for it;
 ///   progresses_by_caller()   ... true where no background thread may enter the transport, and start() serves
-///   callable_from_this_thread()   false where only the main thread may enter the transport, and this is not it
-///   leave()              says goodbye to the other ranks without blocking, when the group closes
+///   callable_from_this_thread()   false where only the main thread may enter the transport, and this is not
+///   it leave()              says goodbye to the other ranks without blocking, when the group closes
 ///   interruptible        static constexpr bool: whether JobHealth::fail ends calls that wait inside
 template <class T>
-concept Transport = std::movable<T> && requires(T& transport, const T& constant, const Buffer& buffer, int number) {
-    { constant.rank() } -> std::same_as<int>;
-    { constant.size() } -> std::same_as<int>;
-    { constant.backend() } -> std::convertible_to<std::string_view>;
-    transport.send(buffer, number, number);
-    transport.recv(buffer, number, number);
-};
+concept Transport =
+    std::movable<T> && requires(T& transport, const T& constant, const Buffer& buffer, int number) {
+        { constant.rank() } -> std::same_as<int>;
+        { constant.size() } -> std::same_as<int>;
+        { constant.backend() } -> std::convertible_to<std::string_view>;
+        transport.send(buffer, number, number);
+        transport.recv(buffer, number, number);
+    };
 
 namespace detail {
 

@@ -1,8 +1,8 @@
 /// The typed verbs: spans and contiguous ranges of elements in, one erased Collective out. Communicators and
 /// ProcessGroup inherit them, so that each verb stands once.
 ///
-/// All verbs are collective: every rank of the group calls the same ones in the same order, from one thread at a
-/// time. The blocking ones return when this rank's buffers may be used again.
+/// All verbs are collective: every rank of the group calls the same ones in the same order, from one thread
+/// at a time. The blocking ones return when this rank's buffers may be used again.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,11 @@
 
 namespace dptk {
 
-/// A contiguous range of elements to read: std::vector<float>, std::span<const double>, std::array<int, 3>, ...
+/// A contiguous range of elements to read: std::vector<float>, std::span<const double>, std::array<int, 3>,
+/// ...
 template <class R>
-concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                       Element<std::ranges::range_value_t<R>>;
+concept ElementRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
 /// One whose elements may be written.
 template <class R>
@@ -34,6 +35,17 @@ template <ElementRange R>
     // A collective that only reads leaves the elements alone; Buffer does not distinguish.
     void* data = const_cast<std::remove_const_t<T>*>(std::ranges::data(range));
     return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}};
+}
+
+/// What an operation on `range` must keep alive: the memory of an Allocation; nothing of the user's.
+template <class R>
+[[nodiscard]] std::shared_ptr<const void> owner_of(const R&) {
+    return nullptr;
+}
+
+template <class T>
+[[nodiscard]] std::shared_ptr<const void> owner_of(const Allocation<T>& allocation) {
+    return allocation.memory();
 }
 
 }  // namespace detail
@@ -64,10 +76,10 @@ class CollectiveVerbs {
         channel().run(all_reduce_call(data, op));
     }
 
-    /// Starts all_reduce. `data` must live until the Work is done.
+    /// Starts all_reduce. `data` must live until the Work is done; an Allocation's memory does by itself.
     template <MutableElementRange R>
     [[nodiscard]] Work all_reduce_async(R&& data, ReduceOp op = ReduceOp::sum) {
-        return channel().start(all_reduce_call(data, op), nullptr);
+        return channel().start(all_reduce_call(data, op), detail::owner_of(data));
     }
 
     /// all_reduce of one value, returned.
@@ -86,11 +98,11 @@ class CollectiveVerbs {
     /// Starts broadcast. `data` must live until the Work is done.
     template <MutableElementRange R>
     [[nodiscard]] Work broadcast_async(R&& data, int root = 0) {
-        return channel().start(broadcast_call(data, root), nullptr);
+        return channel().start(broadcast_call(data, root), detail::owner_of(data));
     }
 
-    /// output = the inputs of all ranks, in rank order. output has size() times as many elements as input, of the
-    /// same type; throws ArgumentError otherwise. The same count on all ranks.
+    /// output = the inputs of all ranks, in rank order. output has size() times as many elements as input, of
+    /// the same type; throws ArgumentError otherwise. The same count on all ranks.
     template <ElementRange In, MutableElementRange Out>
     void all_gather(In&& input, Out&& output) {
         channel().run(all_gather_call(input, output));
@@ -110,14 +122,15 @@ class CollectiveVerbs {
         return values;
     }
 
-    /// Returns when all ranks have called it, and everything that was started before is done. Throws the error of
-    /// an operation whose Work was dropped.
+    /// Returns when all ranks have called it, and everything that was started before is done. Throws the
+    /// error of an operation whose Work was dropped.
     void barrier() { channel().run({}); }
 
     /// Starts a barrier: the Work is done when all ranks have started theirs.
     [[nodiscard]] Work barrier_async() { return channel().start({}, nullptr); }
 
-    /// `count` elements, the same on all ranks, in memory that the transport reaches without a copy. Collective.
+    /// `count` elements, the same on all ranks, in memory that the transport reaches without a copy.
+    /// Collective.
     template <Element T>
     [[nodiscard]] Allocation<T> allocate(std::size_t count) {
         return {channel().allocate(count * sizeof(T)), count};
@@ -137,8 +150,8 @@ class CollectiveVerbs {
     template <class R>
     [[nodiscard]] Collective broadcast_call(R& data, int root) const {
         if (root < 0 || root >= size()) {
-            throw ArgumentError(detail::text("rank ", rank(), ": broadcast from root ", root, ", outside [0, ",
-                                             size() - 1, "]"));
+            throw ArgumentError(detail::text("rank ", rank(), ": broadcast from root ", root,
+                                             ", outside [0, ", size() - 1, "]"));
         }
         const Buffer buffer = detail::buffer_of(data);
         return {Verb::broadcast, buffer, buffer, ReduceOp::sum, root};
@@ -151,8 +164,9 @@ class CollectiveVerbs {
         static_assert(dtype_of<std::ranges::range_value_t<In>> == dtype_of<std::ranges::range_value_t<Out>>,
                       "all_gather: input and output have different element types");
         if (out.count != in.count * static_cast<std::size_t>(size())) {
-            throw ArgumentError(detail::text("rank ", rank(), ": all_gather of ", in.count, " elements on each of ",
-                                             size(), " ranks into ", out.count, " elements"));
+            throw ArgumentError(detail::text("rank ", rank(), ": all_gather of ", in.count,
+                                             " elements on each of ", size(), " ranks into ", out.count,
+                                             " elements"));
         }
         return {Verb::all_gather, in, out, ReduceOp::sum, 0};
     }

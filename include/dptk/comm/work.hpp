@@ -20,8 +20,8 @@ class WorkState {
     virtual std::exception_ptr error() = 0;
 };
 
-/// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the latest
-/// at barrier() or when it closes. The buffers must live until then, or until wait() has returned.
+/// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the
+/// latest at barrier() or when it closes. The buffers must live until then, or until wait() has returned.
 class Work {
   public:
     /// An operation that has ended well.

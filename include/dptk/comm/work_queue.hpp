@@ -1,5 +1,5 @@
-/// Runs the collectives of one channel in the order in which they were started, on one background thread that is
-/// made at the first of them.
+/// Runs the collectives of one channel in the order in which they were started, on one background thread that
+/// is made at the first of them.
 #pragma once
 
 #include <chrono>
@@ -133,7 +133,8 @@ class WorkQueue {
         }
         shared_->changed.notify_all();
         for (const auto& work : dropped) {
-            work->end(std::make_exception_ptr(PeerLostError("the group closed before the operation could start")));
+            work->end(
+                std::make_exception_ptr(PeerLostError("the group closed before the operation could start")));
         }
         thread_.detach();
     }

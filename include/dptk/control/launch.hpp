@@ -1,5 +1,5 @@
-/// What the launcher (mpirun, torchrun, srun, ...) has told this process through the environment: its rank and
-/// the number of ranks. Reads variables only; nothing is initialised or contacted.
+/// What the launcher (mpirun, torchrun, srun, ...) has told this process through the environment: its rank
+/// and the number of ranks. Reads variables only; nothing is initialised or contacted.
 #pragma once
 
 #include <charconv>
@@ -46,8 +46,8 @@ inline constexpr LauncherVariables launcher_variables[] = {
     int number = 0;
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (status != std::errc{} || end != value.data() + value.size() || number < minimum) {
-        throw ArgumentError(text("the environment says ", variable, "=", value, ", where an integer of at least ",
-                                 minimum, " belongs"));
+        throw ArgumentError(text("the environment says ", variable, "=", value,
+                                 ", where an integer of at least ", minimum, " belongs"));
     }
     return number;
 }
@@ -70,9 +70,9 @@ inline constexpr LauncherVariables launcher_variables[] = {
 
 }  // namespace detail
 
-/// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since mpirun
-/// inside a SLURM allocation leaves them stale; any other two that disagree are an error.
-/// Throws ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
+/// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since
+/// mpirun inside a SLURM allocation leaves them stale; any other two that disagree are an error. Throws
+/// ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
 [[nodiscard]] inline LaunchEnvironment read_launch_environment() {
     LaunchEnvironment chosen;
     for (const detail::LauncherVariables& variables : detail::launcher_variables) {
@@ -83,7 +83,8 @@ inline constexpr LauncherVariables launcher_variables[] = {
             chosen = *found;
         } else if (found->rank != chosen.rank || found->world_size != chosen.world_size) {
             throw ArgumentError(detail::text("two launchers contradict each other: ", chosen.source, " and ",
-                                             found->source, "; unset the variables of the one that is stale"));
+                                             found->source,
+                                             "; unset the variables of the one that is stale"));
         }
     }
     return chosen;

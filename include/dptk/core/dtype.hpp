@@ -55,7 +55,8 @@ enum class DType : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64,
 }
 
 /// Maps an element type to its DType. Specialise it for a type of your own that has the same representation
-/// as one of the DTypes: `template <> struct dptk::DTypeTraits<MyFloat> { static constexpr DType value = ...; };`
+/// as one of the DTypes: `template <> struct dptk::DTypeTraits<MyFloat> { static constexpr DType value = ...;
+/// };`
 template <class T>
 struct DTypeTraits {};
 

@@ -1,7 +1,8 @@
 /// The exceptions that dptk throws. Every message says what was expected, what was found, and on which rank.
 ///
 /// An *agreed* error is thrown alike on all ranks of a group, by a collective check; the group stays usable.
-/// A *one-sided* error (a lost peer, a deadline, a failed backend) breaks the group: later calls throw at once.
+/// A *one-sided* error (a lost peer, a deadline, a failed backend) breaks the group: later calls throw at
+/// once.
 #pragma once
 
 #include <stdexcept>

@@ -8,9 +8,13 @@
 
 namespace dptk::detail {
 
-inline void append_text(std::string& out, std::string_view piece) { out += piece; }
+inline void append_text(std::string& out, std::string_view piece) {
+    out += piece;
+}
 
-inline void append_text(std::string& out, char piece) { out += piece; }
+inline void append_text(std::string& out, char piece) {
+    out += piece;
+}
 
 template <class Number>
     requires std::integral<Number> || std::floating_point<Number>

@@ -1,5 +1,6 @@
-/// Which parameters travel together. plan_buckets is a pure function from sizes and caps to buckets, with PyTorch's
-/// rule (compute_bucket_assignment_by_size): small gradients are cheap to compute but dear to send one by one.
+/// Which parameters travel together. plan_buckets is a pure function from sizes and caps to buckets, with
+/// PyTorch's rule (compute_bucket_assignment_by_size): small gradients are cheap to compute but dear to send
+/// one by one.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,11 @@ struct Bucket {
 /// Buckets in the order in which they leave.
 using BucketPlan = std::vector<Bucket>;
 
-/// Fills buckets with `parameters` in the order given, one dtype and device each. A bucket closes when its bytes
-/// reach its cap after a parameter was added, so that a parameter is never split. The first bucket of each dtype and
-/// device is closed by caps[0] bytes, the second by caps[1], and so on; the last cap goes for all that follow.
-/// Buckets come in the order of their first parameter. Throws ArgumentError where caps is empty.
+/// Fills buckets with `parameters` in the order given, one dtype and device each. A bucket closes when its
+/// bytes reach its cap after a parameter was added, so that a parameter is never split. The first bucket of
+/// each dtype and device is closed by caps[0] bytes, the second by caps[1], and so on; the last cap goes for
+/// all that follow. Buckets come in the order of their first parameter. Throws ArgumentError where caps is
+/// empty.
 [[nodiscard]] inline BucketPlan plan_buckets(std::span<const PlannedParameter> parameters,
                                              std::span<const std::size_t> caps) {
     if (caps.empty()) throw ArgumentError("plan_buckets needs at least one cap");

@@ -1,5 +1,5 @@
-/// The memory of one bucket: the gradients that travel together, and one element behind the last bucket's that
-/// carries the ranks' status.
+/// The memory of one bucket: the gradients that travel together, and one element behind the last bucket's
+/// that carries the ranks' status.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ class GradientBucket {
 
     /// The element that carries the status: above 0 after the reduction where any rank has raised it.
     void set_status(bool raised) noexcept {
-        visit_floating([&](auto zero) { store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised)); });
+        visit_floating(
+            [&](auto zero) { store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised)); });
     }
 
     [[nodiscard]] bool status() const noexcept {
@@ -53,7 +54,9 @@ class GradientBucket {
         return raised;
     }
 
-    [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept { return {Verb::all_reduce, all_, all_, op, 0}; }
+    [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept {
+        return {Verb::all_reduce, all_, all_, op, 0};
+    }
 
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
 

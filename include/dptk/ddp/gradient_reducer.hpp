@@ -1,5 +1,5 @@
-/// Averages gradients over ranks, bucket by bucket, while backward goes on where the gradients are marked. It knows
-/// nothing of layers, values or optimizers: DistributedDataParallel adds what a training loop needs.
+/// Averages gradients over ranks, bucket by bucket, while backward goes on where the gradients are marked. It
+/// knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training loop needs.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/process_group.hpp"
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/process_group.hpp"
 #include "dptk/ddp/gradient_bucket.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
@@ -21,16 +21,18 @@ namespace dptk {
 
 /// One step: begin_step, then backward (which marks, under Ready::marked), then synchronize.
 ///
-/// A gradient is the mean over the rank's own samples. With sample counts (begin_step(n) or synchronize(n), on all
-/// ranks) the result is the mean over all ranks' samples: each gradient is weighted by n / (sum of n). Without, it
-/// is the mean over ranks. A rank with n = 0 contributes zeros, whatever its memory holds, and need not mark.
+/// A gradient is the mean over the rank's own samples. With sample counts (begin_step(n) or synchronize(n),
+/// on all ranks) the result is the mean over all ranks' samples: each gradient is weighted by n / (sum of n).
+/// Without, it is the mean over ranks. A rank with n = 0 contributes zeros, whatever its memory holds, and
+/// need not mark.
 ///
-/// Buckets leave in the reverse of the registration order, on a duplicate of the group, so that the program's own
-/// calls never meet them. Over a transport that has no duplicate they travel inside synchronize().
+/// Buckets leave in the reverse of the registration order, on a duplicate of the group, so that the program's
+/// own calls never meet them. Over a transport that has no duplicate they travel inside synchronize().
 class GradientReducer {
   public:
-    /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError where
-    /// they differ, ArgumentError where a rank's parameters are unusable. The group must outlive the reducer.
+    /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError
+    /// where they differ, ArgumentError where a rank's parameters are unusable. The group must outlive the
+    /// reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {})
         : parent_(&group.channel()), source_(std::move(source)), ready_(options.ready) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
@@ -66,8 +68,8 @@ class GradientReducer {
     /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
     [[nodiscard]] ProcessGroup& group() noexcept { return *group_; }
 
-    /// Where gradient `i` lies in its bucket. Whoever computes gradients straight into this memory saves the copies
-    /// in and out. Aligned to 64 bytes.
+    /// Where gradient `i` lies in its bucket. Whoever computes gradients straight into this memory saves the
+    /// copies in and out. Aligned to 64 bytes.
     [[nodiscard]] Buffer gradient_memory(std::size_t i) const {
         check_index(i);
         const auto [bucket, position] = places_[i];
@@ -81,8 +83,9 @@ class GradientReducer {
     /// Begins a step in which this rank has `sample_count` samples. All ranks give a count, or none does.
     void begin_step(std::size_t sample_count) { begin(sample_count); }
 
-    /// Under Ready::marked: gradient `i` is complete. From any thread. A bucket whose gradients are all complete
-    /// leaves at once, except for the last, which leaves in synchronize(). Never throws for a mistake of marking: synchronize() does, on all ranks.
+    /// Under Ready::marked: gradient `i` is complete. From any thread. A bucket whose gradients are all
+    /// complete leaves at once, except for the last, which leaves in synchronize(). Never throws for a
+    /// mistake of marking: synchronize() does, on all ranks.
     void mark_ready(std::size_t i) { mark(i, State::ready); }
 
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
@@ -90,9 +93,9 @@ class GradientReducer {
 
     /// Ends the step: on return the gradients are the average. Collective, blocks.
     ///
-    /// Throws on all ranks alike, ArgumentError: a gradient that was not marked, or twice; a parameter whose size
-    /// has changed; a sample count given by some ranks only. The gradients are then unspecified, and the next step
-    /// may begin.
+    /// Throws on all ranks alike, ArgumentError: a gradient that was not marked, or twice; a parameter whose
+    /// size has changed; a sample count given by some ranks only. The gradients are then unspecified, and the
+    /// next step may begin.
     void synchronize() {
         const std::lock_guard lock(mutex_);
         ensure_begun();
@@ -149,9 +152,9 @@ class GradientReducer {
         const auto cap_text = [](const std::optional<double>& cap) {
             return cap ? detail::text(*cap, " MiB") : std::string("default");
         };
-        std::string out =
-            detail::text("Ready::", options.ready == Ready::marked ? "marked" : "at_synchronize", "\nbucket_cap_mb ",
-                         cap_text(options.bucket_cap_mb), "\nfirst_bucket_mb ", cap_text(options.first_bucket_mb), "\n");
+        std::string out = detail::text(
+            "Ready::", options.ready == Ready::marked ? "marked" : "at_synchronize", "\nbucket_cap_mb ",
+            cap_text(options.bucket_cap_mb), "\nfirst_bucket_mb ", cap_text(options.first_bucket_mb), "\n");
         for (const ParameterRef& parameter : parameters_) {
             out += detail::text("parameter ", parameter.name, " of ", dtype_name(parameter.dtype), " ",
                                 detail::shape_text(parameter.shape));
@@ -167,7 +170,8 @@ class GradientReducer {
         constexpr double mib = 1024.0 * 1024.0;
         const double cap = options.bucket_cap_mb.value_or(25);
         const double first = options.first_bucket_mb.value_or(options.bucket_cap_mb ? cap : 1);
-        const std::size_t caps[] = {static_cast<std::size_t>(first * mib), static_cast<std::size_t>(cap * mib)};
+        const std::size_t caps[] = {static_cast<std::size_t>(first * mib),
+                                    static_cast<std::size_t>(cap * mib)};
 
         std::vector<PlannedParameter> launch_order;
         for (std::size_t i = parameters_.size(); i-- > 0;) {
@@ -193,7 +197,9 @@ class GradientReducer {
 
     void begin(std::optional<std::size_t> sample_count) {
         const std::lock_guard lock(mutex_);
-        if (begun_) throw ArgumentError(detail::text("rank ", group_->rank(), ": begin_step in the middle of a step"));
+        if (begun_)
+            throw ArgumentError(
+                detail::text("rank ", group_->rank(), ": begin_step in the middle of a step"));
         begin_locked(sample_count);
     }
 
@@ -223,20 +229,22 @@ class GradientReducer {
 
     void check_unchanged(const std::vector<ParameterRef>& now) const {
         if (now.size() != parameters_.size()) {
-            throw ArgumentError(detail::text("there were ", parameters_.size(), " parameters at construction, and are ",
-                                             now.size(), " now"));
+            throw ArgumentError(detail::text("there were ", parameters_.size(),
+                                             " parameters at construction, and are ", now.size(), " now"));
         }
         for (std::size_t i = 0; i < now.size(); ++i) {
             if (now[i].count != parameters_[i].count || now[i].dtype != parameters_[i].dtype) {
-                throw ArgumentError(detail::text("parameter ", parameters_[i].name, " was ", parameters_[i].count, " x ",
-                                                 dtype_name(parameters_[i].dtype), " at construction, and is ",
-                                                 now[i].count, " x ", dtype_name(now[i].dtype), " now"));
+                throw ArgumentError(
+                    detail::text("parameter ", parameters_[i].name, " was ", parameters_[i].count, " x ",
+                                 dtype_name(parameters_[i].dtype), " at construction, and is ", now[i].count,
+                                 " x ", dtype_name(now[i].dtype), " now"));
             }
         }
     }
 
     void start_header() {
-        *header_ = {static_cast<double>(samples_.value_or(0)), samples_ ? 1.0 : 0.0, problem_.empty() ? 0.0 : 1.0};
+        *header_ = {static_cast<double>(samples_.value_or(0)), samples_ ? 1.0 : 0.0,
+                    problem_.empty() ? 0.0 : 1.0};
         const Buffer buffer{header_.get(), sizeof(Header) / sizeof(double), DType::f64, {}};
         const Collective call{Verb::all_reduce, buffer, buffer, ReduceOp::sum, 0};
         if (ready_ == Ready::marked && own_group_) {
@@ -281,7 +289,8 @@ class GradientReducer {
     }
 
     void note_mark(std::size_t i, State state) {
-        if (ready_ != Ready::marked) return note_problem("a gradient is marked, but the option is Ready::at_synchronize");
+        if (ready_ != Ready::marked)
+            return note_problem("a gradient is marked, but the option is Ready::at_synchronize");
         if (states_[i] != State::waiting) {
             return note_problem(detail::text("gradient ", parameters_[i].name, " was marked twice"));
         }
@@ -303,7 +312,8 @@ class GradientReducer {
                                           " was neither marked ready nor unused before synchronize()"));
             }
             const double factor = states_[i] == State::unused ? 0 : weight_;
-            detail::copy_scaled(buckets_[b].gradient(position, parameters_[i].count), parameters_[i].gradient, factor);
+            detail::copy_scaled(buckets_[b].gradient(position, parameters_[i].count), parameters_[i].gradient,
+                                factor);
             states_[i] = State::copied;
         }
     }
@@ -359,8 +369,8 @@ class GradientReducer {
 
     void check_index(std::size_t i) const {
         if (i >= parameters_.size()) {
-            throw ArgumentError(detail::text("rank ", group_->rank(), ": there is no parameter ", i, " among ",
-                                             parameters_.size()));
+            throw ArgumentError(detail::text("rank ", group_->rank(), ": there is no parameter ", i,
+                                             " among ", parameters_.size()));
         }
     }
 

@@ -1,4 +1,5 @@
-/// How gradients are reduced: the options of DistributedDataParallel, under PyTorch's names where PyTorch has them.
+/// How gradients are reduced: the options of DistributedDataParallel, under PyTorch's names where PyTorch has
+/// them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ enum class Ready : std::uint8_t {
 struct DistributedDataParallelOptions {
     /// A bucket travels when its gradients reach this size, in MiB. Default: 25.
     std::optional<double> bucket_cap_mb = std::nullopt;
-    /// The same for the first bucket to leave. Default: 1 where bucket_cap_mb is left at its default, else equal to it.
+    /// The same for the first bucket to leave. Default: 1 where bucket_cap_mb is left at its default, else
+    /// equal to it.
     std::optional<double> first_bucket_mb = std::nullopt;
     Ready ready = Ready::at_synchronize;
 };

@@ -1,5 +1,5 @@
-/// Remembers where a program keeps its parameters and gradients, and reads their addresses anew at each step, so
-/// that containers may move their memory between steps.
+/// Remembers where a program keeps its parameters and gradients, and reads their addresses anew at each step,
+/// so that containers may move their memory between steps.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,8 @@ namespace dptk {
 
 namespace detail {
 
-/// Whether a copy refers to the same elements: spans and other borrowed ranges, tuples of references or views.
+/// Whether a copy refers to the same elements: spans and other borrowed ranges, tuples of references or
+/// views.
 template <class T>
 inline constexpr bool is_reference_like = std::is_lvalue_reference_v<T> || std::ranges::borrowed_range<T>;
 
@@ -26,7 +27,8 @@ inline constexpr bool is_reference_like<std::tuple<T...>> = (is_reference_like<T
 template <class A, class B>
 inline constexpr bool is_reference_like<std::pair<A, B>> = is_reference_like<A> && is_reference_like<B>;
 
-/// A visitor of one container: by reference where it owns its elements, by value where it only refers to them.
+/// A visitor of one container: by reference where it owns its elements, by value where it only refers to
+/// them.
 template <class Container>
 [[nodiscard]] std::function<void(ParameterSink&)> visitor_of(Container&& container) {
     using C = std::remove_cvref_t<Container>;
@@ -35,9 +37,10 @@ template <class Container>
             for_each_parameter(view, sink);
         };
     } else {
-        static_assert(std::is_lvalue_reference_v<Container>,
-                      "dptk: an owning temporary would be gone before the first step; keep the container in a "
-                      "variable that outlives the training, and pass that");
+        static_assert(
+            std::is_lvalue_reference_v<Container>,
+            "dptk: an owning temporary would be gone before the first step; keep the container in a "
+            "variable that outlives the training, and pass that");
         static_assert(!std::is_const_v<std::remove_reference_t<Container>>,
                       "dptk: a const container cannot take rank 0's values or the averaged gradients");
         return [&container](ParameterSink& sink) { for_each_parameter(container, sink); };
@@ -48,8 +51,8 @@ template <class Container>
 
 class ParameterSource {
   public:
-    /// A model, or a container of pairs, that tells values and gradients together. An owning container is kept by
-    /// reference and must outlive this; a span or a tuple of references is kept by value.
+    /// A model, or a container of pairs, that tells values and gradients together. An owning container is
+    /// kept by reference and must outlive this; a span or a tuple of references is kept by value.
     template <class Model>
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     explicit ParameterSource(Model&& model) : values_(detail::visitor_of(std::forward<Model>(model))) {}
@@ -60,8 +63,8 @@ class ParameterSource {
         : values_(detail::visitor_of(std::forward<Values>(values))),
           gradients_(detail::visitor_of(std::forward<Gradients>(gradients))) {}
 
-    /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no gradient,
-    /// or one of another type or size.
+    /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no
+    /// gradient, or one of another type or size.
     [[nodiscard]] std::vector<ParameterRef> collect() const {
         std::vector<ParameterRef> parameters = visit(values_);
         if (gradients_) attach(parameters, visit(gradients_));
@@ -84,16 +87,16 @@ class ParameterSource {
 
     static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients) {
         if (values.size() != gradients.size()) {
-            throw ArgumentError(
-                detail::text("there are ", values.size(), " parameters, but ", gradients.size(), " gradients"));
+            throw ArgumentError(detail::text("there are ", values.size(), " parameters, but ",
+                                             gradients.size(), " gradients"));
         }
         for (std::size_t i = 0; i < values.size(); ++i) {
             ParameterRef& value = values[i];
             const ParameterRef& gradient = gradients[i];
             if (value.count != gradient.count || value.dtype != gradient.dtype) {
                 throw ArgumentError(detail::text("parameter ", value.name, " is ", value.count, " x ",
-                                                 dtype_name(value.dtype), ", but its gradient is ", gradient.count,
-                                                 " x ", dtype_name(gradient.dtype)));
+                                                 dtype_name(value.dtype), ", but its gradient is ",
+                                                 gradient.count, " x ", dtype_name(gradient.dtype)));
             }
             value.gradient = gradient.value;
         }

@@ -1,9 +1,10 @@
-/// Finding the parameters in whatever container or model a program has. for_each_parameter(model, sink) is the one
-/// customisation point: a member of the model, then a function found by ADL, then the built-in shapes.
+/// Finding the parameters in whatever container or model a program has. for_each_parameter(model, sink) is
+/// the one customisation point: a member of the model, then a function found by ADL, then the built-in
+/// shapes.
 ///
-/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter; a range of
-/// parameters; pointers to them; std::pair of two such ranges is a value and its gradient; tuples; maps, in the
-/// order of their keys.
+/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter; a
+/// range of parameters; pointers to them; std::pair of two such ranges is a value and its gradient; tuples;
+/// maps, in the order of their keys.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +29,8 @@ namespace detail {
 
 template <class R>
 concept FloatingRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>> &&
-    is_floating(dtype_of<std::ranges::range_value_t<R>>) &&
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    Element<std::ranges::range_value_t<R>> && is_floating(dtype_of<std::ranges::range_value_t<R>>) &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 template <class A>
@@ -51,8 +52,8 @@ template <FloatingRange A>
 }  // namespace detail
 
 /// Takes parameters one by one. A model's own for_each_parameter calls it as sink(value),
-/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges of equal
-/// size (a range with a shape() member tells its dimensions), or as sink(ParameterRef).
+/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges of
+/// equal size (a range with a shape() member tells its dimensions), or as sink(ParameterRef).
 class ParameterSink {
   public:
     void operator()(ParameterRef parameter) {
@@ -74,8 +75,9 @@ class ParameterSink {
 
     template <detail::FloatingRange Value, detail::FloatingRange Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
-        static_assert(dtype_of<std::ranges::range_value_t<Value>> == dtype_of<std::ranges::range_value_t<Gradient>>,
-                      "dptk: a parameter's value and its gradient have different element types");
+        static_assert(
+            dtype_of<std::ranges::range_value_t<Value>> == dtype_of<std::ranges::range_value_t<Gradient>>,
+            "dptk: a parameter's value and its gradient have different element types");
         (*this)(std::forward<Value>(value));
         set_gradient(static_cast<std::size_t>(std::ranges::size(gradient)), std::ranges::data(gradient));
     }
@@ -117,7 +119,8 @@ namespace detail::access {
 void for_each_parameter() = delete;  // what follows finds users' functions by ADL alone
 
 template <class M>
-concept HasMemberForEachParameter = requires(M& model, ParameterSink& sink) { model.for_each_parameter(sink); };
+concept HasMemberForEachParameter =
+    requires(M& model, ParameterSink& sink) { model.for_each_parameter(sink); };
 
 template <class M>
 concept HasAdlForEachParameter = requires(M& model, ParameterSink& sink) { for_each_parameter(model, sink); };
@@ -183,10 +186,11 @@ struct ForEachParameter {
             if (!model) throw ArgumentError(text("parameter ", sink.path(), " is a null pointer"));
             (*this)(*model, sink);
         } else {
-            static_assert(never<Model>,
-                          "dptk: this type holds no parameters that dptk knows how to find. Give it a member "
-                          "`void for_each_parameter(auto& sink)` that calls sink(\"name\", value, gradient) for each "
-                          "parameter, where value and gradient are contiguous ranges of float or double");
+            static_assert(
+                never<Model>,
+                "dptk: this type holds no parameters that dptk knows how to find. Give it a member "
+                "`void for_each_parameter(auto& sink)` that calls sink(\"name\", value, gradient) for each "
+                "parameter, where value and gradient are contiguous ranges of float or double");
         }
     }
 
@@ -196,7 +200,8 @@ struct ForEachParameter {
         using Entry = std::remove_reference_t<std::ranges::range_reference_t<Map>>;
         std::vector<Entry*> entries;
         for (Entry& entry : map) entries.push_back(&entry);
-        std::ranges::stable_sort(entries, std::ranges::less{}, [](Entry* entry) -> auto& { return entry->first; });
+        std::ranges::stable_sort(entries, std::ranges::less{},
+                                 [](Entry* entry) -> auto& { return entry->first; });
         for (Entry* entry : entries) {
             sink.inside(key_text(entry->first), [&] { (*this)(entry->second, sink); });
         }

@@ -24,19 +24,19 @@ namespace dptk::nn {
 /// - `set_gradient_storage(span)`: from now on the gradient is written there, to `count()` elements
 /// - `import_values`, `export_values`, `export_gradient`: from and to row-major
 template <class P, class Scalar>
-concept LayerParameter = requires(P& parameter, const P& constant, std::span<Scalar> out,
-                                  std::span<const Scalar> in) {
-    { constant.name() } -> std::convertible_to<std::string_view>;
-    { constant.shape() } -> std::convertible_to<const Shape&>;
-    { constant.count() } -> std::same_as<std::size_t>;
-    { constant.layout() } -> std::same_as<std::uint64_t>;
-    { parameter.values() } -> std::same_as<std::span<Scalar>>;
-    { parameter.gradient() } -> std::same_as<std::span<Scalar>>;
-    parameter.set_gradient_storage(out);
-    parameter.import_values(in);
-    parameter.export_values(out);
-    parameter.export_gradient(out);
-};
+concept LayerParameter =
+    requires(P& parameter, const P& constant, std::span<Scalar> out, std::span<const Scalar> in) {
+        { constant.name() } -> std::convertible_to<std::string_view>;
+        { constant.shape() } -> std::convertible_to<const Shape&>;
+        { constant.count() } -> std::same_as<std::size_t>;
+        { constant.layout() } -> std::same_as<std::uint64_t>;
+        { parameter.values() } -> std::same_as<std::span<Scalar>>;
+        { parameter.gradient() } -> std::same_as<std::span<Scalar>>;
+        parameter.set_gradient_storage(out);
+        parameter.import_values(in);
+        parameter.export_values(out);
+        parameter.export_gradient(out);
+    };
 
 /// A layer, for one network and any batch size. Calls come in this order: forward, then, as often as wanted,
 /// backward_parameters and perhaps backward_input for the batch of the last forward.
@@ -61,16 +61,17 @@ concept NetworkLayer = requires(L& layer, const Activation& activation) {
 /// - `wrap(tensor)`: a row-major tensor [n, ...] in host memory as an activation
 /// - `store(activation, span)`: an activation, as row-major elements in host memory
 template <class B>
-concept NetworkBackend = LayerParameter<typename B::Parameter, typename B::Scalar> &&
+concept NetworkBackend =
+    LayerParameter<typename B::Parameter, typename B::Scalar> &&
     NetworkLayer<typename B::Layer, typename B::Activation> &&
     requires(B& backend, std::span<const LayerSpec> specs, std::span<const Shape> shapes,
              Generator& generator, const Tensor<typename B::Scalar>& tensor,
              const typename B::Activation& activation, std::span<typename B::Scalar> out) {
-    {
-        backend.make_layers(specs, shapes, generator)
+        {
+            backend.make_layers(specs, shapes, generator)
         } -> std::same_as<std::vector<std::unique_ptr<typename B::Layer>>>;
-    { backend.wrap(tensor) } -> std::same_as<typename B::Activation>;
-    backend.store(activation, out);
-};
+        { backend.wrap(tensor) } -> std::same_as<typename B::Activation>;
+        backend.store(activation, out);
+    };
 
 }  // namespace dptk::nn

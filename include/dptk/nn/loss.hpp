@@ -94,9 +94,7 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label>
 /// The same for labels in a container.
 template <std::floating_point T, class Labels>
 
-requires requires(const Labels& labels) {
-    std::span(labels);
-}
+    requires requires(const Labels& labels) { std::span(labels); }
 
 LossResult softmax_cross_entropy(const Tensor<T>& logits, const Labels& labels, Tensor<T>& gradient) {
     using Label = std::remove_cv_t<typename decltype(std::span(labels))::element_type>;

@@ -62,7 +62,7 @@ class AlignedArray {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
         data_.reset();
         capacity_ = 0;
-        data_.reset(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{alignment})));
+        data_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{alignment})));
         std::uninitialized_fill_n(data_.get(), count, T{});
         capacity_ = count;
         return data_.get();
@@ -75,7 +75,7 @@ class AlignedArray {
 
   private:
     struct Free {
-        void operator()(T* data) const noexcept { ::operator delete (data, std::align_val_t{alignment}); }
+        void operator()(T* data) const noexcept { ::operator delete(data, std::align_val_t{alignment}); }
     };
 
     std::unique_ptr<T, Free> data_;

@@ -23,8 +23,8 @@ namespace dptk {
     return hash;
 }
 
-/// The hash that all ranks have. Throws MismatchError on all ranks, naming the first that differs from rank 0.
-/// Collective.
+/// The hash that all ranks have. Throws MismatchError on all ranks, naming the first that differs from rank
+/// 0. Collective.
 [[nodiscard]] inline std::uint64_t agreed_parameter_hash(ProcessGroup& group,
                                                          std::span<const ParameterRef> parameters) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(parameter_hash(parameters));

@@ -46,9 +46,10 @@ class ProgressPrinter {
         last_line_ = now;
         const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
         char text[160];
-        std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left", progress.epoch,
-                      progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "", done * 100, progress.loss,
-                      progress.samples_per_second, detail::duration_text(progress.seconds_left).c_str());
+        std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left",
+                      progress.epoch, progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "",
+                      done * 100, progress.loss, progress.samples_per_second,
+                      detail::duration_text(progress.seconds_left).c_str());
         if (style_ == ProgressStyle::bar) {
             std::printf("\r%s\033[K", text);
             drawn_ = true;

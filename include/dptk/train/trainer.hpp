@@ -1,5 +1,6 @@
-/// The training loop of an image classifier on dptk's own networks: sampler, DDP, loss and SGD put together, with
-/// the gradients living in DDP's buckets. Every number that it gives is over all ranks, each sample counted once.
+/// The training loop of an image classifier on dptk's own networks: sampler, DDP, loss and SGD put together,
+/// with the gradients living in DDP's buckets. Every number that it gives is over all ranks, each sample
+/// counted once.
 #pragma once
 
 #include <chrono>
@@ -34,8 +35,8 @@ struct TrainerOptions {
     std::uint64_t seed = 0;
     /// What a pixel is multiplied by.
     double pixel_scale = 1.0 / 255;
-    /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where there is
-    /// a core for that thread.
+    /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where
+    /// there is a core for that thread.
     Ready ready = Ready::at_synchronize;
 };
 
@@ -55,14 +56,18 @@ class Trainer {
     /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer. Throws as
     /// DistributedDataParallel and SGD do; ArgumentError for a batch size of 0 or fewer than 1 epoch.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
-        : group_(group), net_(net), options_(checked(options)), ddp_(group, net, {.ready = options.ready}), sgd_(options.sgd) {
+        : group_(group),
+          net_(net),
+          options_(checked(options)),
+          ddp_(group, net, {.ready = options.ready}),
+          sgd_(options.sgd) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
             net_.set_gradient_storage(i, ddp_.template gradient_memory<Scalar>(i));
         }
     }
 
-    /// One epoch of SGD over the dataset, in the order of (seed, epoch), with at most batch_size samples a rank and
-    /// step. `on_progress` is called on all ranks about twenty times. Collective.
+    /// One epoch of SGD over the dataset, in the order of (seed, epoch), with at most batch_size samples a
+    /// rank and step. `on_progress` is called on all ranks about twenty times. Collective.
     ///
     /// Throws Error on all ranks alike when the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
@@ -139,7 +144,8 @@ class Trainer {
         totals.samples += static_cast<double>(batch.size());
     }
 
-    [[nodiscard]] EpochResult over_all_ranks(const Totals& totals, std::chrono::steady_clock::time_point begin) {
+    [[nodiscard]] EpochResult over_all_ranks(const Totals& totals,
+                                             std::chrono::steady_clock::time_point begin) {
         double sums[] = {totals.loss, totals.correct, totals.samples};
         group_.all_reduce(sums);
         const double samples = std::max(sums[2], 1.0);
@@ -149,13 +155,15 @@ class Trainer {
 
     void check_finite(double loss, int epoch) {
         if (std::isfinite(loss)) return;
-        detail::throw_agreed(group_, Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
-                                                        "; a smaller learning rate than ", sgd_.lr(), " may help")));
+        detail::throw_agreed(group_,
+                             Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
+                                                "; a smaller learning rate than ", sgd_.lr(), " may help")));
     }
 
     [[nodiscard]] TrainingProgress progress(const EpochResult& result, int epoch, std::size_t done,
                                             std::size_t batches) const {
-        const double batches_left = static_cast<double>(batches) * (options_.epochs - epoch) - static_cast<double>(done);
+        const double batches_left =
+            static_cast<double>(batches) * (options_.epochs - epoch) - static_cast<double>(done);
         return {.epoch = epoch + 1,
                 .epochs = options_.epochs,
                 .batch = done,

@@ -97,20 +97,13 @@ class GzipFile {
 
 [[nodiscard]] constexpr std::optional<DType> idx_dtype(std::uint8_t code) noexcept {
     switch (code) {
-        case 0x08:
-            return DType::u8;
-        case 0x09:
-            return DType::i8;
-        case 0x0B:
-            return DType::i16;
-        case 0x0C:
-            return DType::i32;
-        case 0x0D:
-            return DType::f32;
-        case 0x0E:
-            return DType::f64;
-        default:
-            return std::nullopt;
+        case 0x08: return DType::u8;
+        case 0x09: return DType::i8;
+        case 0x0B: return DType::i16;
+        case 0x0C: return DType::i32;
+        case 0x0D: return DType::f32;
+        case 0x0E: return DType::f64;
+        default: return std::nullopt;
     }
 }
 
