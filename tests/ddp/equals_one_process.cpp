@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("ten steps equal one process on the concatenated batch", T, f
             for (const std::optional<double> cap :
                  {std::optional<double>(), std::optional(one_byte), std::optional(huge)}) {
                 const Options options{.bucket_cap_mb = cap, .ready = ready};
-                for (const std::size_t samples : {1, 2, 13, 48}) {  // with 1 and 2, most ranks have none
+                for (const std::size_t samples : {1U, 2U, 13U, 48U}) {  // with 1 and 2, most ranks have none
                     train_and_compare<T>(group, options, samples, values_and_gradients<T>);
                 }
             }
