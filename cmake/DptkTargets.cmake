@@ -8,7 +8,7 @@
 find_package(Threads REQUIRED)
 find_package(MPI QUIET COMPONENTS CXX)
 find_package(ZLIB QUIET)
-find_package(oneDNN QUIET MODULE)
+find_package(oneDNN 2.6 QUIET MODULE)
 
 set(DPTK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)

@@ -32,14 +32,14 @@ function(dptk_add_test room)
 endfunction()
 
 # dptk_add_mpi_run(<name> <ranks> COMMAND <program> <argument>... [EXPECT_FAILURE <regex>])
-# Runs the program under mpirun. With EXPECT_FAILURE it must end within 20 s, with an exit status that is not 0, and
+# Runs the program under mpirun. With EXPECT_FAILURE it must end within 40 s, with an exit status that is not 0, and
 # print what the expression matches.
 function(dptk_add_mpi_run name ranks)
     cmake_parse_arguments(ARG "" "EXPECT_FAILURE" "COMMAND" ${ARGN})
     list(POP_FRONT ARG_COMMAND program)
     set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${program}> ${ARG_COMMAND})
     if(ARG_EXPECT_FAILURE)
-        set(command ${PROJECT_SOURCE_DIR}/tests/support/expect-failure 20 ${ARG_EXPECT_FAILURE} ${command})
+        set(command ${PROJECT_SOURCE_DIR}/tests/support/expect-failure 40 ${ARG_EXPECT_FAILURE} ${command})
     endif()
     add_test(NAME ${name}.mpi.${ranks} COMMAND ${command})
     set_tests_properties(${name}.mpi.${ranks} PROPERTIES

@@ -71,7 +71,8 @@ TEST_CASE("all_reduce combines every dtype by every operation that has a meaning
                                             : std::same_as<T, bool>     ? bitwise || extreme
                                                                         : op != dptk::ReduceOp::avg;
                     if (meaningful) {
-                        for (const std::size_t count : {0U, 1U, 7U, 1000U}) check_all_reduce<T>(group, op, count);
+                        for (const std::size_t count : {0U, 1U, 7U, 1000U})
+                            check_all_reduce<T>(group, op, count);
                     } else {
                         T value{};
                         CHECK_THROWS_AS(group.all_reduce(std::span<T>(&value, 1), op), dptk::ArgumentError);

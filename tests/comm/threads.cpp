@@ -79,13 +79,70 @@ TEST_CASE("calls that differ between ranks are a MismatchError on all, and the g
     });
 }
 
-TEST_CASE("the error of a dropped Work is thrown by the next barrier") {
+TEST_CASE("the error of a dropped Work is thrown by the next barrier, also where somebody looked too early") {
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         std::vector<float> data(group.rank() == 0 ? 3U : 4U);
-        static_cast<void>(group.all_reduce_async(data));
+        {
+            dptk::Work work = group.all_reduce_async(data);
+            if (group.rank() == 0) static_cast<void>(work.error());
+        }
         std::string text;
-        CHECK(test::throws<dptk::MismatchError>(text, [&] { group.barrier(); }));
+        const bool thrown = test::throws<dptk::MismatchError>(text, [&] { group.barrier(); });
+        if (group.rank() == 1) CHECK(thrown);
         CHECK_NOTHROW(group.barrier());
+    });
+}
+
+TEST_CASE("the error of a dropped Work is logged when the group closes") {
+    std::vector<std::string> lines;
+    dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        std::vector<float> data(group.rank() == 0 ? 3U : 4U);
+        dptk::ProcessGroup other = group.duplicate();
+        static_cast<void>(other.all_reduce_async(data));
+    });
+    dptk::set_log_sink({});
+    REQUIRE(lines.size() == 2);
+    CHECK(test::contains(lines[0], "while a process group closed: rank 1 calls all_reduce"));
+}
+
+TEST_CASE(
+    "an agreed error unwinds past duplicates and leaves the group usable; the next one's own error does "
+    "not") {
+    std::atomic<int> lost = 0;
+    const auto run = [&] {
+        dptk::launch_threads(3, [&](dptk::ProcessGroup& group) {
+            std::string text;
+            CHECK(test::throws<dptk::Error>(text, [&] {
+                dptk::ProcessGroup other = group.duplicate();
+                dptk::on_all_or_none(group, [&]() -> int { throw std::runtime_error("no such file"); });
+            }));
+            CHECK(text == "all ranks: no such file");
+            CHECK(group.all_reduce_value(1) == 3);
+            try {
+                dptk::ProcessGroup other = group.duplicate();
+                if (group.rank() == 1) throw std::runtime_error("on rank 1 alone");
+                other.barrier();
+            } catch (const std::exception&) {
+                ++lost;
+            }
+        });
+    };
+    CHECK_NOTHROW(run());
+    CHECK(lost == 3);
+}
+
+TEST_CASE("a duplicate against another call is a MismatchError, too") {
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(text, [&] {
+            if (group.rank() == 0) {
+                group.barrier();
+            } else {
+                static_cast<void>(group.duplicate());
+            }
+        }));
+        CHECK(group.all_reduce_value(1) == 2);
     });
 }
 

@@ -238,6 +238,29 @@ TEST_CASE("gradients computed straight in the buckets need no copies") {
     });
 }
 
+TEST_CASE("gradients may move to other memory between begin_step and synchronize") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<std::vector<double>> values = {{0, 0}}, gradients = {{0, 0}};
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        for (int step = 0; step < 3; ++step) {
+            ddp.begin_step(1);
+            gradients[0] = std::vector<double>{1.0 * group.rank(), 2.0};
+            ddp.synchronize();
+            CHECK(gradients[0][0] == doctest::Approx((group.size() - 1) / 2.0));
+        }
+    });
+}
+
+TEST_CASE("a cap beyond all memory puts all parameters into one bucket") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<std::vector<float>> values = {{1}, {2}}, gradients = {{3}, {4}};
+        dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = 1e300});
+        CHECK(ddp.gradient_memory<float>(0).data() - ddp.gradient_memory<float>(1).data() == 16);
+        ddp.synchronize();
+        CHECK(gradients[1][0] == 4);
+    });
+}
+
 TEST_CASE("a parameter marked unused counts as zeros on its rank") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::vector<float>> values = {{0}, {0}}, gradients = {{1}, {1}};

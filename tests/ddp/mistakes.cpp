@@ -1,7 +1,9 @@
 // Mistakes on one rank are the same error on all, at once, and name rank and parameter.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -94,6 +96,65 @@ TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
             const dptk::DistributedDataParallel ddp(group, values, gradients,
                                                     {.bucket_cap_mb = odd ? 1.0 : 2.0});
         });
+    });
+}
+
+TEST_CASE("equal shapes over different numbers of elements are a MismatchError") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        check_agreed<dptk::MismatchError>(group, {"parameter [0]", "4 elements", "5 elements"}, [&] {
+            std::vector<Array> values = {Array({4})}, gradients;
+            if (group.rank() == culprit(group)) values[0].elements.resize(5);
+            gradients = values;
+            const dptk::DistributedDataParallel ddp(group, values, gradients);
+        });
+    });
+}
+
+TEST_CASE("parameters that a model describes itself are checked") {
+    struct Model {
+        dptk::ParameterRef parameter;
+        void for_each_parameter(dptk::ParameterSink& sink) const { sink(parameter); }
+    };
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        float value = 1, gradient = 1;
+        std::int32_t integer = 1;
+        const dptk::ParameterRef good{
+            .name = "p", .shape = {1}, .count = 1, .value = &value, .gradient = &gradient};
+        const auto check = [&](const std::string& part, const auto& spoil) {
+            check_agreed<dptk::ArgumentError>(group, {"parameter p", part}, [&] {
+                Model model{good};
+                if (group.rank() == culprit(group)) spoil(model.parameter);
+                const dptk::DistributedDataParallel ddp(group, model);
+            });
+        };
+        check("is of i32", [&](dptk::ParameterRef& p) { p.dtype = dptk::DType::i32, p.value = &integer; });
+        check("has no value", [](dptk::ParameterRef& p) { p.value = nullptr; });
+        check("has no gradient", [](dptk::ParameterRef& p) { p.gradient = nullptr; });
+        check("memory of the host", [](dptk::ParameterRef& p) { p.device.type = dptk::DeviceType::cuda; });
+    });
+}
+
+TEST_CASE("an exception of the model's own for_each_parameter is an error on all ranks") {
+    struct Model {
+        std::vector<float> value = {1}, gradient = {1};
+        bool broken = false;
+        void for_each_parameter(dptk::ParameterSink& sink) {
+            if (broken) throw std::runtime_error("this model is broken");
+            sink(value, gradient);
+        }
+    };
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Model model;
+        model.broken = group.rank() == culprit(group);
+        check_agreed<dptk::ArgumentError>(group, {"this model is broken"},
+                                          [&] { const dptk::DistributedDataParallel ddp(group, model); });
+        model.broken = false;
+        dptk::DistributedDataParallel ddp(group, model);
+        model.broken = group.rank() == culprit(group);
+        check_agreed<dptk::ArgumentError>(group, {"this model is broken"}, [&] { ddp.synchronize(3); });
+        model.broken = false;
+        CHECK_NOTHROW(ddp.synchronize());
     });
 }
 

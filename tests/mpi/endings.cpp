@@ -5,16 +5,21 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace {
 
+/// A program may keep its group where it is destroyed after everything else.
+std::optional<dptk::ProcessGroup> global_group;
+
 void train(const std::string& ending) {
     dptk::ProcessGroup group = dptk::init_process_group();
     std::vector<std::vector<float>> values = {{1, 2}, {3}}, gradients = {{1, 1}, {1}};
-    if (ending == "agreed") {
+    if (ending == "global") global_group.emplace(group.duplicate());
+    if (ending.starts_with("agreed")) {
         try {
             gradients[0].resize(group.rank() == 1 ? 5 : 2);
             const dptk::DistributedDataParallel ddp(group, values, gradients);
@@ -23,16 +28,25 @@ void train(const std::string& ending) {
             if (!error.agreed()) throw;
             gradients[0].resize(2);
         }
+        // An agreed error that has been caught excuses no other.
+        if (ending == "agreed-then-caught" && group.rank() == 1)
+            throw std::runtime_error("rank 1 has had enough");
     }
     dptk::DistributedDataParallel ddp(group, values, gradients,
                                       {.bucket_cap_mb = 1e-6, .ready = dptk::Ready::marked});
+    if (ending == "agreed-past-all") {
+        dptk::on_all_or_none(group, [&]() -> int {
+            if (group.rank() == 1) throw std::runtime_error("no such file");
+            return 0;
+        });
+    }
     for (int step = 0; step < 10; ++step) {
         const bool now = step == 5 && group.rank() == 1;
         if (now && ending == "exit") std::exit(3);
         ddp.mark_ready(1);
         if (now && ending.ends_with("in-overlap")) throw std::runtime_error("rank 1 has had enough");
         ddp.mark_ready(0);
-        if (now && ending != "well" && ending != "agreed" && ending != "never-closed") {
+        if (now && (ending.starts_with("uncaught") || ending.starts_with("caught"))) {
             throw std::runtime_error("rank 1 has had enough");
         }
         ddp.synchronize();
@@ -50,7 +64,7 @@ int main(int argc, char** argv) {
         int provided = 0;
         MPI_Init_thread(&argc, &argv, role == "guest" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
     }
-    if (ending.starts_with("caught")) {
+    if (ending.starts_with("caught") || ending == "agreed-then-caught" || ending == "agreed-past-all") {
         try {
             train(ending);
         } catch (const std::exception& error) {

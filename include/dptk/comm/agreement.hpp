@@ -47,8 +47,8 @@ namespace detail {
 /// Throws `error`, which all ranks throw alike: the group stays usable.
 template <class E>
 [[noreturn]] void throw_agreed(ProcessGroup& group, E error) {
-    group.channel().expect_agreed_error();
     error.mark_agreed();
+    group.channel().agreed_errors().note(error);
     throw error;
 }
 

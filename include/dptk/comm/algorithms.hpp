@@ -21,8 +21,8 @@ void broadcast(T& transport, const Buffer& data, int root) {
     const int position = (transport.rank() - root + size) % size;  // the root's is 0
     const auto rank_at = [&](int other) { return (other + root) % size; };
 
-    int reach =
-        1;  // a rank receives from the one that differs in its highest bit, then serves the ranks above
+    // A rank receives from the one that differs in its highest bit, then serves the ranks above.
+    int reach = 1;
     while (reach <= position) reach *= 2;
     if (position > 0) transport.recv(data, rank_at(position - reach / 2), collective_tag);
     for (; position + reach < size; reach *= 2)
@@ -47,7 +47,7 @@ void all_reduce(T& transport, const Buffer& data, ReduceOp op) {
         }
     }
     if (op == ReduceOp::avg && rank == 0) detail::divide(data, size);
-    broadcast(transport, data, 0);
+    algorithms::broadcast(transport, data, 0);
 }
 
 /// output = the inputs of all ranks in rank order. output.count = size * input.count.
@@ -62,14 +62,14 @@ void all_gather(T& transport, const Buffer& input, const Buffer& output) {
         if (rank == 0) transport.recv(part(other), other, collective_tag);
         if (rank == other) transport.send(part(rank), 0, collective_tag);
     }
-    broadcast(transport, output, 0);
+    algorithms::broadcast(transport, output, 0);
 }
 
 /// Returns when all ranks have called it.
 template <Transport T>
 void barrier(T& transport) {
     std::uint8_t token = 0;
-    all_reduce(transport, Buffer{&token, 1, DType::u8, {}}, ReduceOp::max);
+    algorithms::all_reduce(transport, Buffer{&token, 1, DType::u8, {}}, ReduceOp::max);
 }
 
 /// Carries a call out, through the transport's own verb where it has one.
@@ -78,16 +78,17 @@ void run(T& transport, const Collective& call) {
     switch (call.verb) {
         case Verb::all_reduce:
             if constexpr (detail::HasAllReduce<T>) return transport.all_reduce(call.output, call.op);
-            return all_reduce(transport, call.output, call.op);
+            return algorithms::all_reduce(transport, call.output, call.op);
         case Verb::broadcast:
             if constexpr (detail::HasBroadcast<T>) return transport.broadcast(call.output, call.root);
-            return broadcast(transport, call.output, call.root);
+            return algorithms::broadcast(transport, call.output, call.root);
         case Verb::all_gather:
             if constexpr (detail::HasAllGather<T>) return transport.all_gather(call.input, call.output);
-            return all_gather(transport, call.input, call.output);
+            return algorithms::all_gather(transport, call.input, call.output);
         case Verb::barrier:
             if constexpr (detail::HasBarrier<T>) return transport.barrier();
-            return barrier(transport);
+            return algorithms::barrier(transport);
+        case Verb::duplicate: break;  // has a result, and is no call on memory
     }
 }
 

@@ -11,7 +11,7 @@
 namespace dptk {
 
 /// Owns `size()` elements, zero at first and aligned to 64 bytes. A contiguous range, so that it goes into
-/// every collective. all_reduce_async and broadcast_async keep the memory alive.
+/// every collective. Started operations keep the memory alive.
 template <Element T>
 class Allocation {
   public:

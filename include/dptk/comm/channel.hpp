@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
-#include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -17,6 +17,7 @@
 #include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_queue.hpp"
+#include "dptk/control/agreed_errors.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk {
@@ -49,9 +50,8 @@ class Channel {
     /// Zeroed memory, aligned to 64 bytes, that the transport reaches without a copy. Collective.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-    /// Says that all ranks are about to throw the same error, between two calls: if that unwinds past this
-    /// channel, it is no failure. Any further call takes it back.
-    virtual void expect_agreed_error() noexcept = 0;
+    /// Of this rank, shared with all duplicates: an agreed error that unwinds past a channel is no failure.
+    [[nodiscard]] virtual AgreedErrors& agreed_errors() noexcept = 0;
 
     /// The job's state, shared with all channels of it.
     [[nodiscard]] virtual JobHealth& health() noexcept = 0;
@@ -61,6 +61,7 @@ namespace detail {
 
 [[nodiscard]] inline std::shared_ptr<void> allocate_aligned(std::size_t bytes) {
     constexpr std::size_t alignment = 64;
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_alloc();
     const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, rounded);
     if (memory == nullptr) throw std::bad_alloc();
@@ -73,7 +74,9 @@ namespace detail {
 template <Transport T>
 class TransportChannel final : public Channel {
   public:
-    explicit TransportChannel(T transport) : transport_(std::make_shared<T>(std::move(transport))) {
+    explicit TransportChannel(T transport,
+                              std::shared_ptr<AgreedErrors> agreed_errors = std::make_shared<AgreedErrors>())
+        : transport_(std::make_shared<T>(std::move(transport))), agreed_errors_(std::move(agreed_errors)) {
         if constexpr (detail::HasHealth<T>) {
             health_ = transport_->health();
         } else {
@@ -83,7 +86,7 @@ class TransportChannel final : public Channel {
 
     ~TransportChannel() override {
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-        if (unwinding && !agreed_error_expected_) {
+        if (unwinding && !agreed_errors_->under_way()) {
             health_->fail(
                 detail::text("rank ", rank(), " left its process group while an exception was unwinding"));
         }
@@ -110,7 +113,7 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        before_call();
+        health_->check();
         if (progresses_by_caller()) {
             guarded([&] {
                 finish_started_before(call);
@@ -127,7 +130,7 @@ class TransportChannel final : public Channel {
     }
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive) override {
-        before_call();
+        health_->check();
         if constexpr (detail::HasStart<T>) {
             if (progresses_by_caller()) return Work(start_by_caller(call, std::move(keep_alive)));
         }
@@ -136,9 +139,10 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
         if constexpr (detail::HasDuplicate<T>) {
-            before_call();
+            health_->check();
             std::unique_ptr<Channel> copy;
-            in_order([&] { copy = std::make_unique<TransportChannel>(transport_->duplicate()); });
+            in_order(
+                [&] { copy = std::make_unique<TransportChannel>(transport_->duplicate(), agreed_errors_); });
             return copy;
         } else {
             return nullptr;
@@ -147,7 +151,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         if constexpr (detail::HasAllocate<T>) {
-            before_call();
+            health_->check();
             std::shared_ptr<void> memory;
             in_order([&] { memory = transport_->allocate(bytes); });
             return memory;
@@ -156,18 +160,13 @@ class TransportChannel final : public Channel {
         }
     }
 
-    void expect_agreed_error() noexcept override { agreed_error_expected_ = true; }
+    [[nodiscard]] AgreedErrors& agreed_errors() noexcept override { return *agreed_errors_; }
 
     [[nodiscard]] JobHealth& health() noexcept override { return *health_; }
 
     [[nodiscard]] T& transport() noexcept { return *transport_; }
 
   private:
-    void before_call() {
-        health_->check();
-        agreed_error_expected_ = false;
-    }
-
     [[nodiscard]] bool progresses_by_caller() const noexcept {
         if constexpr (detail::HasStart<T>) return transport_->progresses_by_caller();
         return false;
@@ -176,19 +175,7 @@ class TransportChannel final : public Channel {
     /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
     template <class Operation>
     void guarded(Operation&& operation) {
-        try {
-            operation();
-        } catch (const Error& error) {
-            if (error.agreed()) {
-                agreed_error_expected_ = true;
-            } else {
-                health_->fail(detail::text("rank ", rank(), ": ", error.what()));
-            }
-            throw;
-        } catch (const std::exception& failure) {
-            health_->fail(detail::text("rank ", rank(), ": ", failure.what()));
-            throw;
-        }
+        break_job_unless_agreed(*health_, *agreed_errors_, rank(), operation);
     }
 
     /// Like guarded, behind everything that was started before.
@@ -201,18 +188,11 @@ class TransportChannel final : public Channel {
     std::shared_ptr<WorkState> start_on_thread(const Collective& call,
                                                std::shared_ptr<const void> keep_alive) {
         // The operation owns what it touches: a channel that is abandoned goes before it ends.
-        return queue_.start([transport = transport_, health = health_, keep = std::move(keep_alive), call] {
+        return queue_.start([transport = transport_, health = health_, agreed_errors = agreed_errors_,
+                             keep = std::move(keep_alive), call] {
             health->check();
-            try {
-                algorithms::run(*transport, call);
-            } catch (const Error& error) {
-                if (!error.agreed())
-                    health->fail(detail::text("rank ", transport->rank(), ": ", error.what()));
-                throw;
-            } catch (const std::exception& failure) {
-                health->fail(detail::text("rank ", transport->rank(), ": ", failure.what()));
-                throw;
-            }
+            break_job_unless_agreed(*health, *agreed_errors, transport->rank(),
+                                    [&] { algorithms::run(*transport, call); });
         });
     }
 
@@ -221,7 +201,7 @@ class TransportChannel final : public Channel {
                                                std::shared_ptr<const void> keep_alive) {
         if constexpr (detail::HasStart<T>) {
             std::erase_if(started_, [](const Started& other) {
-                return other.work->wait(std::chrono::nanoseconds::zero());
+                return other.work->wait(std::chrono::nanoseconds::zero()) && !other.work->unseen_error();
             });
             std::shared_ptr<WorkState> work;
             guarded([&] {
@@ -239,15 +219,22 @@ class TransportChannel final : public Channel {
     /// were the thread that runs one call after the other.
     void finish_started_before(const Collective& call) {
         for (const Started& started : started_) {
-            if (call.verb == Verb::barrier || share_memory(started.call, call)) Work(started.work).wait();
+            if (call.verb == Verb::barrier || share_memory(started.call, call)) {
+                started.work->wait(std::chrono::nanoseconds::max());
+            }
         }
-        if (call.verb == Verb::barrier) started_.clear();
+        if (call.verb != Verb::barrier) return;
+        for (const Started& started : std::exchange(started_, {})) {
+            if (const std::exception_ptr error = started.work->unseen_error()) std::rethrow_exception(error);
+        }
     }
 
     void close() noexcept {
         try {
             if (health_->failed() && !detail::Interruptible<T>) {
+                // What is under way cannot be stopped, and goes on to use its memory.
                 queue_.abandon();
+                static_cast<void>(new std::vector<Started>(std::move(started_)));
                 return;
             }
             if (!health_->failed()) finish_started_before({});
@@ -255,6 +242,9 @@ class TransportChannel final : public Channel {
             if (!health_->failed()) queue_.rethrow_dropped_error();
         } catch (const std::exception& failure) {
             log(LogLevel::error, rank(), detail::text("while a process group closed: ", failure.what()));
+        } catch (...) {
+            log(LogLevel::error, rank(),
+                "an exception that is no std::exception while a process group closed");
         }
         if constexpr (detail::HasLeave<T>) transport_->leave();
     }
@@ -267,10 +257,10 @@ class TransportChannel final : public Channel {
 
     std::shared_ptr<T> transport_;
     std::shared_ptr<JobHealth> health_;
+    std::shared_ptr<AgreedErrors> agreed_errors_;
     detail::WorkQueue queue_;
     std::vector<Started> started_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
-    bool agreed_error_expected_ = false;
 };
 
 }  // namespace dptk

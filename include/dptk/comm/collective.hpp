@@ -13,7 +13,7 @@
 
 namespace dptk {
 
-enum class Verb : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+enum class Verb : std::uint8_t { all_reduce, broadcast, all_gather, barrier, duplicate };
 
 [[nodiscard]] constexpr std::string_view verb_name(Verb verb) noexcept {
     switch (verb) {
@@ -21,6 +21,7 @@ enum class Verb : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
         case Verb::broadcast: return "broadcast";
         case Verb::all_gather: return "all_gather";
         case Verb::barrier: return "barrier";
+        case Verb::duplicate: return "duplicate";
     }
     return "no verb";
 }
@@ -38,7 +39,7 @@ struct Collective {
 /// Whether two ranks' calls fit together: the same verb, dtype, count, operation and root.
 [[nodiscard]] inline bool agree(const Collective& a, const Collective& b) noexcept {
     if (a.verb != b.verb) return false;
-    if (a.verb == Verb::barrier) return true;
+    if (a.verb == Verb::barrier || a.verb == Verb::duplicate) return true;
     return a.input.dtype == b.input.dtype && a.input.count == b.input.count && a.op == b.op &&
            a.root == b.root;
 }
@@ -56,7 +57,7 @@ struct Collective {
 /// A call for messages: "all_reduce(sum, 100 x f32)".
 [[nodiscard]] inline std::string describe(const Collective& call) {
     std::string out(verb_name(call.verb));
-    if (call.verb == Verb::barrier) return out;
+    if (call.verb == Verb::barrier || call.verb == Verb::duplicate) return out;
     out += '(';
     if (call.verb == Verb::all_reduce) out += detail::text(reduce_op_name(call.op), ", ");
     if (call.verb == Verb::broadcast) out += detail::text("root ", call.root, ", ");

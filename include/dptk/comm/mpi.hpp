@@ -26,7 +26,7 @@ namespace detail {
 
 /// A program started by another MPI's mpirun runs as so many groups of one rank: MPI_Comm_size tells.
 inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
-    if (launch.launcher != Launcher::mpi && launch.launcher != Launcher::slurm) return;
+    if (launch.launcher == Launcher::none) return;
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == launch.world_size) return;

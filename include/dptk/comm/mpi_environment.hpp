@@ -16,6 +16,7 @@
 #endif
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -46,7 +47,9 @@ class DPTK_EXPORT MpiEnvironment {
     /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program
     /// has done so; the program's end then finalises it. Call it from the main thread first.
     [[nodiscard]] static MpiEnvironment& get() {
-        static MpiEnvironment environment;
+        static MpiEnvironment& environment =
+            *new MpiEnvironment;  // statics of the program may outlive this one
+        static const AtProgramEnd at_program_end{environment};
         return environment;
     }
 
@@ -110,18 +113,17 @@ class DPTK_EXPORT MpiEnvironment {
         previous_terminate_ = std::set_terminate(&MpiEnvironment::terminate);
     }
 
-    ~MpiEnvironment() {
+    struct AtProgramEnd {
+        MpiEnvironment& environment;
+        ~AtProgramEnd() { environment.end_program(); }
+    };
+
+    void end_program() {
         if (is_finalized()) return;
         if (health_->failed()) abort("ends the job: " + health_->cause());
-        if (host_) {
-            if (open_communicators_ > 0 && !all_ranks_arrive(grace)) {
-                abort(
-                    "ends the job: exit() was called while a process group was open, and other ranks still "
-                    "use it");
-            }
-            MPI_Finalize();
-        }
-        current() = nullptr;
+        if (!host_) return;
+        wait_for_all_ranks();
+        MPI_Finalize();
     }
 
     /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF
@@ -164,17 +166,27 @@ class DPTK_EXPORT MpiEnvironment {
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
 
-    /// Whether all ranks reach this point within `time`.
-    [[nodiscard]] static bool all_ranks_arrive(std::chrono::seconds time) {
+    /// MPI_Finalize would wait in silence for a rank that waits in a collective for this one. Ends the job
+    /// where this rank left a group open, by exit(), and the others do not arrive.
+    void wait_for_all_ranks() const {
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Ibarrier(MPI_COMM_WORLD, &request);
-        const auto deadline = std::chrono::steady_clock::now() + time;
+        const auto begin = std::chrono::steady_clock::now();
+        bool warned = false;
         int arrived = 0;
         while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
-            if (std::chrono::steady_clock::now() > deadline) return false;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            const auto waited = std::chrono::steady_clock::now() - begin;
+            if (open_communicators_ > 0 && waited > grace) {
+                abort(
+                    "ends the job: exit() was called while a process group was open, and other ranks go on");
+            }
+            if (!warned && waited > patience) {
+                log(LogLevel::warning, rank_,
+                    "has ended its program, and waits for the other ranks to end theirs");
+                warned = true;
+            }
         }
-        return true;
     }
 
     [[nodiscard]] static MpiEnvironment*& current() {
@@ -182,14 +194,16 @@ class DPTK_EXPORT MpiEnvironment {
         return environment;
     }
 
-    /// How long exit() with an open group waits for the other ranks to do the same.
-    static constexpr std::chrono::seconds grace{5};
+    /// How long exit() with an open group waits for the other ranks to end, too.
+    static constexpr std::chrono::seconds grace{15};
+    /// How long the program's end waits without a word.
+    static constexpr std::chrono::seconds patience{60};
 
     bool host_ = false;
     int thread_level_ = MPI_THREAD_SINGLE;
     int rank_ = 0;
     int keyval_ = MPI_KEYVAL_INVALID;
-    int open_communicators_ = 0;
+    std::atomic<int> open_communicators_ = 0;
     std::terminate_handler previous_terminate_ = nullptr;
     std::shared_ptr<JobHealth> health_ = std::make_shared<JobHealth>();
 };

@@ -103,19 +103,26 @@ class MpiWork final : public WorkState {
         return ended_;
     }
 
-    std::exception_ptr error() override { return error_; }
+    std::exception_ptr error() override {
+        if (error_) seen_ = true;
+        return error_;
+    }
+
+    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
 
   private:
     void check(int status) {
         try {
             check_mpi(status, "MPI_Wait");
-        } catch (const BackendError&) {
+        } catch (const BackendError& error) {
+            MpiEnvironment::get().health()->fail(error.what());
             error_ = std::current_exception();
             ended_ = true;
         }
     }
 
     bool ended_ = false;
+    bool seen_ = false;
     std::exception_ptr error_;
 };
 
@@ -220,6 +227,7 @@ class MpiTransport {
                     start_broadcast(part(call.output, root), root, *work);
                 break;
             case Verb::barrier: check_mpi(MPI_Ibarrier(comm_.get(), request()), "MPI_Ibarrier"); break;
+            case Verb::duplicate: throw ArgumentError("duplicate() cannot be started in the background");
         }
         return work;
     }

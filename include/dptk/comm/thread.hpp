@@ -66,14 +66,13 @@ class ThreadTransport {
     }
 
     [[nodiscard]] ThreadTransport duplicate() {
-        hub_->meet(rank_, {});
-        if (rank_ == 0) hub_->handed_over() = detail::ThreadHub::make(size(), hub_->health());
-        hub_->finish();
-        auto copy = std::static_pointer_cast<detail::ThreadHub>(hub_->handed_over());
-        hub_->meet(rank_, {});
-        if (rank_ == 0) hub_->handed_over().reset();
-        hub_->finish();
-        return {std::move(copy), rank_};
+        std::shared_ptr<void> copy;
+        together({.verb = Verb::duplicate}, [&](const std::vector<Collective>&) {
+            if (rank_ == 0) hub_->handed_over() = detail::ThreadHub::make(size(), hub_->health());
+        });
+        together({.verb = Verb::duplicate},
+                 [&](const std::vector<Collective>&) { copy = hub_->handed_over(); });
+        return {std::static_pointer_cast<detail::ThreadHub>(copy), rank_};
     }
 
     void leave() noexcept { hub_->leave(rank_); }
@@ -173,7 +172,12 @@ void launch_threads(int size, Fn&& fn) {
 
     {
         std::vector<std::jthread> threads;
-        for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+        try {
+            for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+        } catch (const std::exception& error) {  // those that run must not wait for the others
+            health->fail(detail::text("rank ", threads.size(), " could not be started: ", error.what()));
+            throw;
+        }
     }
     if (cause) std::rethrow_exception(cause);
     if (consequence) std::rethrow_exception(consequence);

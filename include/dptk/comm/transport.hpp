@@ -15,26 +15,28 @@
 
 namespace dptk {
 
+// clang-format off
 /// Required:
-///   rank(), size()       this process and how many there are
-///   backend()            a short name for messages: "mpi"
-///   send(buffer, to, tag)    blocks until the buffer may be reused, perhaps until it has been received
-///   recv(buffer, from, tag)  blocks until the message of exactly this size has arrived
+///   rank(), size()             this process, and how many there are
+///   backend()                  a short name for messages: "mpi"
+///   send(buffer, to, tag)      blocks until the buffer may be reused, perhaps until it has been received
+///   recv(buffer, from, tag)    blocks until the message of exactly this size has arrived
 /// A failure throws. One thread at a time calls a transport.
 ///
 /// Used where it exists:
-///   all_reduce(Buffer, ReduceOp), broadcast(Buffer, root), all_gather(Buffer in, Buffer out), barrier()
-///   duplicate()          a second, independent transport over the same ranks (collective); without it
-///   nothing
-///                        can communicate in the background
-///   allocate(bytes)      std::shared_ptr<void> to zeroed memory, aligned to 64, that it reaches without a
-///   copy local_rank(), local_size()   the position among the ranks of this host health()
-///   std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed start(Collective)
-///   std::shared_ptr<WorkState>: a collective that is progressed by whoever waits for it;
-///   progresses_by_caller()   ... true where no background thread may enter the transport, and start() serves
-///   callable_from_this_thread()   false where only the main thread may enter the transport, and this is not
-///   it leave()              says goodbye to the other ranks without blocking, when the group closes
-///   interruptible        static constexpr bool: whether JobHealth::fail ends calls that wait inside
+///   all_reduce(Buffer, op), broadcast(Buffer, root), all_gather(Buffer in, Buffer out), barrier()
+///   duplicate()                a second, independent transport over the same ranks (collective); without it nothing
+///                              communicates in the background
+///   allocate(bytes)            std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that it reaches without
+///                              a copy
+///   local_rank(), local_size() the position among the ranks of this host
+///   health()                   std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed
+///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses
+///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
+///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
+///   leave()                    says goodbye to the other ranks without blocking, when the group closes
+///   interruptible              static constexpr bool: whether JobHealth::fail ends calls that wait inside
+// clang-format on
 template <class T>
 concept Transport =
     std::movable<T> && requires(T& transport, const T& constant, const Buffer& buffer, int number) {

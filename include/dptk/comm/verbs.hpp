@@ -5,7 +5,9 @@
 /// at a time. The blocking ones return when this rank's buffers may be used again.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <ranges>
 #include <type_traits>
@@ -26,6 +28,10 @@ concept ElementRange =
 template <class R>
 concept MutableElementRange =
     ElementRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+/// One that does not die with the call that starts an operation on it: a variable, or a view of one.
+template <class R>
+concept OutlivesCall = std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>;
 
 namespace detail {
 
@@ -77,7 +83,9 @@ class CollectiveVerbs {
     }
 
     /// Starts all_reduce. `data` must live until the Work is done; an Allocation's memory does by itself.
+    /// Takes no owning temporary.
     template <MutableElementRange R>
+        requires OutlivesCall<R>
     [[nodiscard]] Work all_reduce_async(R&& data, ReduceOp op = ReduceOp::sum) {
         return channel().start(all_reduce_call(data, op), detail::owner_of(data));
     }
@@ -97,6 +105,7 @@ class CollectiveVerbs {
 
     /// Starts broadcast. `data` must live until the Work is done.
     template <MutableElementRange R>
+        requires OutlivesCall<R>
     [[nodiscard]] Work broadcast_async(R&& data, int root = 0) {
         return channel().start(broadcast_call(data, root), detail::owner_of(data));
     }
@@ -110,8 +119,11 @@ class CollectiveVerbs {
 
     /// Starts all_gather. Both ranges must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output) {
-        return channel().start(all_gather_call(input, output), nullptr);
+        return channel().start(all_gather_call(input, output),
+                               std::make_shared<std::array<std::shared_ptr<const void>, 2>>(
+                                   std::array{detail::owner_of(input), detail::owner_of(output)}));
     }
 
     /// all_gather of one value: the values of all ranks, in rank order.
@@ -133,6 +145,9 @@ class CollectiveVerbs {
     /// Collective.
     template <Element T>
     [[nodiscard]] Allocation<T> allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+            throw ArgumentError(detail::text("rank ", rank(), ": allocate of ", count, " elements"));
+        }
         return {channel().allocate(count * sizeof(T)), count};
     }
 

@@ -18,6 +18,9 @@ class WorkState {
 
     /// Null while the operation runs and when it went well. Does not block.
     virtual std::exception_ptr error() = 0;
+
+    /// The same, where nobody has asked for it by error() yet.
+    virtual std::exception_ptr unseen_error() = 0;
 };
 
 /// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the

@@ -35,7 +35,7 @@ class QueuedWork final : public WorkState {
 
     std::exception_ptr error() override {
         const std::lock_guard lock(mutex_);
-        seen_ = true;
+        if (error_) seen_ = true;
         return error_;
     }
 
@@ -57,8 +57,7 @@ class QueuedWork final : public WorkState {
         ended_changed_.notify_all();
     }
 
-    /// The error, if it has one that nobody has asked for.
-    std::exception_ptr unseen_error() {
+    std::exception_ptr unseen_error() override {
         const std::lock_guard lock(mutex_);
         return seen_ ? nullptr : error_;
     }
@@ -82,12 +81,12 @@ class WorkQueue {
 
     std::shared_ptr<QueuedWork> start(std::function<void()> operation) {
         auto work = std::make_shared<QueuedWork>(std::move(operation));
+        if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { serve(*shared); });
         {
             const std::lock_guard lock(shared_->mutex);
             shared_->waiting.push_back(work);
         }
         shared_->changed.notify_all();
-        if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { serve(*shared); });
         return work;
     }
 
@@ -100,7 +99,6 @@ class WorkQueue {
 
     /// Throws the first error of an operation whose Work was dropped, once.
     void rethrow_dropped_error() {
-        if (!thread_.joinable()) return;
         std::vector<std::shared_ptr<QueuedWork>> failed;
         {
             const std::lock_guard lock(shared_->mutex);

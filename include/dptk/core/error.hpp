@@ -5,6 +5,7 @@
 /// once.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 
 #include "dptk/core/export.hpp"
@@ -17,12 +18,15 @@ class DPTK_EXPORT Error : public std::runtime_error {
     using std::runtime_error::runtime_error;
 
     /// Whether all ranks throw this same error, so that one of them may tell it for all.
-    [[nodiscard]] bool agreed() const noexcept { return agreed_; }
+    [[nodiscard]] bool agreed() const noexcept { return agreement_ != nullptr; }
 
-    void mark_agreed() noexcept { agreed_ = true; }
+    void mark_agreed() { agreement_ = std::make_shared<char>(); }
+
+    /// Lives as long as this error and its copies; null where the error is not agreed.
+    [[nodiscard]] const std::shared_ptr<const void>& agreement() const noexcept { return agreement_; }
 
   private:
-    bool agreed_ = false;
+    std::shared_ptr<const void> agreement_;
 };
 
 /// A call that cannot be carried out as asked: a bad value, size or combination.

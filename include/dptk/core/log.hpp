@@ -17,7 +17,8 @@ namespace dptk {
 enum class LogLevel { info, warning, error };
 
 /// Gets the level, the rank that speaks (-1 where no rank is known yet) and one line without its end.
-/// May be called from several threads, one at a time.
+/// May be called from several threads, one at a time. Must not call
+/// log itself, nor throw.
 using LogSink = std::function<void(LogLevel, int rank, std::string_view message)>;
 
 namespace detail {

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -40,45 +41,47 @@ class DistributedDataParallel {
 
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                             DistributedDataParallelOptions options = {})
-        : reducer_(group, std::move(source), options) {
-        for (const ParameterRef& parameter : reducer_.parameters()) {
+        : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
+        for (const ParameterRef& parameter : reducer_->parameters()) {
             const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            reducer_.group().channel().run({Verb::broadcast, value, value, ReduceOp::sum, 0});
+            reducer_->group().channel().run({Verb::broadcast, value, value, ReduceOp::sum, 0});
         }
     }
 
     /// Begins a step. Optional; the first mark or synchronize() begins one by itself. Collective, does not
-    /// wait.
-    void begin_step() { reducer_.begin_step(); }
+    /// wait. Under Ready::marked, gradients stay where they are from here, or from the first mark, to
+    /// synchronize().
+    void begin_step() { reducer_->begin_step(); }
 
     /// Begins a step in which this rank has `sample_count` samples, 0 included: the average will weigh each
     /// rank's gradients by its samples, which equals one process on the concatenated batch. On all ranks or
     /// on none.
-    void begin_step(std::size_t sample_count) { reducer_.begin_step(sample_count); }
+    void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
 
     /// Under Ready::marked: gradient `i`, in registration order, is complete. From any thread.
-    void mark_ready(std::size_t i) { reducer_.mark_ready(i); }
+    void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
 
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
-    void mark_unused(std::size_t i) { reducer_.mark_unused(i); }
+    /// Where no rank uses it, the average is zeros.
+    void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
 
     /// Ends the step: on return the gradients are the average over ranks. Collective, blocks. Throws
     /// ArgumentError on all ranks for a mistake of this step on any of them; the next step may begin.
-    void synchronize() { reducer_.synchronize(); }
+    void synchronize() { reducer_->synchronize(); }
 
     /// begin_step(sample_count) and synchronize() in one, for Ready::at_synchronize.
-    void synchronize(std::size_t sample_count) { reducer_.synchronize(sample_count); }
+    void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
     /// The parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
-        return reducer_.parameters();
+        return reducer_->parameters();
     }
 
     /// The memory of gradient `i` in its bucket. A program that computes its gradients there, and gives that
     /// address as the gradient's, saves the copies in and out. Throws ArgumentError for another element type.
     template <Element T>
     [[nodiscard]] std::span<T> gradient_memory(std::size_t i) const {
-        const Buffer buffer = reducer_.gradient_memory(i);
+        const Buffer buffer = reducer_->gradient_memory(i);
         if (buffer.dtype != dtype_of<T>) {
             throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",
                                              dtype_name(dtype_of<T>)));
@@ -87,7 +90,7 @@ class DistributedDataParallel {
     }
 
   private:
-    GradientReducer reducer_;
+    std::unique_ptr<GradientReducer> reducer_;
 };
 
 }  // namespace dptk

@@ -2,6 +2,7 @@
 /// knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training loop needs.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -34,7 +35,7 @@ class GradientReducer {
     /// where they differ, ArgumentError where a rank's parameters are unusable. The group must outlive the
     /// reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {})
-        : parent_(&group.channel()), source_(std::move(source)), ready_(options.ready) {
+        : source_(std::move(source)), ready_(options.ready) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
@@ -44,16 +45,11 @@ class GradientReducer {
         try {
             parameters_ = source_.collect();
             check_caps(options);
-        } catch (const Error& error) {
+        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
-        try {
-            detail::check_no_problem<ArgumentError>(*group_, problem);
-            detail::check_equal_tables(*group_, "models", table(options));
-        } catch (const Error&) {
-            if (!parent_->health().failed()) parent_->expect_agreed_error();
-            throw;
-        }
+        detail::check_no_problem<ArgumentError>(*group_, problem);
+        detail::check_equal_tables(*group_, "models", table(options));
         make_buckets(options);
         states_.resize(parameters_.size());
         reset_step();
@@ -76,8 +72,10 @@ class GradientReducer {
         return buckets_[bucket].gradient(position, parameters_[i].count);
     }
 
-    /// Begins a step on all ranks: collective, does not wait for the others. Reads the parameters' addresses.
-    /// Optional without a sample count: the first mark or synchronize() begins a step by itself.
+    /// Begins a step on all ranks: collective, does not wait for the others. Under Ready::marked, gradients
+    /// stay where they are from here, or from the first mark, until synchronize() returns; otherwise their
+    /// addresses are read in synchronize(). Optional without a sample count: the first mark or synchronize()
+    /// begins a step by itself.
     void begin_step() { begin(std::nullopt); }
 
     /// Begins a step in which this rank has `sample_count` samples. All ranks give a count, or none does.
@@ -98,27 +96,16 @@ class GradientReducer {
     /// next step may begin.
     void synchronize() {
         const std::lock_guard lock(mutex_);
-        ensure_begun();
-        ensure_header();
-        if (!header_is_good()) throw_problems();
-        while (next_bucket_ < buckets_.size()) {
-            fill(next_bucket_);
-            launch(next_bucket_);
-        }
-        bool failed = false;
-        for (std::size_t i = 0; i < buckets_.size(); ++i) {
-            in_flight_[i].wait();
-            empty(i);
-            failed = failed || (i + 1 == buckets_.size() && buckets_[i].status());
-        }
-        if (failed) throw_problems();
-        reset_step();
+        if (!begun_) begin_locked(std::nullopt);
+        end_step();
     }
 
     /// begin_step(sample_count) and synchronize() in one.
     void synchronize(std::size_t sample_count) {
-        begin_step(sample_count);
-        synchronize();
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        begin_locked(sample_count);
+        end_step();
     }
 
   private:
@@ -158,9 +145,8 @@ class GradientReducer {
         for (const ParameterRef& parameter : parameters_) {
             out += detail::text("parameter ", parameter.name, " of ", dtype_name(parameter.dtype), " ",
                                 detail::shape_text(parameter.shape));
-            if (parameter.layout != 0) {
-                out += detail::text(" in layout ", parameter.layout, " (", parameter.count, " elements)");
-            }
+            out += detail::text(" with ", parameter.count, " elements");
+            if (parameter.layout != 0) out += detail::text(" in layout ", parameter.layout);
             out += '\n';
         }
         return out;
@@ -170,8 +156,8 @@ class GradientReducer {
         constexpr double mib = 1024.0 * 1024.0;
         const double cap = options.bucket_cap_mb.value_or(25);
         const double first = options.first_bucket_mb.value_or(options.bucket_cap_mb ? cap : 1);
-        const std::size_t caps[] = {static_cast<std::size_t>(first * mib),
-                                    static_cast<std::size_t>(cap * mib)};
+        const auto bytes = [](double size) { return static_cast<std::size_t>(std::min(size * mib, 1e18)); };
+        const std::size_t caps[] = {bytes(first), bytes(cap)};
 
         std::vector<PlannedParameter> launch_order;
         for (std::size_t i = parameters_.size(); i-- > 0;) {
@@ -197,24 +183,26 @@ class GradientReducer {
 
     void begin(std::optional<std::size_t> sample_count) {
         const std::lock_guard lock(mutex_);
-        if (begun_)
-            throw ArgumentError(
-                detail::text("rank ", group_->rank(), ": begin_step in the middle of a step"));
+        check_not_begun();
         begin_locked(sample_count);
+        if (may_communicate_here()) start_header();
+    }
+
+    void check_not_begun() const {
+        if (!begun_) return;
+        throw ArgumentError(detail::text("rank ", group_->rank(),
+                                         ": a step begins in the middle of another; synchronize(), without a "
+                                         "sample count, ends the one that begin_step or a mark has begun"));
     }
 
     void begin_locked(std::optional<std::size_t> sample_count) {
         begun_ = true;
         samples_ = sample_count;
+        if (ready_ == Ready::at_synchronize) return;
         read_addresses();
-        if (may_communicate_here()) start_header();
-        if (samples_ == std::size_t{0} && ready_ == Ready::marked) {
+        if (samples_ == std::size_t{0}) {
             for (std::size_t i = 0; i < states_.size(); ++i) note_mark(i, State::unused);
         }
-    }
-
-    void ensure_begun() {
-        if (!begun_) begin_locked(std::nullopt);
     }
 
     void read_addresses() {
@@ -222,8 +210,9 @@ class GradientReducer {
             std::vector<ParameterRef> now = source_.collect();
             check_unchanged(now);
             parameters_ = std::move(now);
-        } catch (const Error& error) {
+        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             note_problem(error.what());
+            addresses_are_good_ = false;
         }
     }
 
@@ -242,23 +231,22 @@ class GradientReducer {
         }
     }
 
-    void start_header() {
+    [[nodiscard]] Collective header_call() {
         *header_ = {static_cast<double>(samples_.value_or(0)), samples_ ? 1.0 : 0.0,
                     problem_.empty() ? 0.0 : 1.0};
         const Buffer buffer{header_.get(), sizeof(Header) / sizeof(double), DType::f64, {}};
-        const Collective call{Verb::all_reduce, buffer, buffer, ReduceOp::sum, 0};
-        if (ready_ == Ready::marked && own_group_) {
-            header_work_ = group_->channel().start(call, header_);
-        } else {
-            group_->channel().run(call);
-            header_work_ = Work();
-        }
+        return {Verb::all_reduce, buffer, buffer, ReduceOp::sum, 0};
+    }
+
+    void start_header() {
+        header_work_ = group_->channel().start(header_call(), header_);
         header_started_ = true;
     }
 
     /// Waits until the header is reduced; from then on the weight of this rank's gradients is known.
     void ensure_header() {
-        if (!header_started_) start_header();
+        if (!header_started_) group_->channel().run(header_call());
+        header_started_ = true;
         header_work_.wait();
         if (samples_) weight_ = header_->samples == 0 ? 0 : static_cast<double>(*samples_) / header_->samples;
     }
@@ -275,7 +263,7 @@ class GradientReducer {
     void mark(std::size_t i, State state) {
         check_index(i);
         const std::lock_guard lock(mutex_);
-        ensure_begun();
+        if (!begun_) begin_locked(std::nullopt);
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
         if (!may_communicate_here()) return;
@@ -302,6 +290,24 @@ class GradientReducer {
         if (problem_.empty()) problem_ = std::move(problem);
     }
 
+    void end_step() {
+        if (ready_ == Ready::at_synchronize) read_addresses();
+        ensure_header();
+        if (!header_is_good()) throw_problems();
+        while (next_bucket_ < buckets_.size()) {
+            fill(next_bucket_);
+            launch(next_bucket_);
+        }
+        bool failed = false;
+        for (std::size_t i = 0; i < buckets_.size(); ++i) {
+            in_flight_[i].wait();
+            empty(i);
+            failed = failed || (i + 1 == buckets_.size() && buckets_[i].status());
+        }
+        if (failed) throw_problems();
+        reset_step();
+    }
+
     /// Copies a bucket's gradients in, weighted.
     void fill(std::size_t b) {
         const std::vector<std::size_t>& indices = buckets_[b].indices();
@@ -311,9 +317,9 @@ class GradientReducer {
                 note_problem(detail::text("gradient ", parameters_[i].name,
                                           " was neither marked ready nor unused before synchronize()"));
             }
-            const double factor = states_[i] == State::unused ? 0 : weight_;
+            const bool counts = states_[i] != State::unused && addresses_are_good_;
             detail::copy_scaled(buckets_[b].gradient(position, parameters_[i].count), parameters_[i].gradient,
-                                factor);
+                                counts ? weight_ : 0);
             states_[i] = State::copied;
         }
     }
@@ -333,6 +339,7 @@ class GradientReducer {
 
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
+        if (!addresses_are_good_) return;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
@@ -346,12 +353,12 @@ class GradientReducer {
     [[noreturn]] void throw_problems() {
         const std::string problems = detail::gather_problems(*group_, problem_);
         reset_step();
-        parent_->expect_agreed_error();
         detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
     }
 
     void reset_step() {
         begun_ = false;
+        addresses_are_good_ = true;
         header_started_ = false;
         header_work_ = Work();
         samples_.reset();
@@ -374,7 +381,6 @@ class GradientReducer {
         }
     }
 
-    Channel* parent_;
     ParameterSource source_;
     Ready ready_;
     std::unique_ptr<ProcessGroup> own_group_;
@@ -385,6 +391,7 @@ class GradientReducer {
 
     std::mutex mutex_;
     bool begun_ = false;
+    bool addresses_are_good_ = true;
     bool header_started_ = false;
     std::shared_ptr<Header> header_ = std::make_shared<Header>();
     Work header_work_;

@@ -64,15 +64,12 @@ class ParameterSource {
           gradients_(detail::visitor_of(std::forward<Gradients>(gradients))) {}
 
     /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no
-    /// gradient, or one of another type or size.
+    /// gradient, or one of another type or size; where it is not of a floating-point type, or not in host
+    /// memory.
     [[nodiscard]] std::vector<ParameterRef> collect() const {
         std::vector<ParameterRef> parameters = visit(values_);
         if (gradients_) attach(parameters, visit(gradients_));
-        for (const ParameterRef& parameter : parameters) {
-            if (parameter.gradient == nullptr && parameter.count != 0) {
-                throw ArgumentError(detail::text("parameter ", parameter.name, " has no gradient"));
-            }
-        }
+        for (const ParameterRef& parameter : parameters) check(parameter);
         return parameters;
     }
 
@@ -83,6 +80,18 @@ class ParameterSource {
         ParameterSink sink;
         visitor(sink);
         return std::move(sink.parameters());
+    }
+
+    static void check(const ParameterRef& parameter) {
+        const auto fail = [&](std::string_view what) {
+            throw ArgumentError(detail::text("parameter ", parameter.name, " ", what));
+        };
+        if (!is_floating(parameter.dtype))
+            fail(detail::text("is of ", dtype_name(parameter.dtype), ", which has no gradient"));
+        if (parameter.device.type != DeviceType::cpu) fail("is not in the memory of the host");
+        if (parameter.count == 0) return;
+        if (parameter.value == nullptr) fail("has no value");
+        if (parameter.gradient == nullptr) fail("has no gradient");
     }
 
     static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients) {
