@@ -1,32 +1,17 @@
 // A transport of nothing but send and recv gets every verb.
 #include <doctest/doctest.h>
-#include <dptk/comm/thread.hpp>
-
 #include <vector>
 
+#include "support/messages_only.hpp"
+
 namespace {
-
-/// Thread ranks that can only send and receive.
-class MessagesOnly {
-  public:
-    MessagesOnly(const std::shared_ptr<dptk::detail::ThreadHub>& hub, int rank) : transport_(hub, rank) {}
-
-    [[nodiscard]] int rank() const noexcept { return transport_.rank(); }
-    [[nodiscard]] int size() const noexcept { return transport_.size(); }
-    [[nodiscard]] std::string_view backend() const noexcept { return "messages"; }
-    void send(const dptk::Buffer& buffer, int to, int tag) { transport_.send(buffer, to, tag); }
-    void recv(const dptk::Buffer& buffer, int from, int tag) { transport_.recv(buffer, from, tag); }
-
-  private:
-    dptk::ThreadTransport transport_;
-};
 
 template <class Fn>
 void on_messages(Fn&& fn) {
     for (int size = 1; size <= 9; ++size) {
         const auto hub = dptk::detail::ThreadHub::make(size, std::make_shared<dptk::JobHealth>());
         dptk::launch_threads(size, [&](const dptk::ProcessGroup& threads) {
-            dptk::ProcessGroup group = dptk::BasicCommunicator(MessagesOnly(hub, threads.rank()));
+            dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(hub, threads.rank()));
             fn(group);
         });
     }
@@ -34,7 +19,7 @@ void on_messages(Fn&& fn) {
 
 }  // namespace
 
-static_assert(dptk::Transport<MessagesOnly>);
+static_assert(dptk::Transport<test::MessagesOnly>);
 
 TEST_CASE("send and recv alone make all_reduce, broadcast, all_gather and barrier, at 1 to 9 ranks") {
     on_messages([](dptk::ProcessGroup& group) {

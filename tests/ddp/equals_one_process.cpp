@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ddp/small_net.hpp"
+#include "support/messages_only.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -292,21 +293,9 @@ TEST_CASE("a model without parameters, and parameters without elements, are no t
 }
 
 TEST_CASE("the transport may have no duplicate: then buckets travel inside synchronize") {
-    class Plain {
-      public:
-        Plain(const std::shared_ptr<dptk::detail::ThreadHub>& hub, int rank) : transport_(hub, rank) {}
-        [[nodiscard]] int rank() const noexcept { return transport_.rank(); }
-        [[nodiscard]] int size() const noexcept { return transport_.size(); }
-        [[nodiscard]] std::string_view backend() const noexcept { return "plain"; }
-        void send(const dptk::Buffer& buffer, int to, int tag) { transport_.send(buffer, to, tag); }
-        void recv(const dptk::Buffer& buffer, int from, int tag) { transport_.recv(buffer, from, tag); }
-
-      private:
-        dptk::ThreadTransport transport_;
-    };
     const auto hub = dptk::detail::ThreadHub::make(3, std::make_shared<dptk::JobHealth>());
     dptk::launch_threads(3, [&](const dptk::ProcessGroup& threads) {
-        dptk::ProcessGroup group = dptk::BasicCommunicator(Plain(hub, threads.rank()));
+        dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(hub, threads.rank()));
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
             train_and_compare<double>(group, {.bucket_cap_mb = one_byte, .ready = ready}, 13,
                                       values_and_gradients<double>);
