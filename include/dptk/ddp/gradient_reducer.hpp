@@ -264,6 +264,8 @@ class GradientReducer {
         check_index(i);
         const std::lock_guard lock(mutex_);
         if (!begun_) begin_locked(std::nullopt);
+        // Started early, the header has arrived when the first bucket is full.
+        if (ready_ == Ready::marked && !header_started_ && may_communicate_here()) start_header();
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
         if (!may_communicate_here()) return;
