@@ -9,9 +9,9 @@ namespace {
 template <class Fn>
 void on_messages(Fn&& fn) {
     for (int size = 1; size <= 9; ++size) {
-        const auto hub = dptk::detail::ThreadHub::make(size, std::make_shared<dptk::JobHealth>());
+        const dptk::detail::ThreadJob job(size, {});
         dptk::launch_threads(size, [&](const dptk::ProcessGroup& threads) {
-            dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(hub, threads.rank()));
+            dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(job, threads.rank()));
             fn(group);
         });
     }

@@ -151,9 +151,9 @@ TEST_CASE("launch_threads wants at least one rank") {
 }
 
 TEST_CASE("messages find their receiver by rank and tag, and sizes must fit") {
-    const auto hub = dptk::detail::ThreadHub::make(2, std::make_shared<dptk::JobHealth>());
+    const dptk::detail::ThreadJob job(2, {});
     dptk::launch_threads(2, [&](const dptk::ProcessGroup& group) {
-        dptk::ThreadTransport transport(hub, group.rank());
+        dptk::ThreadTransport transport = job.transport(group.rank());
         std::array<int, 2> first = {1, 2};
         std::array<int, 2> second = {3, 4};
         const dptk::Buffer a{first.data(), 2, dptk::DType::i32, {}};

@@ -293,9 +293,9 @@ TEST_CASE("a model without parameters, and parameters without elements, are no t
 }
 
 TEST_CASE("the transport may have no duplicate: then buckets travel inside synchronize") {
-    const auto hub = dptk::detail::ThreadHub::make(3, std::make_shared<dptk::JobHealth>());
+    const dptk::detail::ThreadJob job(3, {});
     dptk::launch_threads(3, [&](const dptk::ProcessGroup& threads) {
-        dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(hub, threads.rank()));
+        dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(job, threads.rank()));
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
             train_and_compare<double>(group, {.bucket_cap_mb = one_byte, .ready = ready}, 13,
                                       values_and_gradients<double>);

@@ -10,7 +10,7 @@ namespace test {
 
 class MessagesOnly {
   public:
-    MessagesOnly(const std::shared_ptr<dptk::detail::ThreadHub>& hub, int rank) : transport_(hub, rank) {}
+    MessagesOnly(const dptk::detail::ThreadJob& job, int rank) : transport_(job.transport(rank)) {}
 
     [[nodiscard]] int rank() const noexcept { return transport_.rank(); }
     [[nodiscard]] int size() const noexcept { return transport_.size(); }

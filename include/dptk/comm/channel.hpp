@@ -18,6 +18,7 @@
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_queue.hpp"
 #include "dptk/control/agreed_errors.hpp"
+#include "dptk/control/control_plane.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk {
@@ -53,8 +54,11 @@ class Channel {
     /// Of this rank, shared with all duplicates: an agreed error that unwinds past a channel is no failure.
     [[nodiscard]] virtual AgreedErrors& agreed_errors() noexcept = 0;
 
-    /// The job's state, shared with all channels of it.
-    [[nodiscard]] virtual JobHealth& health() noexcept = 0;
+    /// A barrier that names the ranks that do not come; see CollectiveVerbs. Collective.
+    virtual void monitored_barrier(std::chrono::milliseconds timeout) = 0;
+
+    /// Shared with all channels of this rank's job.
+    [[nodiscard]] virtual ControlPlane& control() noexcept = 0;
 };
 
 namespace detail {
@@ -69,20 +73,68 @@ namespace detail {
     return {memory, [](void* pointer) { std::free(pointer); }};
 }
 
+/// The deadlines of a transport that brings no control plane of its own.
+template <Transport T>
+[[nodiscard]] std::shared_ptr<ControlPlane> control_of(const T& transport) {
+    if constexpr (HasControl<T>) {
+        return transport.control();
+    } else {
+        const int rank = transport.rank();
+        return ControlPlane::make({.rank = rank,
+                                   .size = transport.size(),
+                                   .last_resort =
+                                       [rank](const std::string& cause) {
+                                           log(LogLevel::error, rank, "ends the process: " + cause);
+                                           std::_Exit(EXIT_FAILURE);
+                                       }},
+                                  std::make_shared<JobHealth>());
+    }
+}
+
+/// Marks a call as under way, for as long as it lives.
+class ActiveCall {
+  public:
+    ActiveCall(Activity& activity, const Collective& call) noexcept : activity_(activity) {
+        activity_.begin(pack(call));
+    }
+    ~ActiveCall() { activity_.end(); }
+    ActiveCall(const ActiveCall&) = delete;
+    ActiveCall& operator=(const ActiveCall&) = delete;
+
+  private:
+    Activity& activity_;
+};
+
+/// An operation that goes on while somebody waits for it: then its call is under way.
+class ResumedWork final : public WorkState {
+  public:
+    ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<Activity> activity, const Collective& call)
+        : work_(std::move(work)), activity_(std::move(activity)), call_(pack(call)) {}
+
+    bool wait(std::chrono::nanoseconds timeout) override {
+        activity_->resume(call_);
+        const bool ended = work_->wait(timeout);
+        activity_->end();
+        return ended;
+    }
+
+    std::exception_ptr error() override { return work_->error(); }
+    std::exception_ptr unseen_error() override { return work_->unseen_error(); }
+
+  private:
+    std::shared_ptr<WorkState> work_;
+    std::shared_ptr<Activity> activity_;
+    Activity::Call call_;
+};
+
 }  // namespace detail
 
 template <Transport T>
 class TransportChannel final : public Channel {
   public:
-    explicit TransportChannel(T transport,
-                              std::shared_ptr<AgreedErrors> agreed_errors = std::make_shared<AgreedErrors>())
-        : transport_(std::make_shared<T>(std::move(transport))), agreed_errors_(std::move(agreed_errors)) {
-        if constexpr (detail::HasHealth<T>) {
-            health_ = transport_->health();
-        } else {
-            health_ = std::make_shared<JobHealth>();
-        }
-    }
+    explicit TransportChannel(T transport)
+        : TransportChannel(std::make_shared<T>(std::move(transport)), nullptr,
+                           std::make_shared<AgreedErrors>(), "0") {}
 
     ~TransportChannel() override {
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
@@ -117,12 +169,12 @@ class TransportChannel final : public Channel {
         if (progresses_by_caller()) {
             guarded([&] {
                 finish_started_before(call);
-                algorithms::run(*transport_, call);
+                run_watched(*transport_, *activity_, call);
             });
             return;
         }
         if (queue_.idle()) {
-            guarded([&] { algorithms::run(*transport_, call); });
+            guarded([&] { run_watched(*transport_, *activity_, call); });
         } else {
             guarded([&] { Work(start_on_thread(call, nullptr)).wait(); });
         }
@@ -140,9 +192,12 @@ class TransportChannel final : public Channel {
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
         if constexpr (detail::HasDuplicate<T>) {
             health_->check();
-            std::unique_ptr<Channel> copy;
-            in_order(
-                [&] { copy = std::make_unique<TransportChannel>(transport_->duplicate(), agreed_errors_); });
+            std::unique_ptr<TransportChannel> copy;
+            in_order([&] {
+                const detail::ActiveCall active(*activity_, {.verb = Verb::duplicate});
+                copy.reset(new TransportChannel(std::make_shared<T>(transport_->duplicate()), control_,
+                                                agreed_errors_, activity_->next_child()));
+            });
             return copy;
         } else {
             return nullptr;
@@ -162,11 +217,32 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] AgreedErrors& agreed_errors() noexcept override { return *agreed_errors_; }
 
-    [[nodiscard]] JobHealth& health() noexcept override { return *health_; }
+    void monitored_barrier(std::chrono::milliseconds timeout) override {
+        health_->check();
+        in_order([&] { control_->monitored_barrier(*activity_, timeout); });
+    }
+
+    [[nodiscard]] ControlPlane& control() noexcept override { return *control_; }
 
     [[nodiscard]] T& transport() noexcept { return *transport_; }
 
   private:
+    TransportChannel(std::shared_ptr<T> transport, std::shared_ptr<ControlPlane> control,
+                     std::shared_ptr<AgreedErrors> agreed_errors, std::string name)
+        : transport_(std::move(transport)),
+          control_(control ? std::move(control) : detail::control_of(*transport_)),
+          health_(control_->health()),
+          activity_(std::make_shared<Activity>(std::move(name), &detail::describe_packed)),
+          agreed_errors_(std::move(agreed_errors)) {
+        control_->open(activity_);
+    }
+
+    /// Carries a call out; the watchdog sees it.
+    static void run_watched(T& transport, Activity& activity, const Collective& call) {
+        const detail::ActiveCall active(activity, call);
+        algorithms::run(transport, call);
+    }
+
     [[nodiscard]] bool progresses_by_caller() const noexcept {
         if constexpr (detail::HasStart<T>) return transport_->progresses_by_caller();
         return false;
@@ -188,11 +264,11 @@ class TransportChannel final : public Channel {
     std::shared_ptr<WorkState> start_on_thread(const Collective& call,
                                                std::shared_ptr<const void> keep_alive) {
         // The operation owns what it touches: a channel that is abandoned goes before it ends.
-        return queue_.start([transport = transport_, health = health_, agreed_errors = agreed_errors_,
-                             keep = std::move(keep_alive), call] {
+        return queue_.start([transport = transport_, health = health_, activity = activity_,
+                             agreed_errors = agreed_errors_, keep = std::move(keep_alive), call] {
             health->check();
             break_job_unless_agreed(*health, *agreed_errors, transport->rank(),
-                                    [&] { algorithms::run(*transport, call); });
+                                    [&] { run_watched(*transport, *activity, call); });
         });
     }
 
@@ -206,7 +282,8 @@ class TransportChannel final : public Channel {
             std::shared_ptr<WorkState> work;
             guarded([&] {
                 finish_started_before(call);
-                work = transport_->start(call);
+                const detail::ActiveCall active(*activity_, call);
+                work = std::make_shared<detail::ResumedWork>(transport_->start(call), activity_, call);
             });
             started_.push_back({call, work, std::move(keep_alive)});
             return work;
@@ -235,10 +312,12 @@ class TransportChannel final : public Channel {
                 // What is under way cannot be stopped, and goes on to use its memory.
                 queue_.abandon();
                 static_cast<void>(new std::vector<Started>(std::move(started_)));
+                control_->close(activity_);
                 return;
             }
             if (!health_->failed()) finish_started_before({});
             queue_.finish();
+            control_->close(activity_);
             if (!health_->failed()) queue_.rethrow_dropped_error();
         } catch (const std::exception& failure) {
             log(LogLevel::error, rank(), detail::text("while a process group closed: ", failure.what()));
@@ -256,7 +335,9 @@ class TransportChannel final : public Channel {
     };
 
     std::shared_ptr<T> transport_;
+    std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<JobHealth> health_;
+    std::shared_ptr<Activity> activity_;
     std::shared_ptr<AgreedErrors> agreed_errors_;
     detail::WorkQueue queue_;
     std::vector<Started> started_;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "dptk/comm/reduce_op.hpp"
+#include "dptk/control/activity.hpp"
 #include "dptk/core/buffer.hpp"
 
 namespace dptk {
@@ -63,5 +64,29 @@ struct Collective {
     if (call.verb == Verb::broadcast) out += detail::text("root ", call.root, ", ");
     return out + detail::text(call.input.count, " x ", dtype_name(call.input.dtype), ")");
 }
+
+namespace detail {
+
+/// All of a call that describe() shows, in two words.
+[[nodiscard]] inline Activity::Call pack(const Collective& call) noexcept {
+    const auto byte = [](auto value, int position) {
+        return static_cast<std::uint64_t>(value) << (8 * position);
+    };
+    const auto root = static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
+    return {byte(call.verb, 0) | byte(call.op, 1) | byte(call.input.dtype, 2) | root, call.input.count};
+}
+
+[[nodiscard]] inline std::string describe_packed(Activity::Call packed) {
+    const auto byte = [&](int position) { return static_cast<std::uint8_t>(packed.first >> (8 * position)); };
+    Collective call;
+    call.verb = static_cast<Verb>(byte(0));
+    call.op = static_cast<ReduceOp>(byte(1));
+    call.input.dtype = static_cast<DType>(byte(2));
+    call.input.count = static_cast<std::size_t>(packed.second);
+    call.root = static_cast<int>(packed.first >> 32);
+    return describe(call);
+}
+
+}  // namespace detail
 
 }  // namespace dptk

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/thread_hub.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/in_process_store.hpp"
 
 namespace dptk {
 
@@ -25,14 +28,15 @@ class ThreadTransport {
   public:
     static constexpr bool interruptible = true;
 
-    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control)
+        : hub_(std::move(hub)), control_(std::move(control)), rank_(control_->rank()) {}
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     [[nodiscard]] int size() const noexcept { return hub_->size(); }
     [[nodiscard]] int local_rank() const noexcept { return rank_; }
     [[nodiscard]] int local_size() const noexcept { return hub_->size(); }
     [[nodiscard]] std::string_view backend() const noexcept { return "threads"; }
-    [[nodiscard]] std::shared_ptr<JobHealth> health() const { return hub_->health(); }
+    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
 
     void send(const Buffer& buffer, int to, int tag) { hub_->send(rank_, to, tag, buffer); }
     void recv(const Buffer& buffer, int from, int tag) { hub_->recv(from, rank_, tag, buffer); }
@@ -72,7 +76,7 @@ class ThreadTransport {
         });
         together({.verb = Verb::duplicate},
                  [&](const std::vector<Collective>&) { copy = hub_->handed_over(); });
-        return {std::static_pointer_cast<detail::ThreadHub>(copy), rank_};
+        return {std::static_pointer_cast<detail::ThreadHub>(copy), control_};
     }
 
     void leave() noexcept { hub_->leave(rank_); }
@@ -130,10 +134,36 @@ class ThreadTransport {
     }
 
     std::shared_ptr<detail::ThreadHub> hub_;
+    std::shared_ptr<ControlPlane> control_;
     int rank_;
 };
 
 using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
+
+struct ThreadOptions {
+    /// Of every call, before the ranks that wait throw TimeoutError.
+    std::chrono::milliseconds timeout = default_timeout;
+};
+
+namespace detail {
+
+/// What the ranks of one launch_threads share.
+struct ThreadJob {
+    ThreadJob(int size_, ThreadOptions options_) : size(size_), options(options_) {}
+
+    int size;
+    ThreadOptions options;
+    std::shared_ptr<JobHealth> health = std::make_shared<JobHealth>();
+    std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, health);
+    std::shared_ptr<Store> store = std::make_shared<InProcessStore>();
+
+    [[nodiscard]] ThreadTransport transport(int rank) const {
+        return {hub, ControlPlane::make(
+                         {.rank = rank, .size = size, .store = store, .timeout = options.timeout}, health)};
+    }
+};
+
+}  // namespace detail
 
 /// Runs fn(ProcessGroup&) as `size` ranks, one thread each, and returns when all have ended.
 ///
@@ -141,23 +171,22 @@ using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 /// When all have ended, the first exception that is not such a consequence is rethrown here. Throws
 /// ArgumentError for a size below 1.
 template <class Fn>
-void launch_threads(int size, Fn&& fn) {
+void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
     if (size < 1) throw ArgumentError(detail::text("launch_threads with ", size, " ranks"));
-    const auto health = std::make_shared<JobHealth>();
-    const auto hub = detail::ThreadHub::make(size, health);
+    const detail::ThreadJob job(size, options);
     std::mutex mutex;
     std::exception_ptr cause;
     std::exception_ptr consequence;
 
     const auto run_rank = [&](int rank) {
-        ProcessGroup group = ThreadCommunicator(ThreadTransport(hub, rank));
+        ProcessGroup group = ThreadCommunicator(job.transport(rank));
         const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
             {
                 const std::lock_guard lock(mutex);
                 std::exception_ptr& first = is_consequence ? consequence : cause;
                 if (!first) first = error;
             }
-            health->fail(detail::text("rank ", rank, ": ", what));
+            job.health->fail(detail::text("rank ", rank, ": ", what));
         };
         try {
             fn(group);
@@ -175,7 +204,7 @@ void launch_threads(int size, Fn&& fn) {
         try {
             for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
         } catch (const std::exception& error) {  // those that run must not wait for the others
-            health->fail(detail::text("rank ", threads.size(), " could not be started: ", error.what()));
+            job.health->fail(detail::text("rank ", threads.size(), " could not be started: ", error.what()));
             throw;
         }
     }

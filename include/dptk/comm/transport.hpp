@@ -10,7 +10,7 @@
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/control/job_health.hpp"
+#include "dptk/control/control_plane.hpp"
 #include "dptk/core/buffer.hpp"
 
 namespace dptk {
@@ -30,7 +30,8 @@ namespace dptk {
 ///   allocate(bytes)            std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that it reaches without
 ///                              a copy
 ///   local_rank(), local_size() the position among the ranks of this host
-///   health()                   std::shared_ptr<JobHealth>, where ranks can tell each other that they have failed
+///   control()                  std::shared_ptr<ControlPlane>, through which ranks tell each other that they have
+///                              failed; without it there are deadlines alone
 ///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses
 ///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
@@ -78,8 +79,8 @@ concept HasLocalRank = requires(const T& t) {
 };
 
 template <class T>
-concept HasHealth = requires(const T& t) {
-    { t.health() } -> std::same_as<std::shared_ptr<JobHealth>>;
+concept HasControl = requires(const T& t) {
+    { t.control() } -> std::same_as<std::shared_ptr<ControlPlane>>;
 };
 
 template <class T>

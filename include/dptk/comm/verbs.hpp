@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -140,6 +141,13 @@ class CollectiveVerbs {
 
     /// Starts a barrier: the Work is done when all ranks have started theirs.
     [[nodiscard]] Work barrier_async() { return channel().start({}, nullptr); }
+
+    /// A barrier that blocks for at most `timeout`; without one, for the group's. Where ranks are missing by
+    /// then, all others throw a TimeoutError that names every one of them, and so do these when they come
+    /// later. It is agreed: the group stays usable. Dearer than barrier(). Throws ArgumentError where the
+    /// transport has no control plane.
+    void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
+    void monitored_barrier() { monitored_barrier(channel().control().timeout()); }
 
     /// `count` elements, the same on all ranks, in memory that the transport reaches without a copy.
     /// Collective.

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,18 +24,23 @@ class Wakeable {
     virtual void wake() noexcept = 0;
 };
 
+/// What a failure is to this process: its own, or the consequence of another rank's.
+enum class Failure : std::uint8_t { here, elsewhere, deadline };
+
 class JobHealth {
   public:
     /// Marks the job as broken and wakes all who wait. The first cause stays.
-    void fail(std::string cause) {
+    void fail(std::string cause, Failure kind = Failure::here) {
         std::vector<std::weak_ptr<Wakeable>> subscribers;
         {
             const std::lock_guard lock(mutex_);
             if (failed_) return;
             cause_ = std::move(cause);
+            kind_ = kind;
             failed_ = true;
             subscribers.swap(subscribers_);
         }
+        changed_.notify_all();
         for (const auto& subscriber : subscribers) {
             if (const auto alive = subscriber.lock()) alive->wake();
         }
@@ -46,9 +54,25 @@ class JobHealth {
         return cause_;
     }
 
-    /// Throws PeerLostError with the first cause once the job is broken.
+    /// Meaningful once the job has failed.
+    [[nodiscard]] Failure kind() const {
+        const std::lock_guard lock(mutex_);
+        return kind_;
+    }
+
+    /// Throws once the job is broken, with the first cause: TimeoutError where a deadline of this process
+    /// struck, PeerLostError otherwise.
     void check() const {
-        if (failed()) throw PeerLostError("the job is broken: " + cause());
+        if (!failed()) return;
+        if (kind() == Failure::deadline) throw TimeoutError(cause());
+        throw PeerLostError("the job is broken: " + cause());
+    }
+
+    /// Waits for at most `timeout` until the job is broken; returns whether it is. For one who has noticed a
+    /// failure, while another is about to learn its cause.
+    bool wait_until_failed(std::chrono::milliseconds timeout) const {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, timeout, [&] { return failed_.load(); });
     }
 
     /// `subscriber` will be woken by a failure; if that has happened already, at once.
@@ -66,7 +90,9 @@ class JobHealth {
 
   private:
     mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
     std::atomic<bool> failed_ = false;
+    Failure kind_ = Failure::here;
     std::string cause_;
     std::vector<std::weak_ptr<Wakeable>> subscribers_;
 };

@@ -1,0 +1,333 @@
+/// The control plane stands beside a group's transport: it knows what every channel of this rank is doing,
+/// notices calls that take too long, says for whom they wait, and carries the reason of a failure to all
+/// ranks through a store. It works from aside: a call costs it a few stores to memory.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/control/activity.hpp"
+#include "dptk/control/deadline.hpp"
+#include "dptk/control/error_file.hpp"
+#include "dptk/control/job_health.hpp"
+#include "dptk/control/rank_status.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/control/terminate.hpp"
+#include "dptk/control/watchdog.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
+
+namespace dptk {
+
+struct ControlPlaneOptions {
+    int rank = 0;
+    int size = 1;
+    /// Through which the ranks see each other's status; null where they do not, and only deadlines are kept.
+    std::shared_ptr<Store> store = nullptr;
+    /// Of every call.
+    std::chrono::milliseconds timeout = default_timeout;
+    /// Who the ranks are, for messages: "host a, process 17". Empty where there is nothing to tell.
+    std::vector<std::string> peers = {};
+    /// Whether a Heartbeat publishes this rank's status; otherwise the watchdog does, and the store must not
+    /// block.
+    bool has_heartbeat = false;
+    /// Called when the job has failed and a call is still inside a transport that cannot be woken: ends the
+    /// process.
+    std::function<void(const std::string& cause)> last_resort = {};
+};
+
+class ControlPlane final : public Watched, public Wakeable, public LastWords {
+  public:
+    using clock = std::chrono::steady_clock;
+
+    /// Under the names of these keys ranks find each other's state in the store.
+    [[nodiscard]] static std::string status_key(int rank) { return detail::text("status/", rank); }
+    [[nodiscard]] static std::string left_key(int rank) { return detail::text("left/", rank); }
+    static constexpr std::string_view abort_key = "abort";
+
+    [[nodiscard]] static std::shared_ptr<ControlPlane> make(ControlPlaneOptions options,
+                                                            std::shared_ptr<JobHealth> health) {
+        auto plane = std::shared_ptr<ControlPlane>(new ControlPlane(std::move(options), std::move(health)));
+        plane->health_->subscribe(plane);
+        if (plane->size() > 1) Watchdog::get().watch(plane);
+        return plane;
+    }
+
+    [[nodiscard]] int rank() const noexcept override { return options_.rank; }
+    [[nodiscard]] int size() const noexcept { return options_.size; }
+    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+    [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
+
+    /// "rank 2 (host b, process 17)"
+    [[nodiscard]] std::string label(int rank) const {
+        const auto index = static_cast<std::size_t>(rank);
+        if (index >= options_.peers.size()) return detail::text("rank ", rank);
+        return detail::text("rank ", rank, " (", options_.peers[index], ")");
+    }
+
+    /// A channel of this rank begins. Its name is the same on all ranks.
+    void open(const std::shared_ptr<Activity>& activity) {
+        const std::lock_guard lock(mutex_);
+        channels_.push_back({activity, {}, clock::now(), false});
+    }
+
+    /// It ends; when it was the last one, the others learn that this rank will not come again. Does not
+    /// throw.
+    void close(const std::shared_ptr<Activity>& activity) noexcept {
+        try {
+            std::string farewell;
+            {
+                const std::lock_guard lock(mutex_);
+                std::erase_if(channels_,
+                              [&](const Channel& channel) { return channel.activity == activity; });
+                closed_.push_back({activity->name(), activity->look().sequence, false, {}, ""});
+                if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
+                if (!channels_.empty() || !options_.store || health_->failed()) return;
+                farewell = to_text(RankStatus{0, closed_});
+            }
+            options_.store->set(left_key(rank()), farewell);
+            options_.store->set_last_will("", "");
+        } catch (const std::exception&) {
+            // The store is gone, and with it those who would want to know.
+        }
+    }
+
+    /// What this rank's channels are doing, now.
+    [[nodiscard]] RankStatus status(std::uint64_t beat) {
+        const std::lock_guard lock(mutex_);
+        const clock::time_point now = clock::now();
+        RankStatus out{beat, closed_};
+        for (Channel& channel : channels_) {
+            refresh(channel, now);
+            out.channels.push_back({channel.activity->name(), channel.seen.sequence, channel.seen.active,
+                                    waited(channel, now), channel.activity->describe(channel.seen)});
+        }
+        return out;
+    }
+
+    /// Blocks until all ranks have called it, for at most `timeout`. Then all that have come, and those that
+    /// come later, throw a TimeoutError that names every missing rank; it is agreed, and the group stays
+    /// usable. Throws ArgumentError where ranks have no store between them. Collective.
+    void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout) {
+        if (size() == 1) return;
+        if (!options_.store) {
+            throw ArgumentError(detail::text(
+                "rank ", rank(), ": this transport has no control plane, and so no monitored_barrier"));
+        }
+        const std::shared_ptr<Store> store = options_.store->clone();
+        const auto key = [&](std::uint64_t count, std::string_view what) {
+            return detail::text("barrier/", channel.name(), '/', count, '/', what);
+        };
+        const std::uint64_t count = channel.next_barrier();
+        const std::string verdict_key = key(count, "verdict");
+        store->set(key(count, std::to_string(rank())), "here");
+        if (store->add(key(count, "arrived"), 1) == size()) store->compare_and_set(verdict_key, "", "all");
+        const std::string verdict = barrier_verdict(*store, verdict_key, timeout, [&] {
+            std::string missing;
+            for (int other = 0; other < size(); ++other) {
+                if (!store->find(key(count, std::to_string(other))))
+                    missing += (missing.empty() ? "" : ", ") + label(other);
+            }
+            return missing.empty() ? std::string("all") : missing;
+        });
+        if (verdict != "all") {
+            TimeoutError error(detail::text("monitored_barrier: missing after ",
+                                            detail::duration_text(timeout), ": ", verdict));
+            error.mark_agreed();
+            throw error;
+        }
+        if (rank() != 0) return;
+        for (int other = 0; other < size(); ++other) store->erase(key(count - 1, std::to_string(other)));
+        store->erase(key(count - 1, "arrived"));
+        store->erase(key(count - 1, "verdict"));
+    }
+
+    /// For whom rank's call number `sequence` on a channel waits: "rank 1 (host b) is in broadcast(...) #4
+    /// for 3.0 s".
+    [[nodiscard]] std::string missing_text(std::string_view channel, std::uint64_t sequence) {
+        constexpr int listed = 8;
+        std::string out;
+        int missing = 0;
+        for (int other = 0; other < size(); ++other) {
+            if (other == rank()) continue;
+            const std::optional<RankStatus> status = read_status(other);
+            const ChannelStatus* theirs = status ? status->channel(channel) : nullptr;
+            if (theirs != nullptr && theirs->sequence >= sequence) continue;
+            if (++missing > listed) continue;
+            out += detail::text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
+        }
+        if (missing == 0) return "all ranks have come to it";
+        if (missing > listed) out += detail::text("; and ", missing - listed, " more");
+        return "not there: " + out;
+    }
+
+    void look() noexcept override {
+        try {
+            publish_status();
+            look_at_channels();
+        } catch (const std::exception& error) {
+            log(LogLevel::error, rank(), detail::text("the watchdog: ", error.what()));
+        }
+    }
+
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
+        return std::clamp(options_.timeout / 20, std::chrono::milliseconds(10),
+                          std::chrono::milliseconds(500));
+    }
+
+    /// The job has failed: tells the other ranks, and the launcher.
+    void wake() noexcept override {
+        try {
+            const std::string cause = health_->cause();
+            detail::write_error_file(health_->kind(), cause);
+            if (options_.store && health_->kind() != Failure::elsewhere) {
+                options_.store->compare_and_set(abort_key, "", cause);
+            }
+        } catch (const std::exception&) {
+            // The store is gone: the other ranks notice that by themselves.
+        }
+    }
+
+    /// Where it has been registered by hear_last_words.
+    void on_terminate(const std::string& message) noexcept override {
+        health_->fail(detail::text("rank ", rank(), ": ", message));
+    }
+
+  private:
+    struct Channel {
+        std::shared_ptr<Activity> activity;
+        Activity::Snapshot seen;
+        clock::time_point since;
+        bool warned;
+    };
+
+    /// How many closed channels the others can still ask about.
+    static constexpr std::size_t remembered_channels = 64;
+    /// How long a call may take to end by itself after the job has failed.
+    static constexpr std::chrono::milliseconds grace{1000};
+
+    ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobHealth> health)
+        : options_(std::move(options)), health_(std::move(health)) {}
+
+    static void refresh(Channel& channel, clock::time_point now) {
+        const Activity::Snapshot snapshot = channel.activity->look();
+        if (snapshot.sequence != channel.seen.sequence || snapshot.active != channel.seen.active) {
+            channel.since = now;
+            channel.warned = false;
+        }
+        channel.seen = snapshot;
+    }
+
+    [[nodiscard]] static std::chrono::milliseconds waited(const Channel& channel, clock::time_point now) {
+        return std::chrono::duration_cast<std::chrono::milliseconds>(now - channel.since);
+    }
+
+    [[nodiscard]] std::chrono::milliseconds patience() const {
+        return std::min<std::chrono::milliseconds>(options_.timeout / 2, std::chrono::minutes(1));
+    }
+
+    void look_at_channels() {
+        std::vector<Channel> late;
+        {
+            const std::lock_guard lock(mutex_);
+            const clock::time_point now = clock::now();
+            for (Channel& channel : channels_) {
+                refresh(channel, now);
+                if (!channel.seen.active) continue;
+                if (health_->failed() || (waited(channel, now) >= patience() && !channel.warned) ||
+                    waited(channel, now) >= options_.timeout) {
+                    late.push_back(channel);
+                    channel.warned = true;
+                }
+            }
+        }
+        if (health_->failed()) return end_what_cannot_be_woken(!late.empty());
+        for (const Channel& channel : late) complain(channel);
+    }
+
+    void complain(const Channel& channel) {
+        const std::chrono::milliseconds time = waited(channel, clock::now());
+        const std::string call = channel.activity->describe(channel.seen);
+        const std::string others = missing_text(channel.activity->name(), channel.seen.sequence);
+        if (time >= options_.timeout) {
+            health_->fail(detail::text("rank ", rank(), ": ", call, " has not completed within ",
+                                       detail::duration_text(options_.timeout), "; ", others),
+                          Failure::deadline);
+        } else {
+            log(LogLevel::warning, rank(),
+                detail::text(call, " has waited for ", detail::seconds_text(time), " of at most ",
+                             detail::duration_text(options_.timeout), "; ", others));
+        }
+    }
+
+    void end_what_cannot_be_woken(bool calls_are_inside) {
+        const clock::time_point now = clock::now();
+        if (!calls_are_inside) {
+            failed_since_ = clock::time_point::max();
+        } else if (failed_since_ == clock::time_point::max()) {
+            failed_since_ = now;
+        } else if (now - failed_since_ >= grace && options_.last_resort) {
+            options_.last_resort(health_->cause());
+        }
+    }
+
+    void publish_status() {
+        if (!options_.store || options_.has_heartbeat || health_->failed()) return;
+        options_.store->set(status_key(rank()), to_text(status(0)));
+    }
+
+    [[nodiscard]] std::optional<RankStatus> read_status(int other) {
+        if (!options_.store) return std::nullopt;
+        std::optional<std::string> text = options_.store->find(left_key(other));
+        if (!text) text = options_.store->find(status_key(other));
+        return text ? parse_rank_status(*text) : std::nullopt;
+    }
+
+    [[nodiscard]] static std::string what_it_does(const std::optional<RankStatus>& status) {
+        if (!status) return "has not been heard of";
+        const ChannelStatus* latest = nullptr;
+        for (const ChannelStatus& channel : status->channels) {
+            if (channel.active)
+                return detail::text("is in ", channel.call, " for ", detail::seconds_text(channel.duration));
+            if (latest == nullptr || channel.duration < latest->duration) latest = &channel;
+        }
+        if (latest == nullptr || latest->call.empty()) return "has left its process group";
+        return detail::text("is in no call for ", detail::seconds_text(latest->duration));
+    }
+
+    template <class Missing>
+    std::string barrier_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
+                                Missing&& missing) {
+        const clock::time_point begin = clock::now();
+        while (true) {
+            health_->check();
+            const auto left =
+                timeout - std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begin);
+            if (left.count() <= 0) break;
+            try {
+                return store.get(key,
+                                 std::min<std::chrono::milliseconds>(left, std::chrono::milliseconds(200)));
+            } catch (const TimeoutError&) {
+            }
+        }
+        return store.compare_and_set(key, "", missing());
+    }
+
+    ControlPlaneOptions options_;
+    std::shared_ptr<JobHealth> health_;
+    std::mutex mutex_;
+    std::vector<Channel> channels_;
+    std::vector<ChannelStatus> closed_;
+    clock::time_point failed_since_ = clock::time_point::max();
+};
+
+}  // namespace dptk

@@ -1,0 +1,191 @@
+/// The heartbeat of a rank: a thread that tells the store what the rank is doing, and listens there for the
+/// reason of another rank's failure. That of rank 0 also judges who is silent, and who is waited for in vain.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/rank_status.hpp"
+#include "dptk/control/store.hpp"
+
+namespace dptk {
+
+/// How long a rank may be silent. It is silent when its process is stopped or its host cannot be reached; one
+/// that computes or waits is not.
+inline constexpr std::chrono::milliseconds default_heartbeat_timeout = std::chrono::seconds(60);
+
+/// Finds the ranks that are lost. Works on the store alone; times come from the caller.
+class RankMonitor {
+  public:
+    using clock = std::chrono::steady_clock;
+
+    /// `labels` are the ranks as messages name them.
+    RankMonitor(std::vector<std::string> labels, std::chrono::milliseconds heartbeat_timeout,
+                clock::time_point now)
+        : labels_(std::move(labels)),
+          timeout_(heartbeat_timeout),
+          ranks_(labels_.size(), Rank{.heard = now}),
+          last_look_(now) {}
+
+    /// Reads all ranks' states. Returns why the job must end, or nothing while all is well.
+    [[nodiscard]] std::optional<std::string> look(Store& store, clock::time_point now) {
+        // Where this process itself has been stopped, nobody could be heard.
+        const bool slept = now - last_look_ > timeout_ / 2;
+        last_look_ = now;
+        for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now, slept);
+        if (std::optional<std::string> silent = find_silent(now)) return silent;
+        return find_waiting_in_vain();
+    }
+
+    [[nodiscard]] bool all_have_left() const {
+        return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.left; });
+    }
+
+  private:
+    struct Rank {
+        clock::time_point heard;
+        bool left = false;
+        RankStatus status = {};
+    };
+
+    void read(Store& store, int index, clock::time_point now, bool slept) {
+        Rank& rank = ranks_[static_cast<std::size_t>(index)];
+        if (rank.left) return;
+        std::optional<std::string> text = store.find(ControlPlane::left_key(index));
+        rank.left = text.has_value();
+        if (!text) text = store.find(ControlPlane::status_key(index));
+        std::optional<RankStatus> status = text ? parse_rank_status(*text) : std::nullopt;
+        if (slept || (status && status->beat != rank.status.beat)) rank.heard = now;
+        if (status) rank.status = std::move(*status);
+    }
+
+    /// All that are silent, once one of them has been so for the whole time: a host takes several ranks
+    /// along.
+    [[nodiscard]] std::optional<std::string> find_silent(clock::time_point now) const {
+        const auto silent_for = [&](const Rank& rank, std::chrono::milliseconds time) {
+            return !rank.left && now - rank.heard > time;
+        };
+        if (std::ranges::none_of(ranks_, [&](const Rank& rank) { return silent_for(rank, timeout_); }))
+            return std::nullopt;
+        std::string out;
+        for (std::size_t i = 0; i < ranks_.size(); ++i) {
+            if (!silent_for(ranks_[i], timeout_ / 2)) continue;
+            out += (out.empty() ? "" : ", ") + labels_[i];
+            for (const ChannelStatus& channel : ranks_[i].status.channels) {
+                if (channel.active) out += " in " + channel.call;
+            }
+        }
+        return detail::text("no sign of life for ", detail::duration_text(timeout_), ": ", out);
+    }
+
+    /// A rank that has left cannot come to a call that others are in.
+    [[nodiscard]] std::optional<std::string> find_waiting_in_vain() const {
+        constexpr std::chrono::milliseconds settled{1000};
+        for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
+            if (!ranks_[gone].left) continue;
+            for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
+                if (ranks_[waiting].left) continue;
+                for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
+                    const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
+                    if (!channel.active || channel.duration < settled || last == nullptr ||
+                        last->sequence >= channel.sequence)
+                        continue;
+                    return detail::text(labels_[gone], " has left its process group after ", last->sequence,
+                                        " calls, and ", labels_[waiting], " waits for it in ", channel.call);
+                }
+            }
+        }
+        return std::nullopt;
+    }
+
+    std::vector<std::string> labels_;
+    std::chrono::milliseconds timeout_;
+    std::vector<Rank> ranks_;
+    clock::time_point last_look_;
+};
+
+namespace detail {
+
+class Heartbeat {
+  public:
+    Heartbeat(const std::shared_ptr<ControlPlane>& plane, std::shared_ptr<Store> store,
+              std::chrono::milliseconds timeout)
+        : plane_(plane),
+          store_(std::move(store)),
+          rank_(plane->rank()),
+          period_(std::clamp<std::chrono::milliseconds>(timeout / 5, std::chrono::milliseconds(20),
+                                                        std::chrono::milliseconds(1000))),
+          server_(plane->label(0)) {
+        if (rank_ != 0) return;
+        std::vector<std::string> labels;
+        for (int rank = 0; rank < plane->size(); ++rank) labels.push_back(plane->label(rank));
+        monitor_.emplace(std::move(labels), timeout, RankMonitor::clock::now());
+    }
+
+    /// Until the group has closed; on rank 0, until all ranks' have.
+    void run() noexcept {
+        try {
+            while (beat()) {
+            }
+        } catch (const std::exception& error) {
+            fail(rank_ == 0 ? error.what()
+                            : text(server_, ", which serves the control plane, is gone: ", error.what()));
+        }
+    }
+
+  private:
+    /// Returns whether to go on.
+    bool beat() {
+        if (const std::shared_ptr<ControlPlane> plane = plane_.lock()) {
+            if (plane->health()->failed()) return false;
+            const std::string status = to_text(plane->status(++beats_));
+            store_->set(ControlPlane::status_key(rank_), status);
+        } else if (!monitor_ || monitor_->all_have_left()) {
+            return false;
+        }
+        if (monitor_) {
+            const std::optional<std::string> verdict = monitor_->look(*store_, RankMonitor::clock::now());
+            if (verdict) store_->compare_and_set(ControlPlane::abort_key, "", *verdict);
+        }
+        try {
+            fail(store_->get(ControlPlane::abort_key, period_));
+            return false;
+        } catch (const TimeoutError&) {
+            return true;
+        }
+    }
+
+    void fail(std::string cause) {
+        if (const std::shared_ptr<ControlPlane> plane = plane_.lock())
+            plane->health()->fail(std::move(cause), Failure::elsewhere);
+    }
+
+    std::weak_ptr<ControlPlane> plane_;
+    std::shared_ptr<Store> store_;
+    int rank_;
+    std::chrono::milliseconds period_;
+    std::string server_;
+    std::uint64_t beats_ = 0;
+    std::optional<RankMonitor> monitor_;
+};
+
+}  // namespace detail
+
+/// Starts the heartbeat of `plane` on a connection of its own. It ends by itself within seconds of the
+/// plane's end, and does not keep the program from ending.
+inline void start_heartbeat(const std::shared_ptr<ControlPlane>& plane, std::shared_ptr<Store> store,
+                            std::chrono::milliseconds timeout = default_heartbeat_timeout) {
+    std::thread([heartbeat = std::make_shared<detail::Heartbeat>(plane, std::move(store), timeout)] {
+        heartbeat->run();
+    }).detach();
+}
+
+}  // namespace dptk

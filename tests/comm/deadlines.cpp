@@ -1,0 +1,136 @@
+// Calls that take too long: a warning first, then an error, and both say for whom a rank waits.
+#include <doctest/doctest.h>
+#include <dptk/comm/thread.hpp>
+#include <dptk/core/log.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What dptk logs while this lives.
+class Logged {
+  public:
+    Logged() {
+        dptk::set_log_sink([this](dptk::LogLevel, int rank, std::string_view message) {
+            const std::lock_guard lock(mutex_);
+            lines_.push_back(dptk::detail::text("rank ", rank, ": ", message));
+        });
+    }
+    ~Logged() { dptk::set_log_sink({}); }
+    Logged(const Logged&) = delete;
+    Logged& operator=(const Logged&) = delete;
+
+    /// Whether a line has all parts.
+    [[nodiscard]] bool has(const std::vector<std::string>& parts) {
+        const std::lock_guard lock(mutex_);
+        for (const std::string& line : lines_) {
+            if (std::ranges::all_of(parts, [&](const auto& part) { return test::contains(line, part); }))
+                return true;
+        }
+        return false;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+TEST_CASE("a call that nobody answers ends at the deadline, and names call, number and missing ranks") {
+    Logged logged;
+    std::atomic<int> timeouts = 0;
+    std::atomic<bool> waited = false;
+    const auto run = [&] {
+        dptk::launch_threads(
+            3,
+            [&](dptk::ProcessGroup& group) {
+                group.barrier();
+                if (group.rank() == 1) {
+                    while (!waited) std::this_thread::sleep_for(1ms);
+                    return;
+                }
+                std::vector<float> data(4);
+                std::string text;
+                const bool thrown = test::throws<dptk::TimeoutError>(text, [&] { group.all_reduce(data); });
+                CHECK_MESSAGE(thrown, text);
+                CHECK_MESSAGE(test::contains(text, "all_reduce(sum, 4 x f32) #2"), text);
+                CHECK_MESSAGE(test::contains(text, "within 400 ms"), text);
+                CHECK_MESSAGE(test::contains(text, "not there: rank 1 is in no call for"), text);
+                timeouts += thrown;
+                waited = timeouts == 2;
+                CHECK_THROWS_AS(group.barrier(), dptk::TimeoutError);  // the group stays broken
+            },
+            {.timeout = 400ms});
+    };
+    run();
+    CHECK(timeouts == 2);
+    CHECK(logged.has({"rank 0: all_reduce(sum, 4 x f32) #2 has waited for", "of at most 400 ms",
+                      "not there: rank 1 is in no call"}));
+    CHECK(logged.has({"rank 2: all_reduce"}));
+}
+
+TEST_CASE("a call in the background has the same deadline, and says which call the missing rank is in") {
+    std::atomic<bool> done = false;
+    dptk::launch_threads(
+        2,
+        [&](dptk::ProcessGroup& group) {
+            dptk::ProcessGroup other = group.duplicate();
+            std::vector<double> data(3);
+            std::string text;
+            if (group.rank() == 1) {
+                static_cast<void>(test::throws<dptk::TimeoutError>(text, [&] { other.barrier(); }));
+                return;
+            }
+            dptk::Work work = group.all_reduce_async(data);
+            CHECK(test::throws<dptk::TimeoutError>(text, [&] { work.wait(); }));
+            // Whichever of the two ranks' deadlines struck first.
+            const bool own = test::contains(text, "all_reduce(sum, 3 x f64) #2") &&
+                             test::contains(text, "not there: rank 1 is in barrier #1");
+            const bool others = test::contains(text, "barrier #1") &&
+                                test::contains(text, "not there: rank 0 is in all_reduce(sum, 3 x f64) #2");
+            CHECK_MESSAGE((own || others), text);
+            done = true;
+        },
+        {.timeout = 300ms});
+    CHECK(done);
+}
+
+TEST_CASE("monitored_barrier names all missing ranks on all ranks, and the group stays usable") {
+    std::atomic<int> came = 0;
+    dptk::launch_threads(5, [&](dptk::ProcessGroup& group) {
+        group.monitored_barrier();
+        const bool late = group.rank() == 1 || group.rank() == 3;
+        while (late && came != 3) std::this_thread::sleep_for(1ms);
+        std::string text;
+        const bool thrown = test::throws<dptk::TimeoutError>(
+            text, [&] { group.monitored_barrier(200ms); }, test::Agreed::yes);
+        CHECK_MESSAGE(thrown, text);
+        CHECK_MESSAGE(test::contains(text, "missing after 200 ms: rank 1, rank 3"), text);
+        if (!late) ++came;
+        CHECK(group.all_reduce_value(1) == 5);
+        group.monitored_barrier();
+    });
+    CHECK(came == 3);
+}
+
+TEST_CASE("monitored_barrier ends when another rank fails") {
+    std::string text;
+    const auto run = [&] {
+        dptk::launch_threads(2, [&](dptk::ProcessGroup& group) {
+            if (group.rank() == 1) throw std::runtime_error("boom");
+            CHECK(test::throws<dptk::PeerLostError>(text, [&] { group.monitored_barrier(); }));
+        });
+    };
+    CHECK_THROWS_WITH(run(), "boom");
+    CHECK(test::contains(text, "boom"));
+}
