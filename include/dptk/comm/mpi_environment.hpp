@@ -19,13 +19,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "dptk/control/job_health.hpp"
+#include "dptk/control/served_store.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/control/terminate.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/export.hpp"
 #include "dptk/core/log.hpp"
@@ -47,6 +49,7 @@ class DPTK_EXPORT MpiEnvironment {
     /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program
     /// has done so; the program's end then finalises it. Call it from the main thread first.
     [[nodiscard]] static MpiEnvironment& get() {
+        static_cast<void>(StoreServers::get());  // closes after the other ranks have ended, too
         static MpiEnvironment& environment =
             *new MpiEnvironment;  // statics of the program may outlive this one
         static const AtProgramEnd at_program_end{environment};
@@ -96,6 +99,16 @@ class DPTK_EXPORT MpiEnvironment {
     void communicator_opened() noexcept { ++open_communicators_; }
     void communicator_closed() noexcept { --open_communicators_; }
 
+    /// How long the end of the program waits for the other ranks' at most.
+    void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
+
+    /// Says why, and ends all ranks by MPI_Abort; where this thread may not call MPI, this process, which
+    /// makes the launcher end the others.
+    void end_job(const std::string& message) const noexcept {
+        log(LogLevel::error, rank_, message);
+        abort();
+    }
+
   private:
     MpiEnvironment() {
         int initialized = 0;
@@ -109,8 +122,7 @@ class DPTK_EXPORT MpiEnvironment {
         MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &MpiEnvironment::before_finalize, &keyval_, nullptr);
         MPI_Comm_set_attr(MPI_COMM_SELF, keyval_, this);
-        current() = this;
-        previous_terminate_ = std::set_terminate(&MpiEnvironment::terminate);
+        hear_last_words(terminator_);
     }
 
     struct AtProgramEnd {
@@ -120,7 +132,7 @@ class DPTK_EXPORT MpiEnvironment {
 
     void end_program() {
         if (is_finalized()) return;
-        if (health_->failed()) abort("ends the job: " + health_->cause());
+        if (health_->failed()) end_job("ends the job: " + health_->cause());
         if (!host_) return;
         wait_for_all_ranks();
         MPI_Finalize();
@@ -130,40 +142,43 @@ class DPTK_EXPORT MpiEnvironment {
     /// first.
     static int before_finalize(MPI_Comm, int, void* environment, void*) {
         const auto& self = *static_cast<MpiEnvironment*>(environment);
-        if (self.health_->failed()) self.abort("ends the job: " + self.health_->cause());
+        if (self.health_->failed()) self.end_job("ends the job: " + self.health_->cause());
         return MPI_SUCCESS;
     }
 
     /// An uncaught exception unwinds nothing, so nobody else can end the job for the ranks that wait.
-    [[noreturn]] static void terminate() {
-        const MpiEnvironment* self = current();
-        if (self != nullptr && !is_finalized()) {
-            const std::string message = "uncaught exception: " + current_exception_text();
-            if (self->callable_from_this_thread()) self->abort(message);
-            log(LogLevel::error, self->rank_, message);
-        }
-        if (self != nullptr && self->previous_terminate_ != nullptr) self->previous_terminate_();
-        std::abort();
-    }
+    class Terminator final : public LastWords {
+      public:
+        explicit Terminator(const MpiEnvironment& environment) : environment_(environment) {}
 
-    [[nodiscard]] static std::string current_exception_text() {
-        const std::exception_ptr exception = std::current_exception();
-        if (!exception) return "none; std::terminate was called";
-        try {
-            std::rethrow_exception(exception);
-        } catch (const std::exception& error) {
-            return error.what();
-        } catch (...) {
-            return "of a type that is no std::exception";
-        }
-    }
+        [[nodiscard]] int rank() const noexcept override { return environment_.rank_; }
 
-    void abort(const std::string& message) const {
-        log(LogLevel::error, rank_, message);
+        void on_terminate(const std::string& message) noexcept override {
+            if (is_finalized()) return;
+            environment_.health_->fail(detail::text("rank ", rank(), ": ", message));
+            environment_.abort();
+        }
+
+      private:
+        const MpiEnvironment& environment_;
+    };
+
+    void abort() const noexcept {
+        static std::atomic<bool> ending = false;
+        if (ending.exchange(true))
+            std::this_thread::sleep_for(std::chrono::minutes(1));  // another thread does it
         std::fflush(stdout);
         // mpirun forwards output on its own time, and drops what it has not read yet when a job aborts.
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        if (callable_from_this_thread()) {
+            // Where the launcher cannot be reached any more, MPI_Abort may wait for it.
+            std::thread([] {
+                std::this_thread::sleep_for(std::chrono::seconds(3));
+                std::_Exit(EXIT_FAILURE);
+            }).detach();
+            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        }
+        std::_Exit(EXIT_FAILURE);  // the launcher ends the other ranks
     }
 
     /// MPI_Finalize would wait in silence for a rank that waits in a collective for this one. Ends the job
@@ -178,8 +193,13 @@ class DPTK_EXPORT MpiEnvironment {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
             const auto waited = std::chrono::steady_clock::now() - begin;
             if (open_communicators_ > 0 && waited > grace) {
-                abort(
+                end_job(
                     "ends the job: exit() was called while a process group was open, and other ranks go on");
+            }
+            if (waited > timeout_.load()) {
+                end_job(
+                    "ends the job: has ended its program, and waited in vain for the other ranks to end "
+                    "theirs");
             }
             if (!warned && waited > patience) {
                 log(LogLevel::warning, rank_,
@@ -187,11 +207,6 @@ class DPTK_EXPORT MpiEnvironment {
                 warned = true;
             }
         }
-    }
-
-    [[nodiscard]] static MpiEnvironment*& current() {
-        static MpiEnvironment* environment = nullptr;
-        return environment;
     }
 
     /// How long exit() with an open group waits for the other ranks to end, too.
@@ -204,8 +219,9 @@ class DPTK_EXPORT MpiEnvironment {
     int rank_ = 0;
     int keyval_ = MPI_KEYVAL_INVALID;
     std::atomic<int> open_communicators_ = 0;
-    std::terminate_handler previous_terminate_ = nullptr;
+    std::atomic<std::chrono::milliseconds> timeout_ = default_timeout;
     std::shared_ptr<JobHealth> health_ = std::make_shared<JobHealth>();
+    std::shared_ptr<LastWords> terminator_ = std::make_shared<Terminator>(*this);
 };
 
 }  // namespace dptk

@@ -13,6 +13,7 @@
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/mpi_control.hpp"
 #include "dptk/comm/mpi_environment.hpp"
 #include "dptk/comm/work.hpp"
 
@@ -132,7 +133,8 @@ class MpiTransport {
   public:
     /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over
     /// it.
-    explicit MpiTransport(MPI_Comm comm) : comm_(duplicate_of(comm)) {
+    explicit MpiTransport(MPI_Comm comm, MpiOptions options = {})
+        : comm_(duplicate_of(comm)), control_(detail::MpiControl(comm_.get(), options).make()) {
         check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
         check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
         MPI_Comm host = MPI_COMM_NULL;
@@ -148,7 +150,7 @@ class MpiTransport {
     [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
     [[nodiscard]] int local_size() const noexcept { return local_size_; }
     [[nodiscard]] std::string_view backend() const noexcept { return "mpi"; }
-    [[nodiscard]] std::shared_ptr<JobHealth> health() const { return MpiEnvironment::get().health(); }
+    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
 
     /// The communicator that carries the calls; it stays ours.
     [[nodiscard]] MPI_Comm comm() const noexcept { return comm_.get(); }
@@ -239,6 +241,7 @@ class MpiTransport {
 
     MpiTransport(const MpiTransport& other, detail::OwnedMpiComm comm)
         : comm_(std::move(comm)),
+          control_(other.control_),
           rank_(other.rank_),
           size_(other.size_),
           local_rank_(other.local_rank_),
@@ -282,6 +285,7 @@ class MpiTransport {
     }
 
     detail::OwnedMpiComm comm_;
+    std::shared_ptr<ControlPlane> control_;
     int rank_ = 0;
     int size_ = 1;
     int local_rank_ = 0;

@@ -91,7 +91,9 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
                               [&](const Channel& channel) { return channel.activity == activity; });
                 closed_.push_back({activity->name(), activity->look().sequence, false, {}, ""});
                 if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
-                if (!channels_.empty() || !options_.store || health_->failed()) return;
+                if (!channels_.empty()) return;
+                left_ = true;
+                if (!options_.store || health_->failed()) return;
                 farewell = to_text(RankStatus{0, closed_});
             }
             options_.store->set(left_key(rank()), farewell);
@@ -100,6 +102,9 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
             // The store is gone, and with it those who would want to know.
         }
     }
+
+    /// Whether the last channel has closed: what happens to the job is no concern of this rank's any more.
+    [[nodiscard]] bool has_left() const noexcept { return left_; }
 
     /// What this rank's channels are doing, now.
     [[nodiscard]] RankStatus status(std::uint64_t beat) {
@@ -186,6 +191,7 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
 
     /// The job has failed: tells the other ranks, and the launcher.
     void wake() noexcept override {
+        if (left_) return;
         try {
             const std::string cause = health_->cause();
             detail::write_error_file(health_->kind(), cause);
@@ -327,6 +333,7 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
     std::mutex mutex_;
     std::vector<Channel> channels_;
     std::vector<ChannelStatus> closed_;
+    std::atomic<bool> left_ = false;
     clock::time_point failed_since_ = clock::time_point::max();
 };
 

@@ -144,7 +144,7 @@ class Heartbeat {
   private:
     /// Returns whether to go on.
     bool beat() {
-        if (const std::shared_ptr<ControlPlane> plane = plane_.lock()) {
+        if (const std::shared_ptr<ControlPlane> plane = plane_.lock(); plane && !plane->has_left()) {
             if (plane->health()->failed()) return false;
             const std::string status = to_text(plane->status(++beats_));
             store_->set(ControlPlane::status_key(rank_), status);
@@ -164,8 +164,8 @@ class Heartbeat {
     }
 
     void fail(std::string cause) {
-        if (const std::shared_ptr<ControlPlane> plane = plane_.lock())
-            plane->health()->fail(std::move(cause), Failure::elsewhere);
+        const std::shared_ptr<ControlPlane> plane = plane_.lock();
+        if (plane && !plane->has_left()) plane->health()->fail(std::move(cause), Failure::elsewhere);
     }
 
     std::weak_ptr<ControlPlane> plane_;
@@ -179,13 +179,20 @@ class Heartbeat {
 
 }  // namespace detail
 
-/// Starts the heartbeat of `plane` on a connection of its own. It ends by itself within seconds of the
-/// plane's end, and does not keep the program from ending.
-inline void start_heartbeat(const std::shared_ptr<ControlPlane>& plane, std::shared_ptr<Store> store,
-                            std::chrono::milliseconds timeout = default_heartbeat_timeout) {
-    std::thread([heartbeat = std::make_shared<detail::Heartbeat>(plane, std::move(store), timeout)] {
-        heartbeat->run();
-    }).detach();
+/// Joins a job: a control plane whose rank beats on a connection of its own, and whose end without a farewell
+/// is told to the others. The heartbeat does not keep the program from ending. `store` sees all ranks of this
+/// job and nobody else.
+[[nodiscard]] inline std::shared_ptr<ControlPlane> join_control_plane(
+    ControlPlaneOptions options, std::shared_ptr<JobHealth> health,
+    std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout) {
+    options.has_heartbeat = true;
+    const std::shared_ptr<Store> store = options.store;
+    const auto plane = ControlPlane::make(std::move(options), std::move(health));
+    store->set_last_will(ControlPlane::abort_key, plane->label(plane->rank()) +
+                                                      " is gone: it ended without closing its process group");
+    auto heartbeat = std::make_shared<detail::Heartbeat>(plane, store->clone(), heartbeat_timeout);
+    std::thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
+    return plane;
 }
 
 }  // namespace dptk

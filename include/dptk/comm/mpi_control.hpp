@@ -1,0 +1,140 @@
+/// The control plane of a group over MPI: rank 0 serves a store, and tells the others by MPI where it is.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/mpi_environment.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/heartbeat.hpp"
+#include "dptk/control/host.hpp"
+#include "dptk/control/served_store.hpp"
+#include "dptk/core/version.hpp"
+
+namespace dptk {
+
+struct MpiOptions {
+    /// Of every call; where it passes, the job ends.
+    std::chrono::milliseconds timeout = default_timeout;
+    /// How long a rank may be silent before it counts as lost.
+    std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
+};
+
+namespace detail {
+
+class MpiControl {
+  public:
+    MpiControl(MPI_Comm comm, MpiOptions options) : comm_(comm), options_(options) {
+        check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+        check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
+    }
+
+    /// Collective.
+    [[nodiscard]] std::shared_ptr<ControlPlane> make() {
+        MpiEnvironment& environment = MpiEnvironment::get();
+        ControlPlaneOptions plane{.rank = rank_,
+                                  .size = size_,
+                                  .timeout = options_.timeout,
+                                  .peers = meet_peers(),
+                                  .last_resort = [&environment](const std::string& cause) {
+                                      environment.end_job("ends the job: " + cause);
+                                  }};
+        if (size_ > 1) plane.store = connect();
+        if (!plane.store) return ControlPlane::make(std::move(plane), environment.health());
+        return join_control_plane(std::move(plane), environment.health(), options_.heartbeat_timeout);
+    }
+
+  private:
+    /// How long the way to rank 0's store may take to find; without it the job does with deadlines.
+    static constexpr std::chrono::milliseconds patience{10000};
+
+    struct Identity {
+        std::array<char, 16> version{};
+        std::array<char, 112> label{};
+    };
+
+    template <std::size_t n>
+    static void copy_text(std::array<char, n>& to, std::string_view from) {
+        std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
+    }
+
+    /// Throws MismatchError, on all ranks, where one has another version of dptk.
+    [[nodiscard]] std::vector<std::string> meet_peers() const {
+        Identity own;
+        copy_text(own.version, DPTK_VERSION);
+        copy_text(own.label, process_label());
+        std::vector<Identity> all(static_cast<std::size_t>(size_));
+        check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, comm_),
+                  "MPI_Allgather");
+        std::vector<std::string> labels;
+        for (const Identity& identity : all) {
+            labels.emplace_back(identity.label.data());
+            if (identity.version == all[0].version) continue;
+            MismatchError error(text("the processes use different versions of dptk: rank 0 (",
+                                     all[0].label.data(), ") has ", all[0].version.data(), ", rank ",
+                                     labels.size() - 1, " (", labels.back(), ") has ",
+                                     identity.version.data()));
+            error.mark_agreed();
+            throw error;
+        }
+        return labels;
+    }
+
+    /// The store of all ranks; null, on all of them, where one cannot reach it.
+    [[nodiscard]] std::shared_ptr<Store> connect() {
+        std::shared_ptr<Store> store;
+        std::string invitation;
+        std::string problem;
+        try {
+            if (rank_ == 0) {
+                auto [served, invited] = StoreServers::get().invite();
+                store = std::move(served);
+                invitation = invited.to_text();
+            }
+        } catch (const std::exception& error) {
+            problem = error.what();
+        }
+        broadcast(invitation);
+        try {
+            if (rank_ != 0 && !invitation.empty()) {
+                store = accept_invitation(StoreInvitation::parse(invitation), patience,
+                                          options_.heartbeat_timeout);
+            }
+        } catch (const std::exception& error) {
+            problem = error.what();
+        }
+        int connected = store ? 1 : 0;
+        check_mpi(MPI_Allreduce(MPI_IN_PLACE, &connected, 1, MPI_INT, MPI_MIN, comm_), "MPI_Allreduce");
+        if (connected == 1) return store;
+        if (!problem.empty()) {
+            log(LogLevel::warning, rank_,
+                "there is no control plane, and lost ranks are noticed by deadlines alone: " + problem);
+        }
+        return nullptr;
+    }
+
+    void broadcast(std::string& line) const {
+        int length = static_cast<int>(line.size());
+        check_mpi(MPI_Bcast(&length, 1, MPI_INT, 0, comm_), "MPI_Bcast");
+        line.resize(static_cast<std::size_t>(length));
+        check_mpi(MPI_Bcast(line.data(), length, MPI_CHAR, 0, comm_), "MPI_Bcast");
+    }
+
+    MPI_Comm comm_;
+    MpiOptions options_;
+    int rank_ = 0;
+    int size_ = 1;
+};
+
+}  // namespace detail
+
+}  // namespace dptk

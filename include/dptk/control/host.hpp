@@ -1,0 +1,78 @@
+/// Who this process is to others: its host, its id, and the addresses at which it can be reached.
+#pragma once
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+[[nodiscard]] inline std::string host_name() {
+    char name[256] = {};
+    if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unnamed host";
+    return name;
+}
+
+/// For messages: "host a, process 17".
+[[nodiscard]] inline std::string process_label() {
+    return detail::text("host ", host_name(), ", process ", getpid());
+}
+
+/// Equal for processes that share a host: a kernel, and a name. Containers have names of their own.
+[[nodiscard]] inline std::string host_identity() {
+    char boot[64] = {};
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+        std::fopen("/proc/sys/kernel/random/boot_id", "re"), &std::fclose);
+    if (file && std::fgets(boot, sizeof boot, file.get()) == nullptr) boot[0] = '\0';
+    std::string out = host_name() + "@" + boot;
+    while (!out.empty() && out.back() == '\n') out.pop_back();
+    return out;
+}
+
+namespace detail {
+
+/// host_identity() without blanks, for lines of words.
+[[nodiscard]] inline std::string host_word() {
+    std::string out = host_identity();
+    for (char& letter : out) {
+        if (letter == ' ') letter = '_';
+    }
+    return out;
+}
+
+}  // namespace detail
+
+/// The numeric addresses of this host's interfaces that are up; those of the loopback come last.
+[[nodiscard]] inline std::vector<std::string> own_addresses() {
+    ifaddrs* list = nullptr;
+    if (getifaddrs(&list) != 0) return {"127.0.0.1"};
+    const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, &freeifaddrs);
+    std::vector<std::string> addresses;
+    std::vector<std::string> loopback;
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+        if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+        char text[INET6_ADDRSTRLEN] = {};
+        const int family = entry->ifa_addr->sa_family;
+        const void* address = nullptr;
+        if (family == AF_INET) address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
+        if (family == AF_INET6) {
+            const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
+            if (!IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr)) address = &ipv6->sin6_addr;
+        }
+        if (address == nullptr || inet_ntop(family, address, text, sizeof text) == nullptr) continue;
+        ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : addresses).emplace_back(text);
+    }
+    addresses.insert(addresses.end(), loopback.begin(), loopback.end());
+    return addresses;
+}
+
+}  // namespace dptk
