@@ -1,12 +1,14 @@
 # The header-only targets:
 #   dptk::dptk     groups, sampler, DistributedDataParallel: the standard library alone
 #   dptk::mpi      + MPI
+#   dptk::gloo     + Gloo
 #   dptk::readers  + files of real formats (zlib)
 #   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
 # A target whose library is missing is not defined here, but its headers are installed all the same.
 
 find_package(Threads REQUIRED)
 find_package(MPI QUIET COMPONENTS CXX)
+find_package(Gloo QUIET CONFIG)
 find_package(ZLIB QUIET)
 find_package(oneDNN 2.6 QUIET MODULE)
 
@@ -17,8 +19,8 @@ cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)
 function(dptk_add_headers name)
     list(TRANSFORM ARGN PREPEND ${DPTK_INCLUDE_DIR}/dptk/)
     file(GLOB headers CONFIGURE_DEPENDS ${ARGN})
-    if(name STREQUAL "dptk") # MPI's headers lie in the folder of the other transports
-        list(FILTER headers EXCLUDE REGEX "/comm/mpi[^/]*$")
+    if(name STREQUAL "dptk") # all transports' headers lie in one folder
+        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo)[^/]*$")
     endif()
     set(target dptk_${name})
     add_library(${target} INTERFACE)
@@ -39,6 +41,10 @@ dptk_add_headers(mpi comm/mpi*.hpp)
 target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
 target_link_libraries(dptk_mpi INTERFACE MPI::MPI_CXX)
 
+dptk_add_headers(gloo comm/gloo*.hpp)
+target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
+target_link_libraries(dptk_gloo INTERFACE gloo)
+
 dptk_add_headers(readers data/readers/*.hpp)
 target_link_libraries(dptk_readers INTERFACE ZLIB::ZLIB)
 
@@ -52,6 +58,9 @@ target_link_libraries(dptk_onednn INTERFACE oneDNN::oneDNN ${CMAKE_DL_LIBS})
 if(TARGET MPI::MPI_CXX)
     add_library(dptk::mpi ALIAS dptk_mpi)
 endif()
+if(TARGET gloo)
+    add_library(dptk::gloo ALIAS dptk_gloo)
+endif()
 if(TARGET ZLIB::ZLIB)
     add_library(dptk::readers ALIAS dptk_readers)
 endif()
@@ -63,7 +72,7 @@ endif()
 # `all_verify_interface_header_sets` compiles each header alone.
 if(PROJECT_IS_TOP_LEVEL)
     set_target_properties(dptk_dptk dptk_nn PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-    foreach(name mpi readers onednn)
+    foreach(name mpi gloo readers onednn)
         if(TARGET dptk::${name})
             set_target_properties(dptk_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
         endif()

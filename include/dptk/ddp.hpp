@@ -17,3 +17,6 @@
 #ifdef DPTK_WITH_MPI
 #include "dptk/comm/mpi.hpp"
 #endif
+#ifdef DPTK_WITH_GLOO
+#include "dptk/comm/gloo.hpp"
+#endif

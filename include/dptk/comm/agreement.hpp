@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/fnv1a.hpp"
 
 namespace dptk {
 
@@ -80,12 +81,6 @@ void check_no_problem(ProcessGroup& group, std::string_view problem) {
         if (expected != found) return text("rank ", rank, " has ", found, ", where rank 0 has ", expected);
     }
     return {};
-}
-
-[[nodiscard]] inline std::uint64_t fnv1a(std::string_view bytes,
-                                         std::uint64_t hash = 14695981039346656037U) noexcept {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211U;
-    return hash;
 }
 
 /// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name

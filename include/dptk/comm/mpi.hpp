@@ -2,6 +2,8 @@
 /// has started finds its ranks, whether dptk or the program itself initialises MPI.
 #pragma once
 
+#include <cstdlib>
+
 #include "dptk/comm/mpi_transport.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
@@ -19,17 +21,47 @@ namespace detail {
     return initialized != 0;
 }
 
-/// mpirun's ranks, srun's, and those of a program that has initialised MPI itself.
-[[nodiscard]] inline bool mpi_serves(const LaunchEnvironment& launch) {
-    return launch.launcher == Launcher::mpi || launch.launcher == Launcher::slurm || mpi_is_initialized();
+/// The number of ranks that MPI knows; initialises MPI.
+[[nodiscard]] inline int mpi_world_size() {
+    static_cast<void>(MpiEnvironment::get());
+    int size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
+}
+
+/// Whether srun has given its tasks what MPI needs to find the others; without it, MPI_Init may end the
+/// process.
+[[nodiscard]] inline bool slurm_speaks_mpi() {
+    return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
+}
+
+/// mpirun's ranks; srun's, where MPI finds as many; and those of a program that has initialised MPI itself.
+[[nodiscard]] inline Fit mpi_fit(const JobRequest& request) {
+    const bool asked = request.backend == "mpi" || request.method.meeting == Meeting::mpi;
+    const bool other_method = request.store || request.method.meeting != Meeting::none;
+    if (asked) return Fit::natural;
+    if (other_method) return Fit::none;
+    switch (request.launch.launcher) {
+        case Launcher::mpi: return Fit::natural;
+        case Launcher::slurm:
+            if (!mpi_is_initialized() && !slurm_speaks_mpi()) return Fit::none;
+            return mpi_world_size() == request.launch.world_size ? Fit::natural : Fit::none;
+        case Launcher::torchrun: return mpi_is_initialized() ? Fit::possible : Fit::none;
+        case Launcher::none: break;
+    }
+    return mpi_is_initialized() ? Fit::natural : Fit::none;
 }
 
 /// A program started by another MPI's mpirun runs as so many groups of one rank: MPI_Comm_size tells.
 inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
-    if (launch.launcher == Launcher::none) return;
-    int size = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size == launch.world_size) return;
+    if (launch.source == LaunchEnvironment{}.source) return;
+    const int size = mpi_world_size();
+    const int rank = MpiEnvironment::get().rank();
+    if (size == launch.world_size && rank == launch.rank) return;
+    if (size == launch.world_size) {
+        throw ArgumentError(text("rank ", launch.rank, " of ", launch.source, " is rank ", rank,
+                                 " of MPI: the two contradict each other"));
+    }
     throw BackendError(text("rank ", launch.rank, ": started as one of ", launch.world_size, " ranks by ",
                             launch.source, ", but MPI_Comm_size says ", size,
                             ": this program is linked with ", MpiEnvironment::library(),
@@ -37,13 +69,13 @@ inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
                             MpiEnvironment::library(), ", or build it with the launcher's MPI"));
 }
 
-[[nodiscard]] inline ProcessGroup create_mpi_group(const LaunchEnvironment& launch) {
-    static_cast<void>(MpiEnvironment::get());
-    check_launched_by_linked_mpi(launch);
-    return MpiCommunicator(MpiTransport(MPI_COMM_WORLD));
+[[nodiscard]] inline ProcessGroup create_mpi_group(const JobRequest& request) {
+    check_launched_by_linked_mpi(request.launch);
+    return MpiCommunicator(MpiTransport(
+        MPI_COMM_WORLD, {.timeout = request.timeout, .heartbeat_timeout = request.heartbeat_timeout}));
 }
 
-inline const bool mpi_is_registered = register_transport({"mpi", mpi_serves, create_mpi_group});
+inline const bool mpi_is_registered = register_transport({"mpi", mpi_fit, create_mpi_group});
 
 }  // namespace detail
 

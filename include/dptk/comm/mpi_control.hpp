@@ -41,6 +41,7 @@ class MpiControl {
     /// Collective.
     [[nodiscard]] std::shared_ptr<ControlPlane> make() {
         MpiEnvironment& environment = MpiEnvironment::get();
+        environment.set_timeout(options_.timeout);
         ControlPlaneOptions plane{.rank = rank_,
                                   .size = size_,
                                   .timeout = options_.timeout,

@@ -2,23 +2,31 @@
 /// init_process_group looks here for one that serves the launcher.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/control/launch.hpp"
+#include "dptk/control/job_request.hpp"
 #include "dptk/core/export.hpp"
 
 namespace dptk {
 
+/// How well a transport fits what a program asks for.
+enum class Fit : std::uint8_t {
+    none,      ///< it cannot connect these ranks
+    possible,  ///< it can
+    natural,   ///< it is made for them
+};
+
 struct TransportEntry {
     std::string_view name;
-    /// Whether this transport connects the ranks that such a launcher starts.
-    bool (*serves)(const LaunchEnvironment&);
-    /// Connects them. Collective; throws where the launcher and the transport do not fit.
-    ProcessGroup (*create)(const LaunchEnvironment&);
+    /// Whether this transport connects such ranks. May initialise its library.
+    Fit (*fit)(const JobRequest&);
+    /// Connects them. Collective; throws where the launcher and the transport do not go together.
+    ProcessGroup (*create)(const JobRequest&);
 };
 
 namespace detail {

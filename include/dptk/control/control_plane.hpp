@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,7 +18,7 @@
 
 #include "dptk/control/activity.hpp"
 #include "dptk/control/deadline.hpp"
-#include "dptk/control/error_file.hpp"
+#include "dptk/control/failure_note.hpp"
 #include "dptk/control/job_health.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
@@ -45,7 +46,10 @@ struct ControlPlaneOptions {
     std::function<void(const std::string& cause)> last_resort = {};
 };
 
-class ControlPlane final : public Watched, public Wakeable, public LastWords {
+class ControlPlane final : public Watched,
+                           public Wakeable,
+                           public LastWords,
+                           public std::enable_shared_from_this<ControlPlane> {
   public:
     using clock = std::chrono::steady_clock;
 
@@ -194,7 +198,7 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
         if (left_) return;
         try {
             const std::string cause = health_->cause();
-            detail::write_error_file(health_->kind(), cause);
+            leave_note(cause);
             if (options_.store && health_->kind() != Failure::elsewhere) {
                 options_.store->compare_and_set(abort_key, "", cause);
             }
@@ -284,6 +288,14 @@ class ControlPlane final : public Watched, public Wakeable, public LastWords {
         } else if (now - failed_since_ >= grace && options_.last_resort) {
             options_.last_resort(health_->cause());
         }
+    }
+
+    /// A launcher that tells the rank that failed first from the others names a file for it.
+    void leave_note(const std::string& cause) const {
+        const char* path = std::getenv("DPTK_ERROR_FILE");
+        if (path == nullptr) return;
+        const bool own = health_->kind() == Failure::here;
+        write_failure_note(path, {own ? FailureKind::cause : FailureKind::consequence, cause});
     }
 
     void publish_status() {

@@ -62,6 +62,9 @@ class StoreSessions {
     StoreSessions& operator=(const StoreSessions&) = delete;
     ~StoreSessions() { map_->observe(nullptr); }
 
+    /// What all sessions keep in unfinished requests, untaken replies and last wills.
+    [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
+
     /// Answers the sessions that wait for keys which have been written meanwhile. Returns their ids.
     std::vector<std::uint64_t> deliver(Deadline::Clock::time_point now);
 
@@ -283,6 +286,7 @@ class StoreSession {
     void reply_missing() {
         StoreReply answer{.status = StoreStatus::missing};
         for (const auto& [key, index] : missing_) answer.missing.push_back(index);
+        std::sort(answer.missing.begin(), answer.missing.end());
         stop_waiting();
         reply(answer);
     }

@@ -1,0 +1,73 @@
+/// Groups over TCP by the Gloo library. Including this header makes Gloo available to init_process_group:
+/// ranks that dptk-run, torchrun or srun has started, or that are told where to meet, find each other without
+/// MPI.
+#pragma once
+
+#include "dptk/comm/gloo_transport.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/comm/registry.hpp"
+#include "dptk/control/heartbeat.hpp"
+#include "dptk/control/meeting_place.hpp"
+#include "dptk/control/rendezvous.hpp"
+
+namespace dptk {
+
+using GlooCommunicator = BasicCommunicator<GlooTransport>;
+
+namespace detail {
+
+/// Whatever is no MPI launcher's, and those where the program says itself how the ranks find each other.
+[[nodiscard]] inline Fit gloo_fit(const JobRequest& request) {
+    if (request.method.meeting == Meeting::mpi) return Fit::none;
+    if (request.store || request.method.meeting != Meeting::none) return Fit::natural;
+    switch (request.launch.launcher) {
+        case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
+        case Launcher::slurm: return request.launch.world_size > 1 ? Fit::possible : Fit::none;
+        case Launcher::mpi:
+        case Launcher::none: break;
+    }
+    return request.launch.world_size > 1 || request.backend == "gloo" ? Fit::possible : Fit::none;
+}
+
+/// Where the program does not say how the ranks find each other, the launcher does.
+[[nodiscard]] inline JobRequest with_method(JobRequest request) {
+    if (request.store || request.method.meeting != Meeting::none) return request;
+    request.method.meeting = request.launch.launcher == Launcher::slurm ? Meeting::slurm : Meeting::env;
+    return request;
+}
+
+[[nodiscard]] inline ProcessGroup create_gloo_group(const JobRequest& asked) {
+    const JobRequest request = with_method(asked);
+    const LaunchEnvironment& launch = request.launch;
+    ControlPlaneOptions plane{.rank = launch.rank, .size = launch.world_size, .timeout = request.timeout};
+    GlooOptions options{.rank = launch.rank,
+                        .size = launch.world_size,
+                        .interface = request.network_interface,
+                        .timeout = request.timeout};
+    const auto health = std::make_shared<JobHealth>();
+    if (launch.world_size > 1) {
+        const MeetingPlace place = find_meeting_place(request);
+        Peers peers =
+            rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
+        options.local_rank = peers.local_rank;
+        options.local_size = peers.local_size;
+        options.store = place.store;
+        plane.store = place.store;
+        plane.peers = std::move(peers.labels);
+        options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
+    } else {
+        options.control = ControlPlane::make(std::move(plane), health);
+    }
+    hear_last_words(options.control);
+    return GlooCommunicator(GlooTransport(std::move(options)));
+}
+
+inline const bool gloo_is_registered = register_transport({"gloo", gloo_fit, create_gloo_group});
+
+}  // namespace detail
+
+}  // namespace dptk

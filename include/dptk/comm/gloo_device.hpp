@@ -1,0 +1,164 @@
+/// Where Gloo listens on this host: the choice of a network address, and the device that owns the thread and
+/// the sockets behind it.
+#pragma once
+
+#include "dptk/comm/gloo_library.hpp"
+
+#include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/control/host.hpp"
+#include "dptk/control/socket.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk::detail {
+
+/// A thread that is started meanwhile never receives the program's signals.
+class AllSignalsBlocked {
+  public:
+    AllSignalsBlocked() {
+        sigset_t all;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+    AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+/// Gloo writes to sockets as if they were files: a peer that has gone would end this process by SIGPIPE.
+class BrokenPipeIgnored {
+  public:
+    BrokenPipeIgnored() {
+        ::sigemptyset(&broken_pipe_);
+        ::sigaddset(&broken_pipe_, SIGPIPE);
+        ::pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+    }
+    ~BrokenPipeIgnored() {
+        if (::sigismember(&before_, SIGPIPE) == 1) return;
+        const timespec at_once{};
+        while (::sigtimedwait(&broken_pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+        }
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    BrokenPipeIgnored(const BrokenPipeIgnored&) = delete;
+    BrokenPipeIgnored& operator=(const BrokenPipeIgnored&) = delete;
+
+  private:
+    sigset_t broken_pipe_;
+    sigset_t before_;
+};
+
+/// One address of one network interface of this host.
+struct InterfaceAddress {
+    std::string interface;
+    /// Numbers: "10.0.0.7".
+    std::string address;
+    int family = AF_INET;
+    bool loopback = false;
+};
+
+/// Of the interfaces that are up; IPv4 first. Link-local IPv6 addresses are left out: they mean nothing to
+/// another host.
+[[nodiscard]] inline std::vector<InterfaceAddress> interface_addresses() {
+    ifaddrs* list = nullptr;
+    if (::getifaddrs(&list) != 0) throw BackendError("getifaddrs: " + errno_text(errno));
+    const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+    std::vector<InterfaceAddress> found;
+    for (const int family : {AF_INET, AF_INET6}) {
+        const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+            if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
+            if ((one->ifa_flags & IFF_UP) == 0) continue;
+            const std::string address = socket_address(one->ifa_addr, size).host;
+            if (address.find('%') != std::string::npos) continue;
+            found.push_back({one->ifa_name, address, family, (one->ifa_flags & IFF_LOOPBACK) != 0});
+        }
+    }
+    return found;
+}
+
+/// "lo (127.0.0.1), eth0 (10.0.0.7)".
+[[nodiscard]] inline std::string interfaces_text(const std::vector<InterfaceAddress>& addresses) {
+    std::string out;
+    for (const InterfaceAddress& one : addresses) {
+        if (!out.empty()) out += ", ";
+        out += text(one.interface, " (", one.address, ')');
+    }
+    return out.empty() ? "none that is up" : out;
+}
+
+/// Those addresses of this host to which a name resolves; all of 127.0.0.0/8 stands for the loopback
+/// interface.
+[[nodiscard]] inline std::vector<InterfaceAddress> resolve_here(
+    const std::string& name, const std::vector<InterfaceAddress>& addresses) {
+    std::vector<InterfaceAddress> found;
+    for (const int family : {AF_INET, AF_INET6}) {
+        const ResolvedAddresses resolved = resolve(name.c_str(), 0, family, 0);
+        for (const addrinfo* one = resolved.first.get(); one != nullptr; one = one->ai_next) {
+            const std::string number = socket_address(one->ai_addr, one->ai_addrlen).host;
+            const bool loopback = family == AF_INET && number.starts_with("127.");
+            for (const InterfaceAddress& here : addresses) {
+                if (here.family != family) continue;
+                if (here.address == number || (loopback && here.loopback)) found.push_back(here);
+            }
+        }
+    }
+    return found;
+}
+
+/// The address behind this host's name, unless that is a loopback address; else the only address that other
+/// hosts could reach; else, where there are none or several, a loopback address.
+[[nodiscard]] inline std::string default_address(const std::vector<InterfaceAddress>& addresses) {
+    for (const InterfaceAddress& one : resolve_here(host_name(), addresses)) {
+        if (!one.loopback) return one.address;
+    }
+    std::vector<std::string> outside;
+    std::string loopback;
+    for (const InterfaceAddress& one : addresses) {
+        if (one.loopback && loopback.empty()) loopback = one.address;
+        if (!one.loopback && one.family == AF_INET) outside.push_back(one.address);
+    }
+    if (outside.size() == 1) return outside.front();
+    return loopback.empty() ? "127.0.0.1" : loopback;
+}
+
+/// The address on which to listen, in numbers. `interface` is the name of a network interface, a host name or
+/// an address of this host, or empty for the default. Throws ArgumentError where it is none of these. May
+/// block in the system's resolver.
+[[nodiscard]] inline std::string choose_address(const std::string& interface) {
+    const std::vector<InterfaceAddress> addresses = interface_addresses();
+    if (interface.empty()) return default_address(addresses);
+    for (const InterfaceAddress& one : addresses) {
+        if (one.interface == interface) return one.address;
+    }
+    const std::vector<InterfaceAddress> found = resolve_here(interface, addresses);
+    if (!found.empty()) return found.front().address;
+    throw ArgumentError(text("\"", interface, "\" is no network interface, host name or address of ",
+                             host_name(), "; its interfaces: ", interfaces_text(addresses)));
+}
+
+/// Starts a thread. Throws what Gloo throws.
+[[nodiscard]] inline std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address) {
+    const AllSignalsBlocked blocked;
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = address;
+    return gloo::transport::tcp::CreateDevice(attributes);
+}
+
+}  // namespace dptk::detail

@@ -1,0 +1,332 @@
+/// TCP connections between all ranks, as Gloo's algorithms need them: made through a Store, watched while
+/// they live, and ended from any thread. Here, and nowhere else, Gloo's errors become dptk's.
+#pragma once
+
+#include "dptk/comm/gloo_library.hpp"
+
+#include <gloo/barrier.h>
+#include <gloo/common/error.h>
+#include <gloo/context.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/gloo_device.hpp"
+#include "dptk/comm/gloo_waits.hpp"
+#include "dptk/control/deadline.hpp"
+#include "dptk/control/host.hpp"
+#include "dptk/control/job_health.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk::detail {
+
+/// "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer" without its first part.
+[[nodiscard]] inline std::string_view without_source_line(std::string_view message) {
+    const std::size_t end = message.find(".cc:") != std::string_view::npos ? message.find("] ") : 0;
+    return message.starts_with('[') && end != 0 && end != std::string_view::npos ? message.substr(end + 2)
+                                                                                 : message;
+}
+
+/// What a rank tells the others before they connect: who it is, and where it listens for each of them.
+struct GlooContact {
+    std::string host;
+    /// In numbers, for messages.
+    std::string address;
+    /// Gloo's own addresses, by rank, one after the other and all of one size.
+    std::string endpoints;
+
+    [[nodiscard]] std::string to_value() const { return text(host, '\n', address, '\n', endpoints); }
+
+    [[nodiscard]] static GlooContact from_value(std::string_view value) {
+        const std::size_t first = value.find('\n');
+        const std::size_t second = value.find('\n', first + 1);
+        if (first == std::string_view::npos || second == std::string_view::npos) {
+            throw FormatError("what a rank tells about its Gloo connections has no three parts");
+        }
+        return {std::string(value.substr(0, first)), std::string(value.substr(first + 1, second - first - 1)),
+                std::string(value.substr(second + 1))};
+    }
+
+    [[nodiscard]] std::vector<char> endpoint_for(int rank, int size) const {
+        const std::size_t bytes = endpoints.size() / static_cast<std::size_t>(size);
+        const std::string part = endpoints.substr(static_cast<std::size_t>(rank) * bytes, bytes);
+        return {part.begin(), part.end()};
+    }
+
+    /// "rank 2 (node7, listening at 10.0.0.7)"
+    [[nodiscard]] std::string label(int rank) const {
+        return text("rank ", rank, " (", host, ", listening at ", address, ')');
+    }
+};
+
+/// How a mesh is made.
+struct GlooMeshOptions {
+    int rank = 0;
+    int size = 1;
+    std::shared_ptr<gloo::transport::Device> device;
+    /// Behind which the device is found, in numbers.
+    std::string address;
+    std::shared_ptr<Store> store;
+    /// Of the keys; no two meshes in one store may have the same.
+    std::string name;
+    /// For the others to come, and then for the connections.
+    std::chrono::milliseconds timeout;
+    std::shared_ptr<JobHealth> health;
+};
+
+class GlooMesh final : public Wakeable {
+  public:
+    /// Connects with all other ranks. Collective. Throws TimeoutError with the ranks that have not come or
+    /// cannot be reached, and PeerLostError where the job fails meanwhile or a connection is refused.
+    [[nodiscard]] static std::shared_ptr<GlooMesh> connect(const GlooMeshOptions& options) {
+        auto mesh = std::shared_ptr<GlooMesh>(new GlooMesh(options));
+        mesh->health_->subscribe(mesh);
+        mesh->run("connecting", [&] { mesh->meet(options); });
+        return mesh;
+    }
+
+    GlooMesh(const GlooMesh&) = delete;
+    GlooMesh& operator=(const GlooMesh&) = delete;
+
+    ~GlooMesh() override {
+        if (!watch_.joinable()) return;
+        closing_ = true;
+        from_anybody_->abortWaitRecv();
+        watch_.join();
+    }
+
+    /// For the options of Gloo's algorithms.
+    [[nodiscard]] const std::shared_ptr<gloo::Context>& context() const noexcept { return context_; }
+
+    /// Another one than the collective before had, and the same on all ranks.
+    [[nodiscard]] std::uint32_t next_tag() noexcept { return tag_ = (tag_ + 1) % goodbye_tag; }
+
+    /// Runs something that calls Gloo. Whatever Gloo throws closes all connections and arrives as an error of
+    /// dptk: with the job's first cause, where that is known by then or soon. Once they are closed it throws
+    /// without running anything.
+    template <class Operation>
+    void run(std::string_view what, Operation&& operation) {
+        if (waits_->ended()) throw_ended(what);
+        const BrokenPipeIgnored ignored;
+        try {
+            operation();
+        } catch (const Error&) {
+            throw;
+        } catch (const std::bad_alloc&) {
+            end("out of memory");
+            throw;
+        } catch (const gloo::IoException& error) {
+            end(without_source_line(error.what()));
+            throw_ended(what);
+        } catch (const std::exception& error) {
+            end(without_source_line(error.what()));
+            throw BackendError(text("rank ", rank_, ": ", what, ": Gloo says: ", error.what()));
+        }
+    }
+
+    /// Calls Gloo: inside run().
+    void barrier(std::chrono::milliseconds timeout = longest_wait) { barrier(next_tag(), timeout); }
+
+    /// Waits, for a moment, until all ranks are about to close their connections: an early end could destroy
+    /// what is still under way to another rank.
+    void leave() noexcept {
+        closing_ = true;
+        if (waits_->ended() || health_->failed()) return;
+        try {
+            const BrokenPipeIgnored ignored;
+            barrier(goodbye_tag, patience);
+        } catch (const std::exception&) {
+            // The others come later, or never.
+        }
+    }
+
+    void wake() noexcept override { end("the job has failed"); }
+
+  private:
+    /// How long to wait for ranks that close later, and for those who know the cause of a lost connection.
+    static constexpr std::chrono::milliseconds patience{2000};
+    static constexpr std::uint32_t goodbye_tag = 0xffff'ffff;
+    /// Gloo numbers its collectives in the first byte, from 1.
+    static constexpr std::uint64_t watch_slot = std::uint64_t{0x41} << 56;
+
+    /// Gloo's context over pairs that have been connected already.
+    class ConnectedContext final : public gloo::Context {
+      public:
+        ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
+                         std::shared_ptr<gloo::transport::Context> pairs)
+            : Context(pairs->rank, pairs->size) {
+            device_ = std::move(device);
+            transportContext_ = std::move(pairs);
+            setTimeout(longest_wait);  // deadlines are the watchdog's
+        }
+    };
+
+    explicit GlooMesh(const GlooMeshOptions& options)
+        : rank_(options.rank), size_(options.size), health_(options.health) {}
+
+    /// Waits a little for the job to fail, too: then the lost rank is known by its name.
+    [[noreturn]] void throw_ended(std::string_view what) const {
+        const auto known_by = waits_->ended_at() + patience;
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
+        static_cast<void>(health_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
+        health_->check();
+        throw PeerLostError(text("rank ", rank_, ": ", what, ": ", waits_->cause()));
+    }
+
+    template <class Action>
+    void for_others(Action&& action) const {
+        for (int other = 0; other < size_; ++other) {
+            if (other != rank_) action(other);
+        }
+    }
+
+    void meet(const GlooMeshOptions& options) {
+        const std::shared_ptr<Store> store = options.store->clone();
+        const auto key = [&](int rank) { return text(options.name, '/', rank); };
+
+        const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
+        pairs->setTimeout(
+            std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo takes 5 times it
+        GlooContact here{host_name(), options.address, create_pairs(*pairs)};
+        publish_for_end(pairs);
+
+        store->set(key(rank_), here.to_value());
+        await_others(*store, key, options.timeout);
+        const Deadline deadline(options.timeout);
+        for_others([&](int other) {
+            const GlooContact there = GlooContact::from_value(store->get(key(other), options.timeout));
+            reach(here, there, other, deadline, options.timeout,
+                  [&] { pairs->getPair(other)->connect(there.endpoint_for(rank_, size_)); });
+        });
+
+        context_ = std::make_shared<ConnectedContext>(options.device,
+                                                      std::make_shared<WatchedGlooContext>(pairs, waits_));
+        watch_connections(*pairs);
+        barrier(options.timeout);
+        store->erase(key(rank_));
+    }
+
+    /// Their addresses, by rank.
+    [[nodiscard]] std::string create_pairs(gloo::transport::Context& pairs) const {
+        std::string endpoints;
+        std::vector<std::string> by_rank(static_cast<std::size_t>(size_));
+        std::size_t bytes = 0;
+        for_others([&](int other) {
+            const std::vector<char> address = pairs.createPair(other)->address().bytes();
+            by_rank[static_cast<std::size_t>(other)].assign(address.begin(), address.end());
+            bytes = address.size();
+        });
+        by_rank[static_cast<std::size_t>(rank_)].assign(bytes, '\0');
+        for (const std::string& one : by_rank) endpoints += one;
+        return endpoints;
+    }
+
+    /// From here on end() can wake a thread that waits for a connection.
+    void publish_for_end(std::shared_ptr<gloo::transport::Context> pairs) {
+        {
+            const std::lock_guard lock(mutex_);
+            pairs_ = std::move(pairs);
+        }
+        waits_->check();
+    }
+
+    template <class Key>
+    void await_others(Store& store, const Key& key, std::chrono::milliseconds timeout) const {
+        constexpr std::chrono::milliseconds slice{200};
+        std::vector<std::string> keys;
+        for_others([&](int other) { keys.push_back(key(other)); });
+        for (const Deadline deadline(timeout); true;) {
+            waits_->check();
+            try {
+                return store.wait(keys, std::min(deadline.left(), slice));
+            } catch (const TimeoutError&) {
+                if (deadline.passed()) break;
+            }
+        }
+        std::string missing;
+        for_others([&](int other) {
+            if (!store.find(key(other))) missing += text(missing.empty() ? "" : ", ", other);
+        });
+        throw TimeoutError(text("rank ", rank_, ": connecting: after ", duration_text(timeout), " these of ",
+                                size_, " ranks have not come: ", missing));
+    }
+
+    template <class Connect>
+    void reach(const GlooContact& here, const GlooContact& there, int other, const Deadline& deadline,
+               std::chrono::milliseconds timeout, Connect&& connect) const {
+        try {
+            connect();
+        } catch (const gloo::Exception& error) {
+            waits_->check();
+            std::string message = text(here.label(rank_), " cannot connect to ", there.label(other));
+            if (deadline.passed()) message += text(" within ", duration_text(timeout));
+            message += text(": ", without_source_line(error.what()));
+            if (here.host != there.host) message += "; name the network interface between these hosts";
+            if (deadline.passed()) throw TimeoutError(message);
+            throw gloo::IoException(message);
+        }
+    }
+
+    /// Gloo tells a lost connection only to those who wait for a message to begin. So a thread does that
+    /// always, and ends all other waits.
+    void watch_connections(gloo::transport::Context& pairs) {
+        from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
+        for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
+        const AllSignalsBlocked blocked;
+        watch_ = std::thread([this] {
+            try {
+                from_anybody_->waitRecv(longest_wait);
+            } catch (const std::exception& error) {
+                if (!closing_) end(without_source_line(error.what()));
+            }
+        });
+    }
+
+    void barrier(std::uint32_t tag, std::chrono::milliseconds timeout) {
+        gloo::BarrierOptions options(context_);
+        options.setTag(tag);
+        options.setTimeout(timeout);
+        gloo::barrier(options);
+    }
+
+    /// Ends all waits, and closes all connections. The first cause stays.
+    void end(std::string_view cause) noexcept {
+        try {
+            waits_->end(cause);
+            const std::lock_guard lock(mutex_);
+            // Nothing has been posted for it: Gloo closes all pairs, and wakes who waits for a connection.
+            if (pairs_) pairs_->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
+        } catch (const std::exception&) {
+            // That is how it says that it has done so.
+        }
+    }
+
+    const int rank_;
+    const int size_;
+    const std::shared_ptr<JobHealth> health_;
+    const std::shared_ptr<GlooWaits> waits_ = std::make_shared<GlooWaits>();
+    std::mutex mutex_;
+    std::shared_ptr<gloo::transport::Context> pairs_;
+    std::shared_ptr<gloo::Context> context_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> from_anybody_;
+    std::thread watch_;
+    std::atomic<bool> closing_ = false;
+    std::uint32_t tag_ = 0;
+};
+
+}  // namespace dptk::detail
