@@ -42,13 +42,12 @@ class MpiControl {
     [[nodiscard]] std::shared_ptr<ControlPlane> make() {
         MpiEnvironment& environment = MpiEnvironment::get();
         environment.set_timeout(options_.timeout);
-        ControlPlaneOptions plane{.rank = rank_,
-                                  .size = size_,
-                                  .timeout = options_.timeout,
-                                  .peers = meet_peers(),
-                                  .last_resort = [&environment](const std::string& cause) {
-                                      environment.end_job("ends the job: " + cause);
-                                  }};
+        ControlPlaneOptions plane{
+            .rank = rank_,
+            .size = size_,
+            .timeout = options_.timeout,
+            .peers = meet_peers(),
+            .last_resort = [&environment](const std::string&) { environment.end_job(); }};
         if (size_ > 1) plane.store = connect();
         if (!plane.store) return ControlPlane::make(std::move(plane), environment.health());
         return join_control_plane(std::move(plane), environment.health(), options_.heartbeat_timeout);

@@ -109,6 +109,12 @@ class DPTK_EXPORT MpiEnvironment {
         abort();
     }
 
+    /// The same for a job that has failed.
+    void end_job() const noexcept {
+        // What came from elsewhere has been told when it came.
+        end_job(health_->kind() == Failure::here ? "ends the job: " + health_->cause() : "ends the job");
+    }
+
   private:
     MpiEnvironment() {
         int initialized = 0;
@@ -132,7 +138,7 @@ class DPTK_EXPORT MpiEnvironment {
 
     void end_program() {
         if (is_finalized()) return;
-        if (health_->failed()) end_job("ends the job: " + health_->cause());
+        if (health_->failed()) end_job();
         if (!host_) return;
         wait_for_all_ranks();
         MPI_Finalize();
@@ -142,7 +148,7 @@ class DPTK_EXPORT MpiEnvironment {
     /// first.
     static int before_finalize(MPI_Comm, int, void* environment, void*) {
         const auto& self = *static_cast<MpiEnvironment*>(environment);
-        if (self.health_->failed()) self.end_job("ends the job: " + self.health_->cause());
+        if (self.health_->failed()) self.end_job();
         return MPI_SUCCESS;
     }
 

@@ -199,6 +199,8 @@ class ControlPlane final : public Watched,
         try {
             const std::string cause = health_->cause();
             leave_note(cause);
+            // Some launchers kill the survivors of a lost rank at once: whoever can tells its name before.
+            if (options_.last_resort && health_->kind() != Failure::here) log(LogLevel::error, rank(), cause);
             if (options_.store && health_->kind() != Failure::elsewhere) {
                 options_.store->compare_and_set(abort_key, "", cause);
             }
