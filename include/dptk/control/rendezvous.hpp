@@ -83,7 +83,7 @@ class RollCall {
                         leader_.world_size, ", ", arrival.name(), " was told ", arrival.world_size);
         }
         std::optional<Arrival>& place = ranks_[static_cast<std::size_t>(arrival.rank)];
-        if (place && *place != arrival) {
+        if (place) {
             return text("two processes have rank ", arrival.rank, ": ", place->label, " and ", arrival.label);
         }
         place = arrival;
@@ -143,7 +143,8 @@ class Rendezvous {
         const std::int64_t number = store_.add("arrivals", 1);
         store_.set(text("arrival/", number), self_.to_line());
         const bool leads =
-            options_.rank == 0 && store_.compare_and_set("leader", "", self_.label) == self_.label;
+            options_.rank == 0 &&
+            store_.compare_and_set("leader", "", std::to_string(number)) == std::to_string(number);
         const RollCallResult verdict = leads ? lead() : follow();
         if (verdict.kind != "ok") throw_problem(verdict);
         return peers_from(verdict.text);

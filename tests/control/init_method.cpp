@@ -1,0 +1,60 @@
+#include <doctest/doctest.h>
+#include <dptk/control/init_method.hpp>
+#include <dptk/control/slurm.hpp>
+
+#include <string>
+
+namespace {
+
+std::string error_of(const std::string& method) {
+    try {
+        static_cast<void>(dptk::parse_init_method(method));
+    } catch (const dptk::ArgumentError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("an init_method names a place") {
+    CHECK(dptk::parse_init_method("").meeting == dptk::Meeting::none);
+    CHECK(dptk::parse_init_method("env://").meeting == dptk::Meeting::env);
+    CHECK(dptk::parse_init_method("mpi://").meeting == dptk::Meeting::mpi);
+    CHECK(dptk::parse_init_method("slurm://").meeting == dptk::Meeting::slurm);
+    const dptk::InitMethod tcp = dptk::parse_init_method("tcp://node0.local:29500");
+    CHECK(tcp.meeting == dptk::Meeting::tcp);
+    CHECK(tcp.host == "node0.local");
+    CHECK(tcp.port == 29500);
+    CHECK(dptk::parse_init_method("tcp://[fe80::1]:1").host == "fe80::1");
+    const dptk::InitMethod file = dptk::parse_init_method("file:///shared/run 1");
+    CHECK(file.meeting == dptk::Meeting::file);
+    CHECK(file.path == "/shared/run 1");
+}
+
+TEST_CASE("anything else is an error that shows it") {
+    for (const std::string method :
+         {"tcp://", "tcp://host", "tcp://:1", "file://relative", "file:///", "udp://h:1", "env", " env://"}) {
+        CHECK_MESSAGE(error_of(method).find(method) != std::string::npos, method);
+    }
+    for (const std::string port : {"0", "65536", "99999999999999999999", "-1", "1x", ""}) {
+        CHECK_MESSAGE(error_of("tcp://host:" + port).find("'" + port + "' is no port") != std::string::npos,
+                      port);
+    }
+}
+
+TEST_CASE("the first host of SLURM's lists") {
+    CHECK(dptk::first_slurm_host("n1") == "n1");
+    CHECK(dptk::first_slurm_host("n1,n2") == "n1");
+    CHECK(dptk::first_slurm_host("n[1-2]") == "n1");
+    CHECK(dptk::first_slurm_host("gpu[007-012,20],login") == "gpu007");
+    CHECK(dptk::first_slurm_host("rack[2,4]node[3-5]") == "rack2node3");
+    CHECK(dptk::first_slurm_host("n[1-") == "");
+    CHECK(dptk::first_slurm_host("") == "");
+}
+
+TEST_CASE("SLURM's port follows from the job's number") {
+    CHECK(dptk::slurm_port("7") == 15007);
+    CHECK(dptk::slurm_port("1234567") == 19567);
+    CHECK_THROWS_AS(static_cast<void>(dptk::slurm_port("12a4")), dptk::ArgumentError);
+}

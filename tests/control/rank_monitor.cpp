@@ -1,0 +1,113 @@
+// Who is silent, and who is waited for in vain: judged from the ranks' states in a store, at made-up times.
+#include <doctest/doctest.h>
+#include <dptk/control/heartbeat.hpp>
+#include <dptk/control/in_process_store.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Job {
+    dptk::InProcessStore store;
+    dptk::RankMonitor::clock::time_point now{};
+    dptk::RankMonitor monitor{{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"}, 10s, now};
+    std::uint64_t beats = 0;
+
+    void beat(int rank, const dptk::ChannelStatus& channel = {"0", 3, false, 0ms, ""}) {
+        store.set(dptk::ControlPlane::status_key(rank), to_text(dptk::RankStatus{++beats, {channel}}));
+    }
+
+    void leave(int rank, std::uint64_t calls) {
+        store.set(dptk::ControlPlane::left_key(rank),
+                  to_text(dptk::RankStatus{0, {{"0", calls, false, 0ms, ""}}}));
+    }
+
+    /// Time passes in small steps, in which these ranks beat.
+    std::optional<std::string> pass(std::chrono::seconds time, std::initializer_list<int> beating) {
+        for (auto step = 0s; step < time; step += 1s) {
+            now += 1s;
+            for (const int rank : beating) beat(rank);
+            if (auto verdict = monitor.look(store, now)) return verdict;
+        }
+        return std::nullopt;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a status survives the way through the store") {
+    const dptk::RankStatus status{
+        7, {{"0", 41, true, 1500ms, "all_reduce(sum, 4 x f32) #41"}, {"0.0", 0, false, 3ms, ""}}};
+    const std::optional<dptk::RankStatus> back = dptk::parse_rank_status(to_text(status));
+    REQUIRE(back);
+    CHECK(back->beat == 7);
+    REQUIRE(back->channels.size() == 2);
+    CHECK(back->channels[0].call == "all_reduce(sum, 4 x f32) #41");
+    CHECK(back->channels[0].active);
+    CHECK(back->channels[0].duration == 1500ms);
+    CHECK(back->channel("0.0")->sequence == 0);
+    CHECK(back->channel("0.1") == nullptr);
+    for (const char* garbage : {"", "x", "1\n0 x idle 1 y", "1\n0", "1\n\n"})
+        CHECK_FALSE(dptk::parse_rank_status(garbage));
+}
+
+TEST_CASE("ranks that beat are well, whatever they do") {
+    Job job;
+    CHECK_FALSE(job.pass(100s, {0, 1, 2}));
+}
+
+TEST_CASE("all ranks of a silent host are named together") {
+    Job job;
+    CHECK_FALSE(job.pass(5s, {0, 1, 2}));
+    CHECK_FALSE(job.pass(2s, {0, 1}));  // rank 2 falls silent a little before rank 1
+    const std::optional<std::string> verdict = job.pass(20s, {0});
+    REQUIRE(verdict);
+    CHECK(*verdict == "no sign of life for 10 s: rank 1 (host b), rank 2 (host b)");
+}
+
+TEST_CASE("a silent rank is told with the call that it was in") {
+    Job job;
+    job.beat(1, {"0", 4, true, 2s, "barrier #4"});
+    const std::optional<std::string> verdict = job.pass(20s, {0, 2});
+    REQUIRE(verdict);
+    CHECK(*verdict == "no sign of life for 10 s: rank 1 (host b) in barrier #4");
+}
+
+TEST_CASE("a rank that has left is not silent") {
+    Job job;
+    job.leave(1, 3);
+    CHECK_FALSE(job.pass(100s, {0, 2}));
+    job.leave(0, 3);
+    job.leave(2, 3);
+    CHECK_FALSE(job.pass(100s, {}));
+    CHECK(job.monitor.all_have_left());
+}
+
+TEST_CASE("a monitor that was stopped itself blames nobody") {
+    Job job;
+    CHECK_FALSE(job.pass(5s, {0, 1, 2}));
+    job.now += 1h;
+    CHECK_FALSE(job.monitor.look(job.store, job.now));
+    CHECK_FALSE(job.pass(9s, {}));
+    CHECK(job.pass(9s, {0}));
+}
+
+TEST_CASE("who waits for a rank that has left is told so, unless the call was made before") {
+    Job job;
+    job.leave(1, 3);
+    job.beat(0, {"0", 3, true, 5s, "broadcast #3"});
+    job.beat(2);
+    CHECK_FALSE(job.monitor.look(job.store, job.now));
+    job.beat(0, {"0", 4, true, 500ms, "all_reduce(sum, 4 x f32) #4"});
+    CHECK_FALSE(job.monitor.look(job.store, job.now));  // it may be about to end
+    job.beat(0, {"0", 4, true, 1500ms, "all_reduce(sum, 4 x f32) #4"});
+    const std::optional<std::string> verdict = job.monitor.look(job.store, job.now);
+    REQUIRE(verdict);
+    CHECK(*verdict ==
+          "rank 1 (host b) has left its process group after 3 calls, and rank 0 (host a) waits for it in "
+          "all_reduce(sum, 4 x f32) #4");
+}

@@ -1,0 +1,74 @@
+// Processes that meet in a store, as threads.
+#include <doctest/doctest.h>
+#include <dptk/control/in_process_store.hpp>
+#include <dptk/control/rendezvous.hpp>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What each of the processes gets to hear: the error's text, or "met".
+std::vector<std::string> meet(const std::vector<dptk::RendezvousOptions>& processes) {
+    const auto store = std::make_shared<dptk::InProcessStore>();
+    std::vector<std::string> heard(processes.size());
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+        threads.emplace_back([&, i] {
+            try {
+                const dptk::Peers peers = dptk::rendezvous(*store->clone(), processes[i]);
+                const bool complete =
+                    peers.labels.size() == static_cast<std::size_t>(processes[i].world_size);
+                const bool local =
+                    peers.local_rank == processes[i].rank && peers.local_size == processes[i].world_size;
+                heard[i] = complete && local ? "met" : "incomplete";
+            } catch (const dptk::Error& error) {
+                heard[i] = error.agreed() ? error.what() : std::string("not agreed: ") + error.what();
+            }
+        });
+    }
+    threads.clear();
+    return heard;
+}
+
+}  // namespace
+
+TEST_CASE("all ranks meet, in whatever order they come") {
+    for (const auto& heard :
+         meet({{.rank = 2, .world_size = 3}, {.rank = 0, .world_size = 3}, {.rank = 1, .world_size = 3}})) {
+        CHECK(heard == "met");
+    }
+    CHECK(meet({{.rank = 0, .world_size = 1}}) == std::vector<std::string>{"met"});
+}
+
+TEST_CASE("missing ranks are named to all that have come") {
+    const auto heard = meet({{.rank = 0, .world_size = 4, .timeout = 300ms, .where = "here"},
+                             {.rank = 2, .world_size = 4, .timeout = 300ms, .where = "here"}});
+    CHECK(heard[0] == "rank 0: waited 300 ms at here for ranks 1, 3 of 4, which did not come");
+    CHECK(heard[1] == "rank 2: waited 300 ms at here for ranks 1, 3 of 4, which did not come");
+}
+
+TEST_CASE("many missing ranks are counted") {
+    const auto heard = meet({{.rank = 0, .world_size = 1000, .timeout = 100ms}});
+    CHECK(heard[0].find("14, 15, 16 and 983 more of 1000") != std::string::npos);
+}
+
+TEST_CASE("a missing rank 0 is named, too") {
+    const auto heard = meet({{.rank = 1, .world_size = 2, .timeout = 100ms, .where = "here"}});
+    CHECK(heard[0] == "rank 1: waited 100 ms at here for rank 0, which did not come");
+}
+
+TEST_CASE("what does not fit together is told to all") {
+    const auto twice =
+        meet({{.rank = 0, .world_size = 3}, {.rank = 1, .world_size = 3}, {.rank = 1, .world_size = 3}});
+    for (const auto& text : twice) CHECK(text.find("two processes have rank 1") != std::string::npos);
+    const auto sizes = meet({{.rank = 0, .world_size = 2}, {.rank = 1, .world_size = 3}});
+    for (const auto& text : sizes)
+        CHECK(text.find("disagree about the world size: rank 0") != std::string::npos);
+}

@@ -1,0 +1,63 @@
+// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|catch RANK]
+// Sums the ranks' numbers so many times, with a pause after each. In the middle, the rank named at the end
+// throws.
+#include <dptk/ddp.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+struct Arguments {
+    int steps = 3;
+    std::chrono::milliseconds pause{0};
+    std::string ending;
+    int victim = -1;
+};
+
+Arguments parse(const std::vector<std::string>& words) {
+    Arguments out;
+    if (words.size() > 1) out.steps = std::stoi(words[1]);
+    if (words.size() > 2) out.pause = std::chrono::milliseconds(std::stoi(words[2]));
+    if (words.size() > 4) {
+        out.ending = words[3];
+        out.victim = std::stoi(words[4]);
+    }
+    return out;
+}
+
+void run(const Arguments& arguments) {
+    dptk::ProcessGroup group = dptk::init_process_group();
+    std::printf("rank %d of %d over %s, local rank %d of %d\n", group.rank(), group.size(),
+                group.backend().c_str(), group.local_rank(), group.local_size());
+    std::fflush(stdout);
+    const int expected = group.size() * (group.size() - 1) / 2;
+    for (int step = 0; step < arguments.steps; ++step) {
+        if (group.all_reduce_value(group.rank()) != expected) std::abort();
+        std::this_thread::sleep_for(arguments.pause);
+        if (group.rank() == arguments.victim && step == arguments.steps / 2)
+            throw std::runtime_error("had enough");
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const Arguments arguments = parse({argv, argv + argc});
+    if (arguments.ending == "throw") {
+        run(arguments);
+    } else {
+        try {
+            run(arguments);
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "failed: %s\n", error.what());
+            return 3;
+        }
+    }
+    std::puts(dptk::is_initialized() ? "still initialized" : "done");
+}

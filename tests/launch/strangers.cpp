@@ -1,0 +1,68 @@
+// Connects to a port again and again, as scanners and other jobs do, with garbage, half requests and silence:
+//     strangers HOST PORT [CONNECTIONS [OPEN]]
+// 10,000 connections unless told otherwise, at most 900 open at a time; 0 goes on until it is killed.
+#include <dptk/control/socket.hpp>
+#include <dptk/control/store_protocol.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using dptk::detail::Deadline;
+using dptk::detail::Socket;
+
+std::vector<std::string> things_to_say() {
+    const std::string hello = encode(dptk::detail::StoreHello{});
+    const std::string request =
+        encode(dptk::detail::StoreRequest{dptk::detail::StoreOperation::set, 0, {"stranger", "value"}});
+    return {
+        "",                                                         // silence
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",                //
+        std::string("\x16\x03\x01\x02\x00\x01\x00", 7),             // TLS
+        std::string(4096, '\xff'),                                  //
+        hello.substr(0, hello.size() / 2),                          // half a greeting
+        "dptkstor\xff\xff\xff\xff",                                 // a greeting that announces 4 GiB
+        encode(dptk::detail::StoreHello{1, "wrong token"}),         //
+        hello + request.substr(0, request.size() / 2),              // half a request
+        hello + std::string("\x00\x00\x10\x00", 4) + "ten bytes.",  // 1 MiB announced, 10 bytes sent
+    };
+}
+
+void say(const Socket& socket, const std::string& what) {
+    try {
+        socket.send_all(what, Deadline(std::chrono::seconds(1)));
+    } catch (const dptk::Error&) {
+        // They have hung up.
+    }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count < 3) {
+        std::fprintf(stderr, "usage: %s HOST PORT [CONNECTIONS [OPEN]]\n", arguments[0]);
+        return 2;
+    }
+    const std::string host = arguments[1];
+    const auto port = static_cast<std::uint16_t>(std::atoi(arguments[2]));
+    const std::size_t connections = count > 3 ? std::strtoul(arguments[3], nullptr, 10) : 10'000;
+    const std::size_t most_open = count > 4 ? std::strtoul(arguments[4], nullptr, 10) : 900;
+    const std::vector<std::string> things = things_to_say();
+    std::vector<Socket> open(most_open);
+    std::size_t connected = 0;
+    for (std::size_t i = 0; connections == 0 || i < connections; ++i) {
+        Socket& socket = open[i % most_open];
+        socket = Socket();
+        auto result = dptk::detail::connect_to(host, port, Deadline(std::chrono::seconds(1)));
+        if (!result.socket.is_open()) continue;
+        ++connected;
+        socket = std::move(result.socket);
+        say(socket, things[i % things.size()]);
+    }
+    std::printf("%zu of %zu connections\n", connected, connections);
+}
