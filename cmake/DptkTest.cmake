@@ -2,17 +2,32 @@
 
 include_guard()
 
+# The transports between processes that are there.
+set(DPTK_TRANSPORTS)
+foreach(transport mpi gloo)
+    if(TARGET dptk::${transport})
+        list(APPEND DPTK_TRANSPORTS dptk::${transport})
+    endif()
+endforeach()
+
+# The two MPIs start, and fail, in ways of their own.
+set(DPTK_MPI_IS_OPEN_MPI OFF)
+if(TARGET dptk::mpi AND NOT MPI_CXX_COMPILER MATCHES "mpich" AND NOT MPI_CXX_LIBRARIES MATCHES "mpich")
+    set(DPTK_MPI_IS_OPEN_MPI ON)
+endif()
+
 # mpirun refuses root, and more ranks than cores, unless told otherwise.
 set(DPTK_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1)
 
-# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [MPI])
-# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With MPI it is built a second
-# time, with DPTK_TEST_MPI defined, and runs under mpirun at 1, 2, 3 and 4 ranks.
+# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [RANKS])
+# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With RANKS it is built a second
+# time, with DPTK_TEST_RANKS defined and all transports in it, and runs at 1, 2, 3 and 4 ranks: under mpirun over MPI,
+# and under dptk-run over Gloo.
 function(dptk_add_test room)
-    cmake_parse_arguments(ARG "MPI" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "RANKS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(NOT ARG_SOURCES)
         set(ARG_SOURCES ${room}/*.cpp)
     endif()
@@ -22,13 +37,22 @@ function(dptk_add_test room)
     add_test(NAME ${room} COMMAND test_${room})
     set_tests_properties(${room} PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
 
-    if(ARG_MPI AND TARGET dptk::mpi)
-        dptk_add_program(test_${room}_mpi SOURCES ${sources} LIBRARIES ${ARG_LIBRARIES} dptk::mpi dptk_test_main)
-        target_compile_definitions(test_${room}_mpi PRIVATE DPTK_TEST_MPI)
-        foreach(ranks 1 2 3 4)
-            dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room}_mpi)
-        endforeach()
+    if(NOT ARG_RANKS OR NOT DPTK_TRANSPORTS)
+        return()
     endif()
+    dptk_add_program(test_${room}_ranks SOURCES ${sources}
+        LIBRARIES ${ARG_LIBRARIES} ${DPTK_TRANSPORTS} dptk_test_main)
+    target_compile_definitions(test_${room}_ranks PRIVATE DPTK_TEST_RANKS)
+    foreach(ranks 1 2 3 4)
+        if(TARGET dptk::mpi)
+            dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room}_ranks)
+        endif()
+        if(TARGET dptk::gloo AND TARGET dptk-run)
+            add_test(NAME ${room}.gloo.${ranks}
+                COMMAND dptk-run --nproc-per-node ${ranks} -- $<TARGET_FILE:test_${room}_ranks>)
+            set_tests_properties(${room}.gloo.${ranks} PROPERTIES TIMEOUT 120 LABELS gloo PROCESSORS ${ranks})
+        endif()
+    endforeach()
 endfunction()
 
 # dptk_add_mpi_run(<name> <ranks> COMMAND <program> <argument>... [EXPECT_FAILURE <regex>])

@@ -66,6 +66,14 @@ TEST_CASE("srun's variables are stale below mpirun and ignored") {
     CHECK(dptk::read_launch_environment().world_size == 2);
 }
 
+TEST_CASE("srun's variables beside those that its own PMI sets are srun's") {
+    const Environment environment({{"SLURM_PROCID", "1"},
+                                   {"SLURM_STEP_NUM_TASKS", "2"},
+                                   {"PMI_RANK", "1"},
+                                   {"PMI_SIZE", "2"}});
+    CHECK(dptk::read_launch_environment().launcher == dptk::Launcher::slurm);
+}
+
 TEST_CASE("two launchers that disagree are an error that names both") {
     const std::string error = error_of(
         {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});

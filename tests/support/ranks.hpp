@@ -1,19 +1,15 @@
-// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, in a program built with DPTK_TEST_MPI, as the
-// ranks that mpirun has started.
+// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, in a program built with DPTK_TEST_RANKS, as the
+// ranks that a launcher has started.
 #pragma once
 
 #include <dptk/ddp.hpp>
-
-#ifdef DPTK_TEST_MPI
-#include <dptk/comm/mpi.hpp>
-#endif
 
 namespace test {
 
 /// fn(dptk::ProcessGroup&) at each number of ranks.
 template <class Fn>
 void on_ranks(Fn&& fn) {
-#ifdef DPTK_TEST_MPI
+#ifdef DPTK_TEST_RANKS
     dptk::ProcessGroup group = dptk::init_process_group();
     fn(group);
 #else

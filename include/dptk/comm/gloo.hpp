@@ -5,6 +5,7 @@
 
 #include "dptk/comm/gloo_transport.hpp"
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -58,6 +59,7 @@ namespace detail {
         options.store = place.store;
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
+        plane.before_terminate = [] { StoreServers::get().flush(std::chrono::seconds(1)); };
         options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
     } else {
         options.control = ControlPlane::make(std::move(plane), health);

@@ -250,7 +250,8 @@ class GlooMesh final : public Wakeable {
         constexpr std::chrono::milliseconds slice{200};
         std::vector<std::string> keys;
         for_others([&](int other) { keys.push_back(key(other)); });
-        for (const Deadline deadline(timeout); true;) {
+        const Deadline deadline(timeout);
+        while (true) {
             waits_->check();
             try {
                 return store.wait(keys, std::min(deadline.left(), slice));
@@ -273,11 +274,11 @@ class GlooMesh final : public Wakeable {
             connect();
         } catch (const gloo::Exception& error) {
             waits_->check();
-            std::string message = text(here.label(rank_), " cannot connect to ", there.label(other));
+            std::string message = text("cannot connect to ", there.label(other), " from ", here.address);
             if (deadline.passed()) message += text(" within ", duration_text(timeout));
             message += text(": ", without_source_line(error.what()));
             if (here.host != there.host) message += "; name the network interface between these hosts";
-            if (deadline.passed()) throw TimeoutError(message);
+            if (deadline.passed()) throw TimeoutError(text("rank ", rank_, ": connecting: ", message));
             throw gloo::IoException(message);
         }
     }

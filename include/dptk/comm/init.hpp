@@ -46,8 +46,11 @@ namespace detail {
                include_advice(request.backend + ".hpp");
     }
     const bool by_mpi = request.method.meeting == Meeting::mpi || launch.launcher == Launcher::mpi;
+    const std::string slurm = launch.launcher == Launcher::slurm
+                                  ? ". For MPI, srun needs --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)"
+                                  : "";
     return who + "no transport in this program serves that launcher" + registered +
-           include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp");
+           include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
 }
 
 /// The registered transport that fits best; those of another name than the backend that is asked for do not.

@@ -29,10 +29,11 @@ namespace detail {
     return size;
 }
 
-/// Whether srun has given its tasks what MPI needs to find the others; without it, MPI_Init may end the
-/// process.
+/// Whether srun has given its tasks what this MPI needs to find the others. Without it, Open MPI's MPI_Init ends
+/// the process, and other MPIs know one rank.
 [[nodiscard]] inline bool slurm_speaks_mpi() {
-    return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
+    const bool open_mpi = MpiEnvironment::library().starts_with("Open MPI");
+    return std::getenv(open_mpi ? "PMIX_RANK" : "PMI_FD") != nullptr;
 }
 
 /// mpirun's ranks; srun's, where MPI finds as many; and those of a program that has initialised MPI itself.

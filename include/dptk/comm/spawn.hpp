@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,16 +57,42 @@ inline void replace_launcher_environment(const std::vector<EnvironmentVariable>&
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
+/// In a spawned rank. Its group is closed before what has happened is told.
+inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
+    const auto failed = [](FailureKind kind, const char* what) {
+        const char* const path = std::getenv("DPTK_ERROR_FILE");
+        const std::optional<FailureNote> earlier = read_failure_note(path);
+        if (!earlier || earlier->kind == FailureKind::cause) write_failure_note(path, {kind, what});
+        flush_standard_streams();
+        return EXIT_FAILURE;
+    };
+    try {
+        {
+            ProcessGroup group = init_process_group();
+            fn(group);
+        }
+        flush_standard_streams();
+        return EXIT_SUCCESS;
+    } catch (const PeerLostError& error) {
+        return failed(FailureKind::consequence, error.what());
+    } catch (const std::exception& error) {
+        return failed(FailureKind::cause, error.what());
+    } catch (...) {
+        return failed(FailureKind::cause, "an exception that is no std::exception");
+    }
+}
+
 /// The forked ranks, seen from their parent. The destructor kills those that still run.
 class SpawnedRanks {
   public:
-    using Function = std::function<void(ProcessGroup&)>;
+    /// What a rank does: gets its number, must not throw, and returns its exit status.
+    using Body = std::function<int(int rank)>;
 
-    SpawnedRanks(int size, const Function& fn) : start_(Clock::now()), files_("dptk-spawn") {
+    SpawnedRanks(int size, const Body& body) : start_(Clock::now()), files_("dptk-spawn") {
         const JobPlace job{.master_port = port_.number(), .run_id = random_run_id()};
         flush_standard_streams();
         try {
-            for (int rank = 0; rank < size; ++rank) start(rank, size, job, fn);
+            for (int rank = 0; rank < size; ++rank) start(rank, size, job, body);
         } catch (...) {
             kill_all();
             throw;
@@ -96,7 +123,7 @@ class SpawnedRanks {
         int stop_signal;  // 0 while it runs
     };
 
-    void start(int rank, int size, const JobPlace& job, const Function& fn) {
+    void start(int rank, int size, const JobPlace& job, const Body& body) {
         const RankPlace place{.rank = rank,
                               .world_size = size,
                               .local_rank = rank,
@@ -106,33 +133,9 @@ class SpawnedRanks {
         const std::string note = note_path(rank);
         const pid_t process = fork_rank([&]() noexcept {
             replace_launcher_environment(rank_environment(place, job, note));
-            return run_rank(fn, note.c_str());
+            return body(rank);
         });
         running_.push_back({rank, process, 0});
-    }
-
-    /// In the child. Its group is closed before what has happened is told.
-    static int run_rank(const Function& fn, const char* note_path) noexcept {
-        const auto failed = [&](FailureKind kind, const char* what) {
-            const std::optional<FailureNote> earlier = read_failure_note(note_path);
-            if (!earlier || earlier->kind == FailureKind::cause) write_failure_note(note_path, {kind, what});
-            flush_standard_streams();
-            return EXIT_FAILURE;
-        };
-        try {
-            {
-                ProcessGroup group = init_process_group();
-                fn(group);
-            }
-            flush_standard_streams();
-            return EXIT_SUCCESS;
-        } catch (const PeerLostError& error) {
-            return failed(FailureKind::consequence, error.what());
-        } catch (const std::exception& error) {
-            return failed(FailureKind::cause, error.what());
-        } catch (...) {
-            return failed(FailureKind::cause, "an exception that is no std::exception");
-        }
     }
 
     void look_for_changes(Clock::time_point now) {
@@ -215,7 +218,8 @@ void spawn(int size, Fn&& fn) {
         throw ArgumentError(detail::text("spawn copies this process, but its ", threads,
                                          " threads cannot be copied: call it before the first is started"));
     }
-    detail::SpawnedRanks ranks(size, [&fn](ProcessGroup& group) { fn(group); });
+    const auto run_fn = [&fn](ProcessGroup& group) { fn(group); };
+    detail::SpawnedRanks ranks(size, [&run_fn](int) { return detail::run_spawned_rank(run_fn); });
     const std::optional<FirstFailure> failure = ranks.wait();
     if (!failure) return;
     std::string message = detail::text("spawn: ", failure->headline);

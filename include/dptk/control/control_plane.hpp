@@ -44,6 +44,8 @@ struct ControlPlaneOptions {
     /// Called when the job has failed and a call is still inside a transport that cannot be woken: ends the
     /// process.
     std::function<void(const std::string& cause)> last_resort = {};
+    /// Called after the reason has been posted, and before an uncaught exception ends the process.
+    std::function<void()> before_terminate = {};
 };
 
 class ControlPlane final : public Watched,
@@ -212,6 +214,7 @@ class ControlPlane final : public Watched,
     /// Where it has been registered by hear_last_words.
     void on_terminate(const std::string& message) noexcept override {
         health_->fail(detail::text("rank ", rank(), ": ", message));
+        if (options_.before_terminate) options_.before_terminate();
     }
 
   private:

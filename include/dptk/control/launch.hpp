@@ -71,14 +71,19 @@ inline constexpr LauncherVariables launcher_variables[] = {
 }  // namespace detail
 
 /// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since
-/// mpirun inside a SLURM allocation leaves them stale; any other two that disagree are an error. Throws
+/// mpirun inside a SLURM allocation leaves them stale, unless they agree with PMI's: then srun has set both.
+/// Any other two that disagree are an error. Throws
 /// ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
 [[nodiscard]] inline LaunchEnvironment read_launch_environment() {
     LaunchEnvironment chosen;
     for (const detail::LauncherVariables& variables : detail::launcher_variables) {
-        if (variables.launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) continue;
         const std::optional<LaunchEnvironment> found = detail::read_launcher(variables);
         if (!found) continue;
+        if (found->launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) {
+            const bool agree = found->rank == chosen.rank && found->world_size == chosen.world_size;
+            if (agree && std::getenv("PMI_RANK") != nullptr) chosen = *found;
+            continue;
+        }
         if (chosen.launcher == Launcher::none) {
             chosen = *found;
         } else if (found->rank != chosen.rank || found->world_size != chosen.world_size) {

@@ -89,6 +89,14 @@ class DPTK_EXPORT StoreServers {
         return chosen_.back().server->local();
     }
 
+    /// Blocks, for at most `timeout`, until the clients have been sent what is there for them: before this
+    /// process ends in a hurry.
+    void flush(std::chrono::milliseconds timeout) {
+        const std::lock_guard lock(mutex_);
+        if (private_) private_->flush(timeout);
+        for (const Server& server : chosen_) server.server->flush(timeout);
+    }
+
   private:
     struct Server {
         TcpStoreServerOptions options;

@@ -2,7 +2,6 @@
 /// SIGPIPE, none is inherited by programs that this process starts.
 #pragma once
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -75,11 +74,8 @@ class Socket {
   public:
     Socket() = default;
 
-    /// Takes a socket over, and makes it non-blocking.
-    explicit Socket(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
-        const int flags = ::fcntl(descriptor_.number(), F_GETFL);
-        ::fcntl(descriptor_.number(), F_SETFL, flags | O_NONBLOCK);
-    }
+    /// Takes over a socket that does not block (SOCK_NONBLOCK).
+    explicit Socket(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
 
     Socket(Socket&&) = default;
     Socket& operator=(Socket&&) = default;

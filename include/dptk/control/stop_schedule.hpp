@@ -35,18 +35,20 @@ class StopSchedule {
 
     /// What is to be done now; each action is returned once.
     [[nodiscard]] Action due(Time now) {
-        if (!deadline_ || now < *deadline_) return Action::none;
+        if (now < deadline_) return Action::none;
         if (state_ == State::settling) {
             set(State::asked, now + grace);
             return Action::ask;
         }
         state_ = State::killed;
-        deadline_.reset();
+        deadline_ = never;
         return Action::kill;
     }
 
     /// When due() has something to do next.
-    [[nodiscard]] std::optional<Time> deadline() const { return deadline_; }
+    [[nodiscard]] std::optional<Time> deadline() const {
+        return deadline_ == never ? std::nullopt : std::optional(deadline_);
+    }
 
     /// Whether the ranks have been asked to end, or killed.
     [[nodiscard]] bool asked() const { return state_ == State::asked || state_ == State::killed; }
@@ -54,6 +56,8 @@ class StopSchedule {
     [[nodiscard]] bool killed() const { return state_ == State::killed; }
 
   private:
+    static constexpr Time never = Time::max();
+
     enum class State { idle, settling, asked, killed };
 
     void set(State state, Time deadline) {
@@ -62,7 +66,7 @@ class StopSchedule {
     }
 
     State state_ = State::idle;
-    std::optional<Time> deadline_;
+    Time deadline_ = never;
 };
 
 }  // namespace dptk

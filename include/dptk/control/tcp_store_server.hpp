@@ -128,6 +128,17 @@ class StoreServerLoop {
             for (int i = 0; i < count; ++i) take(events[static_cast<std::size_t>(i)]);
             expire_deadlines();
             for (const std::uint64_t id : sessions_.deliver(Deadline::Clock::now())) settle(id);
+            ++passes_;
+        }
+    }
+
+    /// From another thread: waits, for at most `timeout`, until all that was under way has been sent.
+    void flush(std::chrono::milliseconds timeout) const {
+        const Deadline deadline(timeout);
+        const std::uint64_t begin = passes_;
+        while (passes_ < begin + 2 && !deadline.passed()) {  // one pass may be half over
+            wake();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
 
@@ -149,9 +160,9 @@ class StoreServerLoop {
 
     struct Connection {
         Socket socket;
-        std::string address;
+        sockaddr_storage address;
         StoreSession session;
-        std::uint32_t watched = EPOLLIN | EPOLLRDHUP;
+        std::uint32_t watched = 0;
         std::optional<TimePoint> deadline = {};
     };
 
@@ -188,11 +199,14 @@ class StoreServerLoop {
 
     /// Few at a time, so that a flood of strangers does not keep the others waiting.
     void accept_some() {
-        constexpr int at_a_time = 4;
+        constexpr int at_a_time = 8;
         for (int i = 0; i < at_a_time; ++i) {
-            const int number = ::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            sockaddr_storage address{};
+            socklen_t size = sizeof address;
+            const int number = ::accept4(listener_.number(), reinterpret_cast<sockaddr*>(&address), &size,
+                                         SOCK_CLOEXEC | SOCK_NONBLOCK);
             if (number >= 0) {
-                add(Socket(FileDescriptor(number)));
+                add(Socket(FileDescriptor(number)), address);
             } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
                 return;
             } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -201,17 +215,14 @@ class StoreServerLoop {
         }
     }
 
-    void add(Socket socket) {
-        const TimePoint now = Deadline::Clock::now();
+    /// Does no more than it must, since it may be one of many strangers.
+    void add(Socket socket, const sockaddr_storage& address) {
         const std::uint64_t id = next_id_++;
-        socket.set_up_connection();
-        std::string address = socket.peer_address().host;
-        const int number = socket.number();
-        connections_[id].reset(new Connection{std::move(socket), std::move(address), {sessions_, id, now}});
+        const TimePoint now = Deadline::Clock::now();
+        connections_[id].reset(new Connection{std::move(socket), address, {sessions_, id, now}});
         strangers_.insert(id);
-        if (!watch(EPOLL_CTL_ADD, number, id, EPOLLIN | EPOLLRDHUP)) return remove(id);
-        set_deadline(id, *connections_[id]);
-        serve(id, EPOLLIN);  // most have greeted already
+        if (!receive(*connections_[id])) return remove(id);  // most have said something already
+        settle(id);
         if (strangers_.size() > limits_.strangers) remove(*strangers_.begin());
     }
 
@@ -255,11 +266,12 @@ class StoreServerLoop {
         StoreSession& session = connection.session;
         if (!send(connection)) return remove(id);
         if (session.ended() && session.to_send().empty()) return remove(id);
-        if (session.greeted()) strangers_.erase(id);
+        if (session.greeted() && strangers_.erase(id) > 0) connection.socket.set_up_connection();
         const std::uint32_t watched = EPOLLRDHUP | (session.wants_input() ? std::uint32_t{EPOLLIN} : 0U) |
                                       (session.to_send().empty() ? 0U : std::uint32_t{EPOLLOUT});
         if (watched != connection.watched) {
-            watch(EPOLL_CTL_MOD, connection.socket.number(), id, watched);
+            const int operation = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+            if (!watch(operation, connection.socket.number(), id, watched)) return remove(id);
             connection.watched = watched;
         }
         set_deadline(id, connection);
@@ -310,9 +322,11 @@ class StoreServerLoop {
         strangers_.erase(id);
         if (connection->deadline) deadlines_.erase({*connection->deadline, id});
         // Closing alone leaves the watch in place where a child of this process holds the socket, too.
-        watch(EPOLL_CTL_DEL, connection->socket.number(), id, 0);
+        if (connection->watched != 0) watch(EPOLL_CTL_DEL, connection->socket.number(), id, 0);
         const std::string& complaint = connection->session.complaint();
-        if (!complaint.empty()) log_.tell(connection->address, complaint);
+        if (complaint.empty()) return;
+        const auto* address = reinterpret_cast<const sockaddr*>(&connection->address);
+        log_.tell(socket_address(address, sizeof connection->address).host, complaint);
     }
 
     FileDescriptor epoll_;
@@ -326,6 +340,7 @@ class StoreServerLoop {
     std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
     std::uint64_t next_id_ = listener_id + 1;
     std::atomic<bool> stopping_ = false;
+    std::atomic<std::uint64_t> passes_ = 0;
     std::unique_ptr<std::array<char, 65'536>> buffer_ = std::make_unique<std::array<char, 65'536>>();
 };
 
@@ -383,6 +398,9 @@ class TcpStoreServer {
     }
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+    /// Blocks, for at most `timeout`, until the clients have been sent what they wait for and what is there.
+    void flush(std::chrono::milliseconds timeout) const { loop_->flush(timeout); }
 
     /// A client inside this process, without a socket between.
     [[nodiscard]] std::shared_ptr<Store> local() const { return std::make_shared<InProcessStore>(map_); }

@@ -1,0 +1,82 @@
+// What the tests of stores share.
+#pragma once
+
+#include <dptk/control/tcp_store.hpp>
+#include <dptk/control/tcp_store_server.hpp>
+#include <dptk/core/error.hpp>
+#include <dptk/core/log.hpp>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+/// Removed with the files that it was asked for.
+class TemporaryDirectory {
+  public:
+    TemporaryDirectory() {
+        if (mkdtemp(name_.data()) == nullptr) throw std::runtime_error("no temporary directory");
+    }
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    ~TemporaryDirectory() {
+        for (const std::string& file : files_) unlink(file.c_str());
+        rmdir(name_.c_str());
+    }
+
+    [[nodiscard]] const std::string& name() const { return name_; }
+
+    [[nodiscard]] std::string path(const std::string& file) {
+        return files_.emplace_back(name_ + "/" + file);
+    }
+
+  private:
+    std::string name_ = "/tmp/dptk-test-XXXXXX";
+    std::vector<std::string> files_;
+};
+
+/// What the log gets while this lives.
+class RecordedLog {
+  public:
+    RecordedLog() {
+        dptk::set_log_sink([this](dptk::LogLevel, int, std::string_view line) {
+            const std::lock_guard lock(mutex_);
+            lines_.emplace_back(line);
+        });
+    }
+    RecordedLog(const RecordedLog&) = delete;
+    RecordedLog& operator=(const RecordedLog&) = delete;
+    ~RecordedLog() { dptk::set_log_sink(nullptr); }
+
+    [[nodiscard]] std::vector<std::string> lines() const {
+        const std::lock_guard lock(mutex_);
+        return lines_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<std::string> lines_;
+};
+
+/// Of the error that the function throws; says so where it throws none, or another.
+template <class Error, class Function>
+std::string message_of(Function function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return error.what();
+    } catch (const std::exception& error) {
+        return std::string("(another error) ") + error.what();
+    }
+    return "(no error)";
+}
+
+inline std::shared_ptr<dptk::TcpStore> connect(const dptk::TcpStoreServer& server,
+                                               const std::string& token = "") {
+    return dptk::TcpStore::connect({"127.0.0.1", server.port()},
+                                   {.token = token, .timeout = std::chrono::seconds(60)});
+}

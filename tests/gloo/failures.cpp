@@ -1,0 +1,424 @@
+// What becomes of Gloo's waits when ranks do not come, leave early, stand still or die.
+#include <dptk/control/tcp_store.hpp>
+#include <dptk/control/tcp_store_server.hpp>
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "support.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using dptk::GlooTransport;
+using dptk::ReduceOp;
+using test::contains;
+
+/// Far more than anything here needs: it detects a hang.
+constexpr auto generous = 30s;
+
+[[nodiscard]] std::size_t entries_of(const char* folder) {
+    std::size_t count = 0;
+    DIR* listing = ::opendir(folder);
+    REQUIRE(listing != nullptr);
+    while (::readdir(listing) != nullptr) ++count;
+    ::closedir(listing);
+    return count;
+}
+
+struct Call {
+    const char* name;
+    std::function<void(GlooTransport&)> make;
+};
+
+/// Calls that cannot complete where rank 1 does not come.
+[[nodiscard]] std::vector<Call> calls_that_wait(std::size_t count) {
+    const auto data = [count] { return std::vector<float>(count, 1.0F); };
+    return {
+        {"all_reduce",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.all_reduce(test::buffer(d), ReduceOp::sum);
+         }},
+        {"broadcast",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.broadcast(test::buffer(d), 1);
+         }},
+        {"all_gather",
+         [=](GlooTransport& on) {
+             auto d = data();
+             std::vector<float> all(count * static_cast<std::size_t>(on.size()));
+             on.all_gather(test::buffer(d), test::buffer(all));
+         }},
+        {"barrier", [](GlooTransport& on) { on.barrier(); }},
+        {"send",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.send(test::buffer(d), 1, 5);
+         }},
+        {"recv",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.recv(test::buffer(d), 1, 5);
+         }},
+        {"duplicate", [](GlooTransport& on) { static_cast<void>(on.duplicate()); }},
+    };
+}
+
+}  // namespace
+
+TEST_CASE("a failure of the job ends every call that waits, with its cause, and all later ones at once") {
+    for (const int ranks : {2, 4}) {
+        for (const Call& call : calls_that_wait(100'000)) {
+            CAPTURE(call.name);
+            const test::Job job{.size = ranks};
+            std::atomic<int> waiting = 0;
+            std::vector<std::jthread> threads;
+            const auto begin = std::chrono::steady_clock::now();
+            for (int rank = 0; rank < ranks; ++rank) {
+                threads.emplace_back([&, rank] {
+                    GlooTransport transport(job.options(rank));
+                    if (rank == 1) {
+                        while (waiting < ranks - 1) std::this_thread::sleep_for(1ms);
+                        std::this_thread::sleep_for(20ms);
+                        job.health->fail("the reactor is on fire");
+                        return;
+                    }
+                    ++waiting;
+                    CHECK(contains(test::message_of<dptk::PeerLostError>([&] { call.make(transport); }),
+                                   "the reactor is on fire"));
+                    for (const Call& later : calls_that_wait(10)) {
+                        CHECK(contains(test::message_of<dptk::PeerLostError>([&] { later.make(transport); }),
+                                       "the reactor is on fire"));
+                    }
+                    transport.leave();
+                });
+            }
+            threads.clear();
+            CHECK(std::chrono::steady_clock::now() - begin < generous);
+        }
+    }
+}
+
+TEST_CASE("ranks that do not come are named when the time is over") {
+    test::Job job{.size = 4, .timeout = 300ms};
+    std::vector<std::jthread> threads;
+    for (const int rank : {0, 2}) {
+        threads.emplace_back([&, rank] {
+            const std::string message =
+                test::message_of<dptk::TimeoutError>([&] { GlooTransport transport(job.options(rank)); });
+            CHECK(contains(message, "after 300 ms these of 4 ranks have not come: 1, 3"));
+            CHECK(contains(message, dptk::detail::text("rank ", rank)));
+        });
+    }
+}
+
+TEST_CASE("a failure of the job ends the wait for ranks that do not come") {
+    const test::Job job{.size = 2};
+    std::jthread failing([&] {
+        std::this_thread::sleep_for(50ms);
+        job.health->fail("rank 1 has not even started");
+    });
+    CHECK(contains(test::message_of<dptk::PeerLostError>([&] { GlooTransport transport(job.options(0)); }),
+                   "rank 1 has not even started"));
+}
+
+TEST_CASE("a rank that tells where it listens, and then does not answer, ends connecting") {
+    // A socket whose queue of connections nobody accepts: the other end of one that stands still.
+    for (const bool job_fails : {false, true}) {
+        test::Job job{.size = 2, .timeout = job_fails ? 60s : 500ms};
+        const auto device = dptk::detail::make_gloo_device("127.0.0.1");
+        const auto pairs = device->createContext(1, 2);
+        pairs->setTimeout(1h);
+        const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
+        const std::string endpoint(bytes.begin(), bytes.end());
+        // Its address for rank 0, and an address where rank 0 is expected to wait for rank 1.
+        const dptk::detail::GlooContact contact{"here", "127.0.0.1", endpoint + endpoint};
+        job.store->set("gloo/1", contact.to_value());
+        std::jthread failing([&] {
+            std::this_thread::sleep_for(300ms);
+            if (job_fails) job.health->fail("rank 1 stands still");
+        });
+        const auto begin = std::chrono::steady_clock::now();
+        std::string message;
+        try {
+            GlooTransport transport(job.options(0));
+        } catch (const dptk::Error& error) {
+            message = error.what();
+        }
+        CHECK(!message.empty());
+        if (job_fails) CHECK(contains(message, "rank 1 stands still"));
+        CHECK(std::chrono::steady_clock::now() - begin < generous);
+    }
+}
+
+TEST_CASE("a rank that nobody can connect to is named with its address") {
+    test::Job job{.size = 2, .timeout = 2s};
+    std::string endpoint;
+    {
+        const auto device = dptk::detail::make_gloo_device("127.0.0.1");
+        const auto pairs = device->createContext(1, 2);
+        const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
+        endpoint.assign(bytes.begin(), bytes.end());
+    }
+    const dptk::detail::GlooContact contact{"elsewhere", "127.0.0.1", endpoint + endpoint};
+    job.store->set("gloo/1", contact.to_value());
+    std::string message;
+    try {
+        GlooTransport transport(job.options(0));
+    } catch (const dptk::Error& error) {
+        message = error.what();
+    }
+    CHECK(contains(message, "cannot connect to rank 1 (elsewhere, listening at 127.0.0.1)"));
+    CHECK(contains(message, "name the network interface"));
+}
+
+TEST_CASE("a message of another size is a mismatch, told on the receiving rank") {
+    const test::Job job{.size = 2};
+    std::jthread sender([&] {
+        GlooTransport transport(job.options(1));
+        std::vector<float> data(5);
+        CHECK(
+            contains(test::message_of<dptk::PeerLostError>([&] { transport.send(test::buffer(data), 0, 2); }),
+                     "another size"));
+    });
+    GlooTransport transport(job.options(0));
+    std::vector<float> data(3);
+    CHECK(test::message_of<dptk::MismatchError>([&] { transport.recv(test::buffer(data), 1, 2); }) ==
+          "rank 1 sends 20 bytes to rank 0, which expects 12");
+    job.health->fail("another size");
+}
+
+TEST_CASE("a rank that leaves early is an error for those that wait for it, and not before they need it") {
+    const test::Job job{.size = 3};
+    std::vector<std::jthread> threads;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&, rank] {
+            GlooTransport transport(job.options(rank));
+            std::vector<float> data(1'000'000, static_cast<float>(rank));
+            transport.broadcast(test::buffer(data), 2);
+            CHECK(data[999'999] == 2.0F);
+            if (rank == 2) return transport.leave();
+            CHECK(contains(test::message_of<dptk::PeerLostError>([&] { transport.barrier(); }),
+                           dptk::detail::text("rank ", rank, ": barrier: ")));
+        });
+    }
+    threads.clear();
+    CHECK(std::chrono::steady_clock::now() - begin < generous);
+}
+
+TEST_CASE("what was sent before a rank left arrives") {
+    for (int round = 0; round < 20; ++round) {
+        test::on_ranks({.size = 3}, [&](GlooTransport& transport) {
+            std::vector<std::uint8_t> data(3'000'000, static_cast<std::uint8_t>(transport.rank()));
+            transport.broadcast(test::buffer(data), 0);
+            CHECK(std::count(data.begin(), data.end(), 0) == 3'000'000);
+        });
+    }
+}
+
+TEST_CASE("transports that come and go leave no descriptors and no threads behind") {
+    const auto come_and_go = [] {
+        test::on_ranks({.size = 2}, [](GlooTransport& transport) {
+            GlooTransport copy = transport.duplicate();
+            copy.barrier();
+            copy.leave();
+        });
+    };
+    come_and_go();
+    const std::size_t descriptors = entries_of("/proc/self/fd");
+    const std::size_t threads = entries_of("/proc/self/task");
+    for (int i = 0; i < 50; ++i) come_and_go();
+    CHECK(entries_of("/proc/self/fd") <= descriptors);
+    CHECK(entries_of("/proc/self/task") <= threads);
+}
+
+TEST_CASE("the keys of a mesh do not stay in the store") {
+    const test::Job job{.size = 2};
+    test::on_ranks(job, [](GlooTransport& transport) {
+        GlooTransport copy = transport.duplicate();
+        copy.leave();
+    });
+    for (const char* key : {"gloo/0", "gloo/1", "gloo.0/0", "gloo.0/1"}) CHECK(!job.store->find(key));
+}
+
+TEST_CASE("writing to a connection that has gone raises no signal, then or later") {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    ::close(ends[0]);
+    {
+        const dptk::detail::BrokenPipeIgnored ignored;
+        CHECK(::write(ends[1], "x", 1) == -1);
+    }
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    CHECK(::sigismember(&blocked, SIGPIPE) == 0);
+    ::close(ends[1]);
+}
+
+// Ranks in processes of their own: this program, started again for the one test that is left out otherwise.
+
+namespace {
+
+/// Lives in the process of rank 0, which is this test's.
+struct ProcessJob {
+    dptk::TcpStoreServer server{{.port = 0, .bind_address = "127.0.0.1"}};
+    int size;
+    std::vector<pid_t> children;
+
+    ProcessJob(int size_, const std::string& role) : size(size_) {
+        for (int rank = 1; rank < size; ++rank) children.push_back(start(rank, role));
+    }
+    ~ProcessJob() {
+        for (const pid_t child : children) {
+            ::kill(child, SIGKILL);
+            ::waitpid(child, nullptr, 0);
+        }
+    }
+    ProcessJob(const ProcessJob&) = delete;
+    ProcessJob& operator=(const ProcessJob&) = delete;
+
+    [[nodiscard]] pid_t start(int rank, const std::string& role) const {
+        const std::vector<std::pair<std::string, std::string>> environment = {
+            {"DPTK_TEST_ROLE", role},
+            {"DPTK_TEST_RANK", std::to_string(rank)},
+            {"DPTK_TEST_SIZE", std::to_string(size)},
+            {"DPTK_TEST_PORT", std::to_string(server.port())}};
+        for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            ::execl("/proc/self/exe", "rank", "--minimal", "--no-skip",
+                    "--test-case=a rank in a process of its own", nullptr);
+            ::_exit(127);
+        }
+        return child;
+    }
+};
+
+[[nodiscard]] GlooTransport connect(int rank, int size, std::shared_ptr<dptk::Store> store,
+                                    std::shared_ptr<dptk::JobHealth> health) {
+    return GlooTransport({.rank = rank,
+                          .size = size,
+                          .store = std::move(store),
+                          .interface = "127.0.0.1",
+                          .timeout = 60s,
+                          .health = std::move(health)});
+}
+
+[[nodiscard]] int integer_of(const char* variable) {
+    const char* value = std::getenv(variable);
+    return value == nullptr ? 0 : std::atoi(value);
+}
+
+/// Large enough never to fit into what the kernel buffers.
+constexpr std::size_t large = 4'000'000;
+
+/// Calls of all ranks together, in which much is transferred to and from rank 1.
+[[nodiscard]] std::vector<Call> transfers() {
+    const auto memory = std::make_shared<std::vector<float>>(4 * large, 1.0F);
+    const auto with_data = [memory](auto&& make) {
+        return [=](GlooTransport& on) { make(on, test::buffer(*memory).slice(0, large)); };
+    };
+    return {
+        {"all_reduce",
+         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.all_reduce(data, ReduceOp::max); })},
+        {"broadcast from rank 0",
+         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.broadcast(data, 0); })},
+        {"broadcast from rank 1",
+         with_data([](GlooTransport& on, const dptk::Buffer& data) { on.broadcast(data, 1); })},
+        {"all_gather",
+         [memory](GlooTransport& on) {
+             const dptk::Buffer all = test::buffer(*memory).slice(0, 3 * large);
+             on.all_gather(test::buffer(*memory).slice(3 * large, large), all);
+         }},
+        {"messages to rank 1", with_data([](GlooTransport& on, const dptk::Buffer& data) {
+             if (on.rank() == 0) on.send(data, 1, 0);
+             if (on.rank() == 1) on.recv(data, 0, 0);
+             if (on.rank() > 1) on.recv(data, 1, 0);
+         })},
+        {"messages from rank 1", with_data([](GlooTransport& on, const dptk::Buffer& data) {
+             if (on.rank() == 0) on.recv(data, 1, 0);
+             if (on.rank() == 1) on.send(data, 0, 0);
+             if (on.rank() > 1) on.recv(data, 1, 0);
+         })},
+    };
+}
+
+}  // namespace
+
+TEST_CASE("a rank in a process of its own" * doctest::skip()) {
+    const test::Alarm alarm(120);
+    const std::string role = std::getenv("DPTK_TEST_ROLE");
+    const auto store = dptk::TcpStore::connect(
+        {"127.0.0.1", static_cast<std::uint16_t>(integer_of("DPTK_TEST_PORT"))}, {.timeout = 60s});
+    const int rank = integer_of("DPTK_TEST_RANK");
+    GlooTransport transport =
+        connect(rank, integer_of("DPTK_TEST_SIZE"), store, std::make_shared<dptk::JobHealth>());
+    const Call call = transfers()[static_cast<std::size_t>(integer_of("DPTK_TEST_CALL"))];
+    transport.barrier();
+    const int signal = role.starts_with("killed") ? SIGKILL : SIGSTOP;
+    if (rank == 1 && role.ends_with("idle")) ::raise(signal);
+    if (rank == 1) {
+        std::thread([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(integer_of("DPTK_TEST_DELAY")));
+            ::kill(::getpid(), signal);
+        }).detach();
+    }
+    static_cast<void>(test::message_of<dptk::PeerLostError>([&] {
+        while (true) call.make(transport);
+    }));
+}
+
+namespace {
+
+enum class Knows { nobody, the_control_plane };
+
+/// In what rank 0's calls end where rank 1 does what its role says. The job fails a second later, where
+/// anybody knows.
+[[nodiscard]] std::string end_of(const std::string& role, int call, int delay, Knows knows) {
+    const test::Alarm alarm(120);
+    ::setenv("DPTK_TEST_CALL", std::to_string(call).c_str(), 1);
+    ::setenv("DPTK_TEST_DELAY", std::to_string(delay).c_str(), 1);
+    const auto health = std::make_shared<dptk::JobHealth>();
+    const ProcessJob job(3, role);
+    GlooTransport transport = connect(0, 3, job.server.local(), health);
+    const Call transfer = transfers()[static_cast<std::size_t>(call)];
+    transport.barrier();
+    std::jthread failing([&] {
+        if (knows == Knows::nobody) return;
+        std::this_thread::sleep_for(1s);
+        health->fail("rank 1 is lost");
+    });
+    const std::string message = test::message_of<dptk::PeerLostError>([&] {
+        while (true) transfer.make(transport);
+    });
+    transport.leave();
+    return message;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed ends the others' calls, between and amid transfers") {
+    for (int call = 0; call < static_cast<int>(transfers().size()); ++call) {
+        CAPTURE(transfers()[static_cast<std::size_t>(call)].name);
+        CHECK(contains(end_of("killed in a transfer", call, 10 + 15 * call, Knows::nobody), "rank 0: "));
+    }
+    CHECK(contains(end_of("killed while idle", 0, 0, Knows::nobody), "rank 0: all_reduce: "));
+    CHECK(contains(end_of("killed in a transfer", 0, 50, Knows::the_control_plane), "rank 1 is lost"));
+}
+
+TEST_CASE("a rank that stands still ends the others' calls as soon as the job is known to have failed") {
+    for (int call = 0; call < static_cast<int>(transfers().size()); ++call) {
+        CAPTURE(transfers()[static_cast<std::size_t>(call)].name);
+        CHECK(contains(end_of("stopped in a transfer", call, 10 + 15 * call, Knows::the_control_plane),
+                       "rank 1 is lost"));
+    }
+    CHECK(contains(end_of("stopped while idle", 0, 0, Knows::the_control_plane), "rank 1 is lost"));
+}

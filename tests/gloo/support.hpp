@@ -1,0 +1,88 @@
+// Ranks over Gloo: as threads of this process, or as processes of their own.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <dptk/comm/gloo_transport.hpp>
+#include <dptk/control/in_process_store.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace test {
+
+using namespace std::chrono_literals;
+
+/// What the ranks of one job share.
+struct Job {
+    int size = 1;
+    std::shared_ptr<dptk::Store> store = std::make_shared<dptk::InProcessStore>();
+    /// One for all, as if the control plane told each rank at once.
+    std::shared_ptr<dptk::JobHealth> health = std::make_shared<dptk::JobHealth>();
+    std::chrono::milliseconds timeout = 60s;
+
+    [[nodiscard]] dptk::GlooOptions options(int rank) const {
+        return {.rank = rank,
+                .size = size,
+                .store = store,
+                .interface = "127.0.0.1",
+                .timeout = timeout,
+                .health = health};
+    }
+};
+
+/// fn(transport) as the ranks of the job, one thread each. Everything it throws is a failure of the test.
+template <class Fn>
+void on_ranks(const Job& job, Fn&& fn) {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < job.size; ++rank) {
+        threads.emplace_back([&, rank] {
+            try {
+                dptk::GlooTransport transport(job.options(rank));
+                fn(transport);
+                transport.leave();
+            } catch (const std::exception& error) {
+                job.health->fail(error.what());
+                FAIL_CHECK("rank " << rank << ": " << error.what());
+            }
+        });
+    }
+}
+
+template <class T>
+[[nodiscard]] dptk::Buffer buffer(std::vector<T>& data) {
+    return {data.data(), data.size(), dptk::dtype_of<T>, {}};
+}
+
+/// Ends a process that still runs after so long: a hang is a failure, too.
+class Alarm {
+  public:
+    explicit Alarm(unsigned seconds) { ::alarm(seconds); }
+    ~Alarm() { ::alarm(0); }
+    Alarm(const Alarm&) = delete;
+    Alarm& operator=(const Alarm&) = delete;
+};
+
+/// The message of the E that fn throws; empty where it throws none.
+template <class E, class Fn>
+[[nodiscard]] std::string message_of(Fn&& fn) {
+    try {
+        fn();
+    } catch (const E& error) {
+        return error.what();
+    }
+    return {};
+}
+
+[[nodiscard]] inline bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace test

@@ -1,0 +1,137 @@
+#include <doctest/doctest.h>
+#include <dptk/control/first_failure.hpp>
+#include <dptk/control/stop_schedule.hpp>
+#include <dptk/control/temporary_directory.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using dptk::FailureKind;
+using dptk::FailureNote;
+using dptk::FirstFailure;
+using dptk::RankEnd;
+
+dptk::ChildEnd exited(int status) {
+    return dptk::ChildEnd(status << 8);
+}
+
+dptk::ChildEnd killed(int signal) {
+    return dptk::ChildEnd(signal);
+}
+
+RankEnd end(int rank, dptk::ChildEnd how, std::chrono::milliseconds after,
+            std::optional<FailureNote> note = std::nullopt) {
+    return {.rank = rank,
+            .process = 1,
+            .end = how,
+            .after = after,
+            .note = std::move(note),
+            .asked_to_end = false};
+}
+
+RankEnd asked(RankEnd rank) {
+    rank.asked_to_end = true;
+    return rank;
+}
+
+int first(const std::vector<RankEnd>& ends) {
+    const auto failure = dptk::find_first_failure(ends, {});
+    return failure && failure->kind == FirstFailure::Kind::own ? failure->who.rank : -1;
+}
+
+const FailureNote cause{FailureKind::cause, "bad data"};
+const FailureNote consequence{FailureKind::consequence, "rank 7 is gone"};
+
+}  // namespace
+
+TEST_CASE("where all end well nobody has failed") {
+    CHECK_FALSE(dptk::find_first_failure({}, {}));
+    CHECK_FALSE(dptk::find_first_failure(std::vector{end(0, exited(0), 1ms), end(1, exited(0), 2ms)}, {}));
+}
+
+TEST_CASE("among failures alike the earliest is the first") {
+    CHECK(first({end(0, exited(1), 9ms), end(1, exited(2), 8ms), end(2, exited(0), 1ms)}) == 1);
+    CHECK(first({end(0, killed(SIGSEGV), 9ms), end(1, killed(SIGKILL), 8ms)}) == 1);
+}
+
+TEST_CASE("a consequence is never the first, however early") {
+    CHECK(first({end(0, exited(1), 1ms, consequence), end(1, exited(1), 99ms)}) == 1);
+    CHECK(first({end(0, killed(SIGABRT), 1ms, consequence), end(1, exited(1), 99ms, cause)}) == 1);
+}
+
+TEST_CASE("a death by signal, or with a cause, explains an exit that came before it") {
+    CHECK(first({end(0, exited(1), 1ms), end(1, killed(SIGKILL), 5ms)}) == 1);
+    CHECK(first({end(0, exited(1), 1ms), end(1, exited(1), 5ms, cause)}) == 1);
+    CHECK(first({end(0, exited(1), 1ms), end(1, killed(SIGPIPE), 5ms)}) == 0);
+}
+
+TEST_CASE("who was asked to end has not failed, unless it tells a cause of its own") {
+    CHECK(first({end(0, exited(3), 1ms), asked(end(1, killed(SIGTERM), 2ms)),
+                 asked(end(2, exited(1), 2ms))}) == 0);
+    CHECK(first({end(0, exited(1), 1ms, consequence), asked(end(1, exited(1), 900ms, cause))}) == 1);
+    CHECK(first({end(0, exited(3), 1ms), asked(end(1, exited(1), 900ms, cause))}) == 0);
+    CHECK(first({end(0, exited(1), 1ms, consequence), asked(end(1, killed(SIGSEGV), 900ms))}) == 1);
+}
+
+TEST_CASE("where all failures are consequences, a stopped rank explains them, or another host") {
+    const std::vector<RankEnd> ends{end(0, exited(1), 1ms, consequence),
+                                    asked(end(1, killed(SIGTERM), 300ms))};
+    const auto elsewhere = dptk::find_first_failure(ends, {});
+    REQUIRE(elsewhere);
+    CHECK(elsewhere->kind == FirstFailure::Kind::elsewhere);
+    CHECK(elsewhere->headline == "the first failure is elsewhere: rank 7 is gone");
+    const auto stopped = dptk::find_first_failure(ends, std::vector<dptk::StoppedRank>{{1, SIGSTOP}});
+    REQUIRE(stopped);
+    CHECK(stopped->kind == FirstFailure::Kind::stopped);
+    CHECK(stopped->headline == "rank 1 is stopped (SIGSTOP), the others gave it up: rank 7 is gone");
+}
+
+TEST_CASE("a note is read as it was written, and nothing else is a note") {
+    const dptk::TemporaryDirectory folder("dptk-test");
+    const std::string path = folder.path() + "/note";
+    CHECK_FALSE(dptk::read_failure_note(path.c_str()));
+    dptk::write_failure_note(path.c_str(), {FailureKind::consequence, "two\nlines"});
+    auto note = dptk::read_failure_note(path.c_str());
+    REQUIRE(note);
+    CHECK(note->kind == FailureKind::consequence);
+    CHECK(note->text == "two\nlines");
+    dptk::write_failure_note(path.c_str(), {FailureKind::cause, ""});
+    note = dptk::read_failure_note(path.c_str());
+    REQUIRE(note);
+    CHECK(note->kind == FailureKind::cause);
+    CHECK(note->text.empty());
+    std::FILE* const file = std::fopen(path.c_str(), "w");
+    std::fputs("caus", file);
+    std::fclose(file);
+    CHECK_FALSE(dptk::read_failure_note(path.c_str()));
+}
+
+TEST_CASE("after a failure the others are asked when it has settled, and killed after the grace") {
+    using dptk::StopSchedule;
+    using Action = StopSchedule::Action;
+    const StopSchedule::Time start{};
+    StopSchedule schedule;
+    CHECK(schedule.due(start) == Action::none);
+    schedule.failure(start);
+    schedule.failure(start + 150ms);  // does not move the deadline
+    CHECK(schedule.due(start + 199ms) == Action::none);
+    CHECK_FALSE(schedule.asked());
+    CHECK(schedule.due(start + 200ms) == Action::ask);
+    CHECK(schedule.asked());
+    CHECK(schedule.due(start + 3199ms) == Action::none);
+    CHECK(schedule.due(start + 3200ms) == Action::kill);
+    CHECK(schedule.due(start + 9s) == Action::none);
+
+    StopSchedule at_once;
+    at_once.stop(start);
+    CHECK(at_once.due(start) == Action::ask);
+    at_once.stop(start + 1s);  // has no effect
+    CHECK(at_once.due(start + 1s) == Action::none);
+    at_once.kill(start + 1s);
+    CHECK(at_once.due(start + 1s) == Action::kill);
+}

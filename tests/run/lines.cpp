@@ -1,0 +1,65 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "dptk-run/lines.hpp"
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// What comes out of a splitter that gets these pieces one by one.
+Lines split(run::LineSplitter& splitter, const Lines& pieces) {
+    Lines lines;
+    for (const std::string& piece : pieces) {
+        splitter.add(piece, [&](std::string_view line) { lines.emplace_back(line); });
+    }
+    return lines;
+}
+
+Lines split(const Lines& pieces) {
+    run::LineSplitter splitter;
+    return split(splitter, pieces);
+}
+
+}  // namespace
+
+TEST_CASE("a line is handed out when its end has come") {
+    CHECK(split({"on", "e\ntw", "o\n\nthree"}) == Lines{"one\n", "two\n", "\n"});
+    CHECK(split({""}).empty());
+}
+
+TEST_CASE("a return and a newline are one end, also where they come apart") {
+    CHECK(split({"a\r\nb\r", "\nc\n"}) == Lines{"a\r\n", "b\r\n", "c\n"});
+}
+
+TEST_CASE("a return alone ends a line of progress") {
+    CHECK(split({"10%\r20%\r", "30%\n"}) == Lines{"10%\r", "20%\r", "30%\n"});
+    run::LineSplitter splitter;
+    CHECK(split(splitter, {"10%\r"}).empty());
+    CHECK(splitter.ends_with_return());
+}
+
+TEST_CASE("what has no end is handed out on request, once") {
+    run::LineSplitter splitter;
+    CHECK(split(splitter, {"a\nb"}) == Lines{"a\n"});
+    Lines lines;
+    for (int i = 0; i < 2; ++i) splitter.flush([&](std::string_view line) { lines.emplace_back(line); });
+    CHECK(lines == Lines{"b"});
+    CHECK(splitter.empty());
+}
+
+TEST_CASE("a line without an end is cut, and no byte is lost") {
+    constexpr std::size_t limit = run::LineSplitter::max_line_bytes;
+    const std::string longer(limit + 5, 'x');
+    CHECK(split({longer + "\n"}) == Lines{std::string(limit, 'x'), "xxxxx\n"});
+    CHECK(split({std::string(limit - 1, 'x')}).empty());
+    CHECK(split({std::string(limit - 1, 'x'), "\n"}) == Lines{std::string(limit - 1, 'x') + "\n"});
+    CHECK(split({std::string(limit, 'x')}) == Lines{std::string(limit, 'x')});
+}
+
+TEST_CASE("NUL bytes are bytes like others") {
+    const std::string line("a\0b\n", 4);
+    CHECK(split({line}) == Lines{line});
+}

@@ -1,0 +1,37 @@
+#include "options.hpp"
+
+#include <dptk/core/version.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <sstream>
+
+namespace info {
+
+ParsedOptions parse_options(int argc, char** argv) {
+    bool quick = false;
+    bool no_tests = false;
+    Options options;
+    CLI::App app(
+        "Tells what this machine and this job look like to dptk, and what looks wrong.\n"
+        "Alone it looks at this machine. Started by a launcher as a training is (mpirun -np 4 dptk-info),\n"
+        "it also tells who runs where, and measures the ranks and the network between them.",
+        "dptk-info");
+    app.set_help_flag("-h,--help", "print this text and exit");
+    app.add_flag("--json", options.json, "print one JSON object; progress goes to stderr");
+    app.add_flag("--quick", quick, "measure with few repetitions");
+    app.add_flag("--no-tests", no_tests, "measure nothing");
+    app.set_version_flag("--version", "dptk-info " DPTK_VERSION, "print the version and exit");
+    try {
+        app.parse(argc, argv);
+        if (quick && no_tests) throw CLI::ExcludesError("--quick", "--no-tests");
+        options.tests = no_tests ? Effort::none : quick ? Effort::quick : Effort::full;
+        return {options, "", 0};
+    } catch (const CLI::ParseError& error) {
+        std::ostringstream text;
+        const bool wrong = app.exit(error, text, text) != 0;
+        return {std::nullopt, (wrong ? "dptk-info: " : "") + text.str(), wrong ? 2 : 0};
+    }
+}
+
+}  // namespace info

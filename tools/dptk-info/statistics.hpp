@@ -1,0 +1,32 @@
+// Medians, and which rank is slow. For an even number the median is the lower of the two in the middle, so
+// that one of two ranks can be slow.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "facts.hpp"
+
+namespace info {
+
+/// From this many times the median on, a rank is called slow.
+inline constexpr double slow_ratio = 1.3;
+
+[[nodiscard]] inline double median(std::vector<double> values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+/// `seconds` by rank.
+[[nodiscard]] inline Slowest slowest_of(const std::vector<double>& seconds) {
+    const auto longest = std::ranges::max_element(seconds);
+    if (longest == seconds.end()) return {};
+    const double usual = median(seconds);
+    return {static_cast<int>(longest - seconds.begin()), usual > 0 ? *longest / usual : 1};
+}
+
+}  // namespace info

@@ -1,0 +1,42 @@
+#include "environment.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace run {
+
+namespace {
+
+std::string_view name_of(std::string_view entry) {
+    return entry.substr(0, entry.find('='));
+}
+
+}  // namespace
+
+Environment::Environment() {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        if (!dptk::is_stale_launcher_variable(name_of(*entry))) entries_.emplace_back(*entry);
+    }
+}
+
+void Environment::set(const std::vector<dptk::EnvironmentVariable>& variables) {
+    for (const auto& [name, value] : variables) {
+        std::erase_if(entries_, [&](const std::string& entry) { return name_of(entry) == name; });
+        entries_.push_back(name + "=" + value);
+    }
+}
+
+bool Environment::contains(const std::string& name) const {
+    return std::ranges::any_of(entries_, [&](const std::string& entry) { return name_of(entry) == name; });
+}
+
+std::vector<char*> Environment::pointers() {
+    std::vector<char*> pointers;
+    for (std::string& entry : entries_) pointers.push_back(entry.data());
+    pointers.push_back(nullptr);
+    return pointers;
+}
+
+}  // namespace run

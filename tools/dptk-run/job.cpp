@@ -1,0 +1,66 @@
+#include "job.hpp"
+
+#include <dptk/core/error.hpp>
+#include <dptk/core/text.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "devices.hpp"
+
+namespace run {
+
+namespace {
+
+using dptk::detail::text;
+
+int local_size(const std::string& nproc_per_node) {
+    if (nproc_per_node == "cpu") return count_cores();
+    if (nproc_per_node != "auto" && nproc_per_node != "gpu") return std::stoi(nproc_per_node);
+    const int gpus = count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+    if (gpus > 0) return gpus;
+    if (nproc_per_node == "auto") return count_cores();
+    throw dptk::ArgumentError(
+        "--nproc-per-node gpu: this host has no GPU, or CUDA_VISIBLE_DEVICES hides all");
+}
+
+/// Several hosts cannot agree on a random name.
+std::string run_id(const Options& options) {
+    if (!options.run_id.empty()) return options.run_id;
+    return options.nnodes > 1 ? "none" : dptk::random_run_id();
+}
+
+/// Ranks that each start as many threads as there are cores would hinder each other.
+void share_cores(Job& job) {
+    if (job.local_size == 1 || job.environment.contains("OMP_NUM_THREADS")) return;
+    const int cores = count_cores();
+    const std::string threads = std::to_string(std::max(1, cores / job.local_size));
+    job.environment.set({{"OMP_NUM_THREADS", threads}});
+    job.remark = text("OMP_NUM_THREADS=", threads, " for each of the ", job.local_size,
+                      " ranks, since it is not set (cores: ", cores, ")");
+}
+
+}  // namespace
+
+dptk::RankPlace Job::place(int local_rank) const {
+    return {.rank = options.node_rank * local_size + local_rank,
+            .world_size = world_size(),
+            .local_rank = local_rank,
+            .local_world_size = local_size,
+            .group_rank = options.node_rank,
+            .group_world_size = options.nnodes};
+}
+
+Job make_job(const Options& options, const std::string& program) {
+    Job job;
+    job.options = options;
+    job.program = program;
+    job.local_size = local_size(options.nproc_per_node);
+    job.run_id = run_id(options);
+    job.environment.set(options.environment);
+    if (!options.log_dir.empty()) job.log_dir = text(options.log_dir, "/", job.run_id);
+    share_cores(job);
+    return job;
+}
+
+}  // namespace run

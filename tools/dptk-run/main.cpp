@@ -1,0 +1,120 @@
+// dptk-run starts a program as several ranks on this host:
+//   dptk-run --nproc-per-node 4 -- ./my_training --epochs 10
+#include <dptk/control/held_port.hpp>
+#include <dptk/control/temporary_directory.hpp>
+#include <dptk/core/text.hpp>
+
+#include <fcntl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "attempt.hpp"
+#include "console.hpp"
+#include "guard.hpp"
+#include "job.hpp"
+#include "options.hpp"
+#include "orphans.hpp"
+#include "program.hpp"
+#include "report.hpp"
+#include "signals.hpp"
+
+namespace {
+
+using dptk::detail::text;
+
+/// A standard descriptor that is closed would become one of our files.
+void open_standard_descriptors() {
+    int descriptor = 0;
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
+    if (descriptor >= 0) close(descriptor);
+}
+
+run::AttemptResult run_once(const run::Job& job, int restart_count, const std::string& notes_dir,
+                            const run::Signals& signals, run::Guard& guard, run::Console& console) {
+    std::optional<dptk::HeldPort> port;
+    if (job.options.master_port == 0) port.emplace();
+    const run::Options& options = job.options;
+    const run::Meeting meeting{
+        .place = {.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr,
+                  .master_port = port ? port->number() : options.master_port,
+                  .run_id = job.run_id,
+                  .restart_count = restart_count,
+                  .max_restarts = options.max_restarts},
+        .notes_dir = notes_dir};
+    return run::Attempt(job, meeting, signals, guard, console).run();
+}
+
+struct Ending {
+    int exit_status = 1;
+    bool by_signal = false;
+};
+
+Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& console) {
+    const dptk::TemporaryDirectory notes("dptk-run");
+    run::Guard guard(notes.path());
+    run::adopt_orphans();
+    for (int restart_count = 0;; ++restart_count) {
+        const run::AttemptResult result = run_once(job, restart_count, notes.path(), signals, guard, console);
+        if (!result.failed) return {result.signal == 0 ? 0 : 128 + result.signal, result.signal != 0};
+        const auto failure = dptk::find_first_failure(result.ends, result.stopped);
+        console.say(run::failure_report(job, result, *failure));
+        if (result.signal != 0 || restart_count == job.options.max_restarts) {
+            return {failure->who.end.exit_status(), result.signal != 0};
+        }
+        console.say(text("starting all ranks anew (restart ", restart_count + 1, " of ",
+                         job.options.max_restarts, ")"));
+    }
+}
+
+/// What is left to print is printed, however slow the reader; after a signal only for a second.
+void finish(run::Console& console, const run::Signals& signals, Ending ending) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    console.drain([&] {
+        while (const std::optional<int> signal = signals.next()) {
+            if (run::asks_to_end(*signal)) return false;
+        }
+        return !ending.by_signal || std::chrono::steady_clock::now() < limit;
+    });
+}
+
+int run_command(const run::Options& options) {
+    const run::FoundProgram program = run::find_program(options.command.front());
+    if (program.exit_status != 0) {
+        std::fprintf(stderr, "dptk-run: %s\n", program.error.c_str());
+        return program.exit_status;
+    }
+    const run::Job job = run::make_job(options, program.path);
+    const run::Signals signals;
+    run::Console console;
+    if (!job.remark.empty()) console.say(job.remark);
+    if (!job.log_dir.empty()) console.say(text("the output of the ranks is kept in ", job.log_dir));
+    Ending ending;
+    try {
+        ending = run_job(job, signals, console);
+    } catch (const std::exception& error) {
+        console.say(error.what());
+    }
+    finish(console, signals, ending);
+    return ending.exit_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    open_standard_descriptors();
+    try {
+        const run::ParsedOptions parsed = run::parse_options(argc, argv);
+        if (parsed.options) return run_command(*parsed.options);
+        std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
+        return parsed.exit_status;
+    } catch (const dptk::ArgumentError& error) {
+        std::fprintf(stderr, "dptk-run: %s\n", error.what());
+        return 2;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "dptk-run: %s\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,43 @@
+// The command line of dptk-run.
+#pragma once
+
+#include <dptk/control/rank_environment.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace run {
+
+/// Which of a rank's two streams are meant.
+enum class Streams { none, out, err, all };
+
+[[nodiscard]] inline bool includes(Streams streams, Streams one) {
+    return streams == Streams::all || streams == one;
+}
+
+struct Options {
+    int nnodes = 1;
+    std::string nproc_per_node = "1";  // a number, or auto, gpu, cpu
+    int node_rank = 0;
+    std::string master_addr;  // empty: loopback
+    int master_port = 0;      // 0: a free one
+    std::string run_id;       // empty: random
+    int max_restarts = 0;
+    std::string log_dir;  // empty: no files
+    Streams redirects = Streams::none;
+    Streams tee = Streams::none;
+    std::vector<dptk::EnvironmentVariable> environment;
+    std::vector<std::string> command;
+};
+
+/// What came of the command line: options to run with, or a text to print and an exit status to end with.
+struct ParsedOptions {
+    std::optional<Options> options;
+    std::string text;
+    int exit_status = 0;
+};
+
+[[nodiscard]] ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace run

@@ -1,0 +1,53 @@
+#include "orphans.hpp"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace run {
+
+namespace {
+
+/// Whether /proc calls it a child of ours that has not ended. The name, in parentheses, may contain anything.
+bool is_living_child(pid_t process) {
+    const std::string path = "/proc/" + std::to_string(process) + "/stat";
+    std::FILE* const file = std::fopen(path.c_str(), "re");
+    if (file == nullptr) return false;
+    char line[512] = "";
+    const std::size_t size = std::fread(line, 1, sizeof line - 1, file);
+    std::fclose(file);
+    line[size] = '\0';
+    const char* const name_end = std::strrchr(line, ')');
+    char state = 'Z';
+    int parent = 0;
+    if (name_end == nullptr || std::sscanf(name_end + 1, " %c %d", &state, &parent) != 2) return false;
+    return parent == getpid() && state != 'Z' && state != 'X';
+}
+
+}  // namespace
+
+void adopt_orphans() {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+std::vector<pid_t> find_orphans(const std::vector<pid_t>& known) {
+    std::vector<pid_t> orphans;
+    DIR* const processes = opendir("/proc");
+    if (processes == nullptr) return orphans;
+    while (const dirent* const entry = readdir(processes)) {
+        const pid_t process = std::atoi(entry->d_name);
+        if (process > 0 && std::ranges::find(known, process) == known.end() && is_living_child(process)) {
+            orphans.push_back(process);
+        }
+    }
+    closedir(processes);
+    return orphans;
+}
+
+}  // namespace run

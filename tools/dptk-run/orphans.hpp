@@ -1,0 +1,16 @@
+// What ranks leave behind: processes whose parents have ended. dptk-run adopts them, so that it can end them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace run {
+
+/// From now on orphans among this process's descendants become its children.
+void adopt_orphans();
+
+/// The living children of this process that are not in `known`.
+[[nodiscard]] std::vector<pid_t> find_orphans(const std::vector<pid_t>& known);
+
+}  // namespace run

@@ -1,0 +1,75 @@
+#include "rank.hpp"
+
+#include <dptk/control/child_process.hpp>
+#include <dptk/core/error.hpp>
+#include <dptk/core/text.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace run {
+
+namespace {
+
+using dptk::detail::text;
+
+RankOutputOptions output_options(const Job& job, const Meeting& meeting, int rank) {
+    RankOutputOptions options;
+    options.rank = rank;
+    options.alone = job.world_size() == 1;
+    if (job.log_dir.empty()) return options;
+    options.log_dir = text(job.log_dir, "/attempt_", meeting.place.restart_count, "/", rank);
+    std::error_code error;
+    std::filesystem::create_directories(options.log_dir, error);
+    if (error)
+        throw dptk::BackendError(text("cannot make the folder ", options.log_dir, ": ", error.message()));
+
+    for (const Streams one : {Streams::out, Streams::err}) {
+        const bool tee = includes(job.options.tee, one);
+        const bool redirect = includes(job.options.redirects, one) && !tee;
+        const Streams other = one == Streams::out ? Streams::err : Streams::out;
+        if (tee || redirect) options.files = options.files == Streams::none ? one : Streams::all;
+        if (redirect) options.console = options.console == Streams::all ? other : Streams::none;
+    }
+    return options;
+}
+
+}  // namespace
+
+Rank::Rank(const Job& job, const Meeting& meeting, int local_rank, const Signals& signals, Console& console,
+           std::array<ConsoleTurn, 2>& turns)
+    : place_(job.place(local_rank)),
+      note_path_(text(meeting.notes_dir, "/rank-", place_.rank)),
+      streams_{{{output_options(job, meeting, place_.rank), Stream::out, console, turns[0]},
+                {output_options(job, meeting, place_.rank), Stream::err, console, turns[1]}}},
+      process_(start(job, meeting, signals)) {}
+
+pid_t Rank::start(const Job& job, const Meeting& meeting, const Signals& signals) {
+    std::remove(note_path_.c_str());  // of an earlier attempt
+    Environment environment = job.environment;
+    environment.set(dptk::rank_environment(place_, meeting.place, note_path_));
+    const std::vector<char*> variables = environment.pointers();
+    std::vector<char*> arguments;
+    for (const std::string& word : job.options.command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+
+    const pid_t process = dptk::fork_rank([&]() noexcept {
+        dup2(streams_[0].write_end(), STDOUT_FILENO);
+        dup2(streams_[1].write_end(), STDERR_FILENO);
+        signals.undo();
+        execvpe(job.program.c_str(), arguments.data(), variables.data());
+        const int reason = errno;
+        dprintf(STDERR_FILENO, "dptk-run: cannot run %s: %s\n", job.program.c_str(), std::strerror(reason));
+        return reason == ENOENT ? 127 : 126;
+    });
+    for (RankStream& stream : streams_) stream.close_write_end();
+    return process;
+}
+
+}  // namespace run

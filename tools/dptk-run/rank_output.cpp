@@ -1,0 +1,130 @@
+#include "rank_output.hpp"
+
+#include <dptk/core/error.hpp>
+#include <dptk/core/text.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace run {
+
+namespace {
+
+using dptk::detail::text;
+
+/// So long after its last byte an unfinished line is passed on.
+constexpr std::chrono::milliseconds patience{100};
+
+int open_log(const std::string& path) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0) throw dptk::BackendError(text("cannot write ", path, ": ", std::strerror(errno)));
+    return file;
+}
+
+void write_all(int file, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t count = write(file, bytes.data(), bytes.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return;  // a full disk must not end the job
+        bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+}
+
+/// Without its end.
+std::string_view content_of(std::string_view line) {
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+}
+
+}  // namespace
+
+void Tail::add(std::string_view line) {
+    const std::string_view content = content_of(line);
+    const bool over_written = progress_;
+    progress_ = line.ends_with('\r');
+    if (progress_ && content.empty()) return;
+    if (over_written && !lines_.empty()) lines_.pop_back();
+    lines_.emplace_back(content.substr(0, max_line_bytes));
+    if (lines_.size() > max_lines) lines_.pop_front();
+}
+
+RankStream::RankStream(const RankOutputOptions& options, Stream stream, Console& console, ConsoleTurn& turn)
+    : rank_(options.rank), alone_(options.alone), stream_(stream), console_(console), turn_(turn) {
+    const Streams one = stream == Stream::out ? Streams::out : Streams::err;
+    to_console_ = includes(options.console, one);
+    if (includes(options.files, one)) {
+        file_ = open_log(options.log_dir + (stream == Stream::out ? "/stdout.log" : "/stderr.log"));
+    }
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+        if (file_ >= 0) close(file_);
+        throw dptk::BackendError(text("cannot open a pipe for rank ", rank_, ": ", std::strerror(errno)));
+    }
+    read_end_ = ends[0];
+    write_end_ = ends[1];
+    fcntl(read_end_, F_SETFL, O_NONBLOCK);
+}
+
+RankStream::~RankStream() {
+    for (const int descriptor : {read_end_, write_end_, file_}) {
+        if (descriptor >= 0) close(descriptor);
+    }
+}
+
+void RankStream::close_write_end() {
+    close(write_end_);
+    write_end_ = -1;
+}
+
+int RankStream::read_end() const {
+    return to_console_ && console_.full(stream_) ? -1 : read_end_;
+}
+
+bool RankStream::read(Tail& tail) {
+    std::array<char, std::size_t{1} << 16> memory;
+    const ssize_t count = ::read(read_end_, memory.data(), memory.size());
+    if (count < 0) return false;
+    if (count == 0) {
+        end(tail);
+        return false;
+    }
+    const std::string_view bytes(memory.data(), static_cast<std::size_t>(count));
+    last_read_ = std::chrono::steady_clock::now();
+    if (file_ >= 0) write_all(file_, bytes);
+    lines_.add(bytes, [&](std::string_view line) { pass_on(line, tail); });
+    return true;
+}
+
+void RankStream::end(Tail& tail) {
+    lines_.flush([&](std::string_view line) { pass_on(line, tail); });
+    close(read_end_);
+    read_end_ = -1;
+}
+
+std::optional<RankStream::Time> RankStream::flush_at() const {
+    if (lines_.empty() || !(alone_ || lines_.ends_with_return())) return std::nullopt;
+    return last_read_ + patience;
+}
+
+void RankStream::flush_if_due(Time now, Tail& tail) {
+    const std::optional<Time> due = flush_at();
+    if (due && *due <= now) lines_.flush([&](std::string_view line) { pass_on(line, tail); });
+}
+
+void RankStream::pass_on(std::string_view line, Tail& tail) {
+    tail.add(line);
+    if (!to_console_) return;
+    if (alone_) return console_.write(stream_, line);
+
+    if (turn_.in_progress && turn_.rank != rank_) console_.write(stream_, "\n");
+    console_.write(stream_, text("[rank ", rank_, "] ", line));
+    const bool ended = line.ends_with('\n') || line.ends_with('\r');
+    if (!ended) console_.write(stream_, "\n");
+    turn_ = {rank_, line.ends_with('\r')};
+}
+
+}  // namespace run

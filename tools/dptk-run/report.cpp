@@ -1,0 +1,69 @@
+#include "report.hpp"
+
+#include <dptk/core/text.hpp>
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+namespace run {
+
+namespace {
+
+using dptk::detail::text;
+using Kind = dptk::FirstFailure::Kind;
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string seconds_text(std::chrono::steady_clock::duration time) {
+    std::array<char, 32> number{};
+    std::snprintf(number.data(), number.size(), "%.2f s", std::chrono::duration<double>(time).count());
+    return number.data();
+}
+
+/// The text with each of its lines moved to the right.
+std::string indented(std::string_view lines, std::string_view indent) {
+    std::string out(indent);
+    for (const char c : lines) {
+        out += c;
+        if (c == '\n') out += indent;
+    }
+    return out;
+}
+
+/// The rank whose output explains most: the one that is stopped, or else the one that failed.
+int rank_to_show(const AttemptResult& result, const dptk::FirstFailure& failure) {
+    return failure.kind == Kind::stopped ? result.stopped.front().rank : failure.who.rank;
+}
+
+std::string last_lines(const Tail& tail, int rank) {
+    if (tail.lines().empty()) return text("\n  rank ", rank, " has printed nothing");
+    std::string out = text("\n  the last lines of rank ", rank, ":");
+    for (const std::string& line : tail.lines()) out += text("\n    ", line);
+    return out;
+}
+
+}  // namespace
+
+std::string failure_report(const Job& job, const AttemptResult& result, const dptk::FirstFailure& failure) {
+    const int first_rank = job.place(0).rank;
+    const dptk::RankEnd& who = failure.who;
+    std::string out = failure.headline;
+    if (failure.kind == Kind::own && who.note && !who.note->text.empty()) {
+        out += text('\n', indented(who.note->text, "  "));
+    }
+    if (failure.kind != Kind::own) {
+        out += text("\n  first noticed by rank ", who.rank, ", which ended with ", who.end.text());
+    }
+    out += text("\n  local rank ", who.rank - first_rank, " on ", host_name(), ", process ", who.process,
+                ", ", seconds_text(who.after), " after the start");
+    const int shown = rank_to_show(result, failure);
+    return out + last_lines(result.tails[static_cast<std::size_t>(shown - first_rank)], shown);
+}
+
+}  // namespace run

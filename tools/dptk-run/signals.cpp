@@ -1,0 +1,50 @@
+#include "signals.hpp"
+
+#include <dptk/core/error.hpp>
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace run {
+
+namespace {
+
+bool is_ignored(int signal) {
+    struct sigaction action {};
+    return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+bool asks_to_end(int signal) {
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+Signals::Signals() {
+    sigemptyset(&taken_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&taken_, signal);
+    if (!is_ignored(SIGHUP)) sigaddset(&taken_, SIGHUP);  // nohup dptk-run ...
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGCHLD, SIG_DFL);  // an ignored one would let ranks vanish
+    sigprocmask(SIG_BLOCK, &taken_, &before_);
+    descriptor_ = signalfd(-1, &taken_, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (descriptor_ < 0) throw dptk::BackendError("cannot receive signals by a descriptor");
+}
+
+Signals::~Signals() {
+    close(descriptor_);
+}
+
+std::optional<int> Signals::next() const {
+    signalfd_siginfo info{};
+    if (read(descriptor_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+}
+
+void Signals::undo() const {
+    ::signal(SIGPIPE, SIG_DFL);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace run
