@@ -121,7 +121,7 @@ TEST_CASE("all_reduce equals plain loops for every dtype and operation, also in 
             for (const DType dtype : all_dtypes) {
                 for (const ReduceOp op : all_ops) {
                     if (!is_defined(dtype, op)) continue;
-                    for (const std::size_t count : {0, 1, 3, 257})
+                    for (const std::size_t count : {0U, 1U, 3U, 257U})
                         check_all_reduce(transport, dtype, op, count);
                 }
             }
@@ -158,7 +158,7 @@ TEST_CASE("broadcast sends the root's elements, from every root") {
     for (const int ranks : {1, 2, 3, 4}) {
         test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
             for (int root = 0; root < ranks; ++root) {
-                for (const std::size_t count : {0, 1, 5, 1'000'003}) {
+                for (const std::size_t count : {0U, 1U, 5U, 1'000'003U}) {
                     std::vector<std::uint16_t> data(count, static_cast<std::uint16_t>(transport.rank()));
                     transport.broadcast(test::buffer(data), root);
                     const auto right = static_cast<std::size_t>(std::count(data.begin(), data.end(), root));
@@ -172,7 +172,7 @@ TEST_CASE("broadcast sends the root's elements, from every root") {
 TEST_CASE("all_gather puts the inputs in rank order, also where the input is its place in the output") {
     for (const int ranks : {1, 2, 3, 4}) {
         test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
-            for (const std::size_t count : {0, 1, 5, 300'007}) {
+            for (const std::size_t count : {0U, 1U, 5U, 300'007U}) {
                 for (const bool in_place : {false, true}) {
                     std::vector<double> input(count, transport.rank() + 0.5);
                     std::vector<double> output(count * static_cast<std::size_t>(ranks), -1);
