@@ -155,7 +155,7 @@ class MpiTransport {
     /// The communicator that carries the calls; it stays ours.
     [[nodiscard]] MPI_Comm comm() const noexcept { return comm_.get(); }
 
-    [[nodiscard]] bool progresses_by_caller() const { return !MpiEnvironment::get().allows_threads(); }
+    [[nodiscard]] bool progresses_by_caller() const noexcept { return progresses_by_caller_; }
     [[nodiscard]] bool callable_from_this_thread() const {
         return MpiEnvironment::get().callable_from_this_thread();
     }
@@ -286,6 +286,7 @@ class MpiTransport {
 
     detail::OwnedMpiComm comm_;
     std::shared_ptr<ControlPlane> control_;
+    bool progresses_by_caller_ = !MpiEnvironment::get().allows_threads();
     int rank_ = 0;
     int size_ = 1;
     int local_rank_ = 0;
