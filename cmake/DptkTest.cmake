@@ -23,9 +23,8 @@ set(DPTK_MPI_ENVIRONMENT
     OMPI_MCA_rmaps_base_oversubscribe=1)
 
 # dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [RANKS])
-# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With RANKS it is built a second
-# time, with DPTK_TEST_RANKS defined and all transports in it, and runs at 1, 2, 3 and 4 ranks: under mpirun over MPI,
-# and under dptk-run over Gloo.
+# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With RANKS it also runs at 1, 2,
+# 3 and 4 ranks: under mpirun over MPI, and under dptk-run over Gloo.
 function(dptk_add_test room)
     cmake_parse_arguments(ARG "RANKS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(NOT ARG_SOURCES)
@@ -40,17 +39,17 @@ function(dptk_add_test room)
     if(NOT ARG_RANKS OR NOT DPTK_TRANSPORTS)
         return()
     endif()
-    dptk_add_program(test_${room}_ranks SOURCES ${sources}
-        LIBRARIES ${ARG_LIBRARIES} ${DPTK_TRANSPORTS} dptk_test_main)
-    target_compile_definitions(test_${room}_ranks PRIVATE DPTK_TEST_RANKS)
+    target_link_libraries(test_${room} PRIVATE dptk_test_transports)
     foreach(ranks 1 2 3 4)
         if(TARGET dptk::mpi)
-            dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room}_ranks)
+            dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room})
+            set_property(TEST ${room}.mpi.${ranks} APPEND PROPERTY ENVIRONMENT DPTK_TEST_RANKS=1)
         endif()
         if(TARGET dptk::gloo AND TARGET dptk-run)
             add_test(NAME ${room}.gloo.${ranks}
-                COMMAND dptk-run --nproc-per-node ${ranks} -- $<TARGET_FILE:test_${room}_ranks>)
-            set_tests_properties(${room}.gloo.${ranks} PROPERTIES TIMEOUT 120 LABELS gloo PROCESSORS ${ranks})
+                COMMAND dptk-run --nproc-per-node ${ranks} -- $<TARGET_FILE:test_${room}>)
+            set_tests_properties(${room}.gloo.${ranks} PROPERTIES
+                TIMEOUT 120 LABELS gloo PROCESSORS ${ranks} ENVIRONMENT DPTK_TEST_RANKS=1)
         endif()
     endforeach()
 endfunction()

@@ -1,20 +1,21 @@
-// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, in a program built with DPTK_TEST_RANKS, as the
-// ranks that a launcher has started.
+// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, where DPTK_TEST_RANKS is in the environment,
+// as the ranks that a launcher has started.
 #pragma once
 
 #include <dptk/ddp.hpp>
+
+#include <cstdlib>
 
 namespace test {
 
 /// fn(dptk::ProcessGroup&) at each number of ranks.
 template <class Fn>
 void on_ranks(Fn&& fn) {
-#ifdef DPTK_TEST_RANKS
-    dptk::ProcessGroup group = dptk::init_process_group();
-    fn(group);
-#else
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) {
+        dptk::ProcessGroup group = dptk::init_process_group();
+        return static_cast<void>(fn(group));
+    }
     for (const int ranks : {1, 2, 3, 4, 8}) dptk::launch_threads(ranks, fn);
-#endif
 }
 
 enum class Agreed { any, yes };
