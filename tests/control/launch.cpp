@@ -74,6 +74,14 @@ TEST_CASE("srun's variables beside those that its own PMI sets are srun's") {
     CHECK(dptk::read_launch_environment().launcher == dptk::Launcher::slurm);
 }
 
+TEST_CASE("srun's variables below torchrun, one per host, are ignored") {
+    setenv("TORCHELASTIC_RUN_ID", "7", 1);
+    const Environment environment(
+        {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"RANK", "5"}, {"WORLD_SIZE", "16"}});
+    CHECK(dptk::read_launch_environment().rank == 5);
+    unsetenv("TORCHELASTIC_RUN_ID");
+}
+
 TEST_CASE("two launchers that disagree are an error that names both") {
     const std::string error = error_of(
         {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});

@@ -1,11 +1,12 @@
-// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|catch RANK]
-// Sums the ranks' numbers so many times, with a pause after each. In the middle, the rank named at the end
-// throws.
+// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|late RANK]
+// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the
+// middle, or comes seconds late to the broadcast from rank 0 at the end.
 #include <dptk/ddp.hpp>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -40,9 +41,14 @@ void run(const Arguments& arguments) {
     for (int step = 0; step < arguments.steps; ++step) {
         if (group.all_reduce_value(group.rank()) != expected) std::abort();
         std::this_thread::sleep_for(arguments.pause);
-        if (group.rank() == arguments.victim && step == arguments.steps / 2)
+        if (arguments.ending == "throw" && group.rank() == arguments.victim && step == arguments.steps / 2)
             throw std::runtime_error("had enough");
     }
+    if (arguments.ending == "late" && group.rank() == arguments.victim)
+        std::this_thread::sleep_for(std::chrono::seconds(4));
+    int word = group.rank() == 0 ? 7 : 0;
+    group.broadcast(std::span(&word, 1), 0);
+    if (word != 7) std::abort();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "job.hpp"
 
+#include <dptk/control/random_word.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/core/text.hpp>
 
@@ -27,7 +28,7 @@ int local_size(const std::string& nproc_per_node) {
 /// Several hosts cannot agree on a random name.
 std::string run_id(const Options& options) {
     if (!options.run_id.empty()) return options.run_id;
-    return options.nnodes > 1 ? "none" : dptk::random_run_id();
+    return options.nnodes > 1 ? "none" : dptk::detail::random_word();
 }
 
 /// Ranks that each start as many threads as there are cores would hinder each other.

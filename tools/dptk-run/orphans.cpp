@@ -32,7 +32,18 @@ bool is_living_child(pid_t process) {
 
 }  // namespace
 
+namespace {
+
+/// Children that a shell gave this process before it became dptk-run.
+std::vector<pid_t>& inherited() {
+    static std::vector<pid_t> children;
+    return children;
+}
+
+}  // namespace
+
 void adopt_orphans() {
+    inherited() = find_orphans({});
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -42,7 +53,10 @@ std::vector<pid_t> find_orphans(const std::vector<pid_t>& known) {
     if (processes == nullptr) return orphans;
     while (const dirent* const entry = readdir(processes)) {
         const pid_t process = std::atoi(entry->d_name);
-        if (process > 0 && std::ranges::find(known, process) == known.end() && is_living_child(process)) {
+        const auto is_in = [&](const std::vector<pid_t>& list) {
+            return std::ranges::find(list, process) != list.end();
+        };
+        if (process > 0 && !is_in(known) && !is_in(inherited()) && is_living_child(process)) {
             orphans.push_back(process);
         }
     }

@@ -1,8 +1,7 @@
 #include "report.hpp"
 
+#include <dptk/control/host.hpp>
 #include <dptk/core/text.hpp>
-
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -12,13 +11,9 @@ namespace run {
 
 namespace {
 
+using dptk::host_name;
 using dptk::detail::text;
 using Kind = dptk::FirstFailure::Kind;
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string seconds_text(std::chrono::steady_clock::duration time) {
     std::array<char, 32> number{};

@@ -19,6 +19,7 @@
 #include "dptk/comm/work_queue.hpp"
 #include "dptk/control/agreed_errors.hpp"
 #include "dptk/control/control_plane.hpp"
+#include "dptk/control/deadline.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk {
@@ -108,23 +109,51 @@ class ActiveCall {
 /// An operation that goes on while somebody waits for it: then its call is under way.
 class ResumedWork final : public WorkState {
   public:
-    ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<Activity> activity, const Collective& call)
-        : work_(std::move(work)), activity_(std::move(activity)), call_(pack(call)) {}
+    ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
+                std::shared_ptr<Activity> activity, const Collective& call)
+        : work_(std::move(work)),
+          control_(std::move(control)),
+          activity_(std::move(activity)),
+          call_(pack(call)),
+          deadline_(control_->timeout()) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
         activity_->resume(call_);
         const bool ended = work_->wait(timeout);
         activity_->end();
-        return ended;
+        // The watchdog sees no call under way where a program only asks, again and again.
+        if (!ended && deadline_.passed()) {
+            control_->health()->fail(text("rank ", control_->rank(), ": ", describe_packed(call_),
+                                          " has not completed within ", duration_text(control_->timeout())),
+                                     Failure::deadline);
+        }
+        return ended || given_up();
     }
 
-    std::exception_ptr error() override { return work_->error(); }
+    std::exception_ptr error() override {
+        const std::exception_ptr error = work_->error();
+        return error ? error : given_up_;
+    }
+
     std::exception_ptr unseen_error() override { return work_->unseen_error(); }
 
   private:
+    /// Nobody will complete a call of a job that has failed.
+    [[nodiscard]] bool given_up() {
+        try {
+            control_->health()->check();
+        } catch (const Error&) {
+            given_up_ = std::current_exception();
+        }
+        return given_up_ != nullptr;
+    }
+
+    std::exception_ptr given_up_;
     std::shared_ptr<WorkState> work_;
+    std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<Activity> activity_;
     Activity::Call call_;
+    Deadline deadline_;
 };
 
 }  // namespace detail
@@ -218,13 +247,15 @@ class TransportChannel final : public Channel {
     [[nodiscard]] AgreedErrors& agreed_errors() noexcept override { return *agreed_errors_; }
 
     void monitored_barrier(std::chrono::milliseconds timeout) override {
+        if (size() > 1 && !control_->has_store()) {
+            throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
+                                             ", which has no control plane here"));
+        }
         health_->check();
         in_order([&] { control_->monitored_barrier(*activity_, timeout); });
     }
 
     [[nodiscard]] ControlPlane& control() noexcept override { return *control_; }
-
-    [[nodiscard]] T& transport() noexcept { return *transport_; }
 
   private:
     TransportChannel(std::shared_ptr<T> transport, std::shared_ptr<ControlPlane> control,
@@ -283,7 +314,8 @@ class TransportChannel final : public Channel {
             guarded([&] {
                 finish_started_before(call);
                 const detail::ActiveCall active(*activity_, call);
-                work = std::make_shared<detail::ResumedWork>(transport_->start(call), activity_, call);
+                work =
+                    std::make_shared<detail::ResumedWork>(transport_->start(call), control_, activity_, call);
             });
             started_.push_back({call, work, std::move(keep_alive)});
             return work;

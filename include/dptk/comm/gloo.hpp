@@ -6,6 +6,7 @@
 #include "dptk/comm/gloo_transport.hpp"
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "dptk/comm/registry.hpp"
 #include "dptk/control/heartbeat.hpp"
 #include "dptk/control/meeting_place.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/rendezvous.hpp"
 
 namespace dptk {
@@ -60,12 +62,20 @@ namespace detail {
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
         plane.before_terminate = [] { StoreServers::get().flush(std::chrono::seconds(1)); };
+        if (launch.rank == 0)
+            ProgramEnd::get().add_served_job(place.store, launch.world_size, request.timeout);
         options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
     } else {
         options.control = ControlPlane::make(std::move(plane), health);
     }
-    hear_last_words(options.control);
-    return GlooCommunicator(GlooTransport(std::move(options)));
+    const std::shared_ptr<ControlPlane> control = options.control;  // outlives a transport that fails
+    hear_last_words(control);
+    try {
+        return GlooCommunicator(GlooTransport(std::move(options)));
+    } catch (const std::exception& error) {  // the others are about to connect to this rank
+        health->fail(error.what());
+        throw;
+    }
 }
 
 inline const bool gloo_is_registered = register_transport({"gloo", gloo_fit, create_gloo_group});

@@ -28,6 +28,7 @@
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/host.hpp"
 #include "dptk/control/job_health.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
@@ -141,23 +142,28 @@ class GlooMesh final : public Wakeable {
     /// Calls Gloo: inside run().
     void barrier(std::chrono::milliseconds timeout = longest_wait) { barrier(next_tag(), timeout); }
 
-    /// Waits, for a moment, until all ranks are about to close their connections: an early end could destroy
-    /// what is still under way to another rank.
-    void leave() noexcept {
-        closing_ = true;
-        if (waits_->ended() || health_->failed()) return;
+    /// This rank calls no more.
+    void begin_to_close() noexcept { closing_ = true; }
+
+    [[nodiscard]] bool has_ended() const noexcept { return waits_->ended() || health_->failed(); }
+
+    /// Blocks until all ranks are about to close their connections, or the job has failed: an early end would
+    /// destroy what is still under way to another rank.
+    void say_goodbye() noexcept {
         try {
             const BrokenPipeIgnored ignored;
-            barrier(goodbye_tag, patience);
+            barrier(goodbye_tag, longest_wait);
+            // The last messages of the barrier itself are still under way.
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
         } catch (const std::exception&) {
-            // The others come later, or never.
+            // The others never come.
         }
     }
 
     void wake() noexcept override { end("the job has failed"); }
 
   private:
-    /// How long to wait for ranks that close later, and for those who know the cause of a lost connection.
+    /// How long to wait for those who know the cause of a lost connection.
     static constexpr std::chrono::milliseconds patience{2000};
     static constexpr std::uint32_t goodbye_tag = 0xffff'ffff;
     /// Gloo numbers its collectives in the first byte, from 1.
@@ -328,6 +334,35 @@ class GlooMesh final : public Wakeable {
     std::thread watch_;
     std::atomic<bool> closing_ = false;
     std::uint32_t tag_ = 0;
+};
+
+/// Keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread that waits for that.
+class GlooFarewell final : public Watched {
+  public:
+    static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control) {
+        mesh->begin_to_close();
+        if (mesh->has_ended()) return;
+        const auto farewell = std::shared_ptr<GlooFarewell>(new GlooFarewell(mesh, control));
+        ProgramEnd::get().add_farewell(farewell, control->timeout());
+        Watchdog::get().watch(farewell);
+        const AllSignalsBlocked blocked;
+        std::thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
+    }
+
+    void look() noexcept override {
+        if (control_->is_over()) mesh_->wake();
+    }
+
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
+        return std::chrono::milliseconds(200);
+    }
+
+  private:
+    GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
+        : mesh_(std::move(mesh)), control_(std::move(control)) {}
+
+    std::shared_ptr<GlooMesh> mesh_;
+    std::shared_ptr<ControlPlane> control_;
 };
 
 }  // namespace dptk::detail

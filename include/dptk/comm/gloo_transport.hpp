@@ -168,10 +168,15 @@ class GlooTransport {
         return GlooTransport(std::move(options), address_, device_);
     }
 
-    /// Waits until all ranks have come here, but no longer than 2 s, so that no rank's end takes from another
-    /// what is still under way.
+    /// Does not block. The connections stay until all ranks have come here, which the program's end waits for:
+    /// no rank's end takes from another what is still under way.
     void leave() noexcept {
-        if (mesh_) mesh_->leave();
+        if (!mesh_) return;
+        try {
+            detail::GlooFarewell::begin(mesh_, options_.control);
+        } catch (const std::exception& error) {
+            log(LogLevel::error, rank(), detail::text("while a process group closed: ", error.what()));
+        }
     }
 
   private:

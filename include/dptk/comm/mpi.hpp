@@ -29,8 +29,8 @@ namespace detail {
     return size;
 }
 
-/// Whether srun has given its tasks what this MPI needs to find the others. Without it, Open MPI's MPI_Init ends
-/// the process, and other MPIs know one rank.
+/// Whether srun has given its tasks what this MPI needs to find the others. Without it, Open MPI's MPI_Init
+/// ends the process, and other MPIs know one rank.
 [[nodiscard]] inline bool slurm_speaks_mpi() {
     const bool open_mpi = MpiEnvironment::library().starts_with("Open MPI");
     return std::getenv(open_mpi ? "PMIX_RANK" : "PMI_FD") != nullptr;
@@ -72,8 +72,9 @@ inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
 
 [[nodiscard]] inline ProcessGroup create_mpi_group(const JobRequest& request) {
     check_launched_by_linked_mpi(request.launch);
-    return MpiCommunicator(MpiTransport(
-        MPI_COMM_WORLD, {.timeout = request.timeout, .heartbeat_timeout = request.heartbeat_timeout}));
+    return MpiCommunicator(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
+                                                         .heartbeat_timeout = request.heartbeat_timeout,
+                                                         .bind_address = request.bind_address}));
 }
 
 inline const bool mpi_is_registered = register_transport({"mpi", mpi_fit, create_mpi_group});

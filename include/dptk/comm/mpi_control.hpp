@@ -27,13 +27,15 @@ struct MpiOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// How long a rank may be silent before it counts as lost.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
+    /// The address of rank 0's host at which the ranks' control plane is served; empty for all of them.
+    std::string bind_address = {};
 };
 
 namespace detail {
 
 class MpiControl {
   public:
-    MpiControl(MPI_Comm comm, MpiOptions options) : comm_(comm), options_(options) {
+    MpiControl(MPI_Comm comm, MpiOptions options) : comm_(comm), options_(std::move(options)) {
         check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
         check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
     }
@@ -96,7 +98,7 @@ class MpiControl {
         std::string problem;
         try {
             if (rank_ == 0) {
-                auto [served, invited] = StoreServers::get().invite();
+                auto [served, invited] = StoreServers::get().invite(options_.bind_address);
                 store = std::move(served);
                 invitation = invited.to_text();
             }

@@ -134,7 +134,7 @@ class MpiTransport {
     /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over
     /// it.
     explicit MpiTransport(MPI_Comm comm, MpiOptions options = {})
-        : comm_(duplicate_of(comm)), control_(detail::MpiControl(comm_.get(), options).make()) {
+        : comm_(duplicate_of(comm)), control_(detail::MpiControl(comm_.get(), std::move(options)).make()) {
         check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
         check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
         MPI_Comm host = MPI_COMM_NULL;

@@ -19,7 +19,9 @@
 #include "dptk/control/failure_note.hpp"
 #include "dptk/control/first_failure.hpp"
 #include "dptk/control/held_port.hpp"
+#include "dptk/control/random_word.hpp"
 #include "dptk/control/rank_environment.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/stop_schedule.hpp"
 #include "dptk/control/temporary_directory.hpp"
 
@@ -71,6 +73,7 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
             ProcessGroup group = init_process_group();
             fn(group);
         }
+        ProgramEnd::get().wait();  // no destructor of a static will do it
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {
@@ -89,7 +92,7 @@ class SpawnedRanks {
     using Body = std::function<int(int rank)>;
 
     SpawnedRanks(int size, const Body& body) : start_(Clock::now()), files_("dptk-spawn") {
-        const JobPlace job{.master_port = port_.number(), .run_id = random_run_id()};
+        const JobPlace job{.master_port = port_.number(), .run_id = random_word()};
         flush_standard_streams();
         try {
             for (int rank = 0; rank < size; ++rank) start(rank, size, job, body);

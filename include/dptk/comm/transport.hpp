@@ -35,7 +35,7 @@ namespace dptk {
 ///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses
 ///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
-///   leave()                    says goodbye to the other ranks when the group closes, within a short time
+///   leave()                    says goodbye to the other ranks without blocking, when the group closes
 ///   interruptible              static constexpr bool: whether JobHealth::fail ends calls that wait inside
 // clang-format on
 template <class T>

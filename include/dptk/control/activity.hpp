@@ -66,8 +66,8 @@ class Activity {
   private:
     void enter(Call call, std::uint64_t step) noexcept {
         const std::uint64_t state = state_.load(std::memory_order_relaxed);
-        first_.store(call.first, std::memory_order_relaxed);
-        second_.store(call.second, std::memory_order_relaxed);
+        first_.store(call.first, std::memory_order_release);  // not before the end of the call before
+        second_.store(call.second, std::memory_order_release);
         state_.store(state + step, std::memory_order_release);
     }
 

@@ -73,6 +73,9 @@ class ControlPlane final : public Watched,
     [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
 
+    /// Whether the ranks see each other's state, as monitored_barrier needs.
+    [[nodiscard]] bool has_store() const noexcept { return options_.store != nullptr; }
+
     /// "rank 2 (host b, process 17)"
     [[nodiscard]] std::string label(int rank) const {
         const auto index = static_cast<std::size_t>(rank);
@@ -112,6 +115,15 @@ class ControlPlane final : public Watched,
     /// Whether the last channel has closed: what happens to the job is no concern of this rank's any more.
     [[nodiscard]] bool has_left() const noexcept { return left_; }
 
+    /// Whether all is over for a rank that has left: the job has failed since, or its store is gone.
+    [[nodiscard]] bool is_over() const noexcept {
+        try {
+            return health_->failed() || (options_.store && options_.store->find(abort_key));
+        } catch (const std::exception&) {
+            return true;
+        }
+    }
+
     /// What this rank's channels are doing, now.
     [[nodiscard]] RankStatus status(std::uint64_t beat) {
         const std::lock_guard lock(mutex_);
@@ -127,13 +139,9 @@ class ControlPlane final : public Watched,
 
     /// Blocks until all ranks have called it, for at most `timeout`. Then all that have come, and those that
     /// come later, throw a TimeoutError that names every missing rank; it is agreed, and the group stays
-    /// usable. Throws ArgumentError where ranks have no store between them. Collective.
+    /// usable. Needs has_store(). Collective.
     void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout) {
         if (size() == 1) return;
-        if (!options_.store) {
-            throw ArgumentError(detail::text(
-                "rank ", rank(), ": this transport has no control plane, and so no monitored_barrier"));
-        }
         const std::shared_ptr<Store> store = options_.store->clone();
         const auto key = [&](std::uint64_t count, std::string_view what) {
             return detail::text("barrier/", channel.name(), '/', count, '/', what);
@@ -183,8 +191,8 @@ class ControlPlane final : public Watched,
 
     void look() noexcept override {
         try {
-            publish_status();
             look_at_channels();
+            publish_status();
         } catch (const std::exception& error) {
             log(LogLevel::error, rank(), detail::text("the watchdog: ", error.what()));
         }
@@ -272,7 +280,7 @@ class ControlPlane final : public Watched,
     void complain(const Channel& channel) {
         const std::chrono::milliseconds time = waited(channel, clock::now());
         const std::string call = channel.activity->describe(channel.seen);
-        const std::string others = missing_text(channel.activity->name(), channel.seen.sequence);
+        const std::string others = missing_or_problem(channel);
         if (time >= options_.timeout) {
             health_->fail(detail::text("rank ", rank(), ": ", call, " has not completed within ",
                                        detail::duration_text(options_.timeout), "; ", others),
@@ -281,6 +289,15 @@ class ControlPlane final : public Watched,
             log(LogLevel::warning, rank(),
                 detail::text(call, " has waited for ", detail::seconds_text(time), " of at most ",
                              detail::duration_text(options_.timeout), "; ", others));
+        }
+    }
+
+    /// The deadline holds whether or not the store can say for whom the call waits.
+    [[nodiscard]] std::string missing_or_problem(const Channel& channel) noexcept {
+        try {
+            return missing_text(channel.activity->name(), channel.seen.sequence);
+        } catch (const std::exception& error) {
+            return error.what();
         }
     }
 

@@ -18,10 +18,6 @@
 
 namespace dptk {
 
-/// How long a rank may be silent. It is silent when its process is stopped or its host cannot be reached; one
-/// that computes or waits is not.
-inline constexpr std::chrono::milliseconds default_heartbeat_timeout = std::chrono::seconds(60);
-
 /// Finds the ranks that are lost. Works on the store alone; times come from the caller.
 class RankMonitor {
   public:

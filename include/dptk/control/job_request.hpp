@@ -1,6 +1,7 @@
 /// What a program asks of init_process_group, by options or by the environment, and what comes out of both.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dptk/control/deadline.hpp"
 #include "dptk/control/init_method.hpp"
 #include "dptk/control/launch.hpp"
 #include "dptk/control/store.hpp"
@@ -87,7 +89,7 @@ namespace detail {
 
 [[nodiscard]] inline std::chrono::milliseconds positive(const char* what,
                                                         std::chrono::milliseconds duration) {
-    if (duration.count() > 0) return duration;
+    if (duration.count() > 0) return std::min(duration, longest_wait);
     throw ArgumentError(
         text("init_process_group with a ", what, " of ", duration.count(), " ms; it must be positive"));
 }
@@ -115,7 +117,6 @@ namespace detail {
 
 /// Throws ArgumentError for a value that makes no sense, and for sources that contradict each other.
 [[nodiscard]] inline JobRequest resolve(const InitOptions& options) {
-    using namespace std::chrono_literals;
     if (options.store && !options.init_method.empty()) {
         throw ArgumentError("init_process_group with a store and an init_method: give one of them");
     }
@@ -123,7 +124,7 @@ namespace detail {
                        .backend = detail::first_of(options.backend, "DPTK_BACKEND"),
                        .method = {},
                        .timeout = default_timeout,
-                       .heartbeat_timeout = 60s,
+                       .heartbeat_timeout = default_heartbeat_timeout,
                        .store = options.store,
                        .network_interface = detail::first_of(options.network_interface, "DPTK_SOCKET_IFNAME"),
                        .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),

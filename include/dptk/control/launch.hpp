@@ -71,14 +71,16 @@ inline constexpr LauncherVariables launcher_variables[] = {
 }  // namespace detail
 
 /// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since
-/// mpirun inside a SLURM allocation leaves them stale, unless they agree with PMI's: then srun has set both.
-/// Any other two that disagree are an error. Throws
+/// mpirun inside a SLURM allocation leaves them stale, unless they agree with PMI's: then srun has set both;
+/// and below torchrun, which srun may start once per host. Any other two that disagree are an error. Throws
 /// ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
 [[nodiscard]] inline LaunchEnvironment read_launch_environment() {
     LaunchEnvironment chosen;
     for (const detail::LauncherVariables& variables : detail::launcher_variables) {
         const std::optional<LaunchEnvironment> found = detail::read_launcher(variables);
         if (!found) continue;
+        // A task of srun's that runs torchrun: its ranks count anew.
+        if (found->launcher == Launcher::slurm && std::getenv("TORCHELASTIC_RUN_ID") != nullptr) continue;
         if (found->launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) {
             const bool agree = found->rank == chosen.rank && found->world_size == chosen.world_size;
             if (agree && std::getenv("PMI_RANK") != nullptr) chosen = *found;

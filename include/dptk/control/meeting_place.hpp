@@ -20,6 +20,7 @@
 #include "dptk/control/slurm.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/export.hpp"
+#include "dptk/core/fnv1a.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk {
@@ -28,7 +29,7 @@ struct MeetingPlace {
     std::shared_ptr<Store> store;
     /// For messages: "tcp://10.0.0.1:29500".
     std::string where;
-    /// Keeps the place open for others, where that takes more than the store.
+    /// Keeps the place open for others until all have met, where that takes more than the store.
     std::shared_ptr<void> keep_alive = nullptr;
 };
 
@@ -44,14 +45,15 @@ namespace detail {
 
 /// What tells this job from others that come to the same port: the user's token, and the launcher's name for
 /// the run, as far as there is one.
-[[nodiscard]] inline std::string job_token(const std::string& token) {
-    std::string out = token;
-    for (const char* variable : {"DPTK_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-                                 "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
+[[nodiscard]] inline std::string job_token(const JobRequest& request) {
+    std::string out = request.token;
+    for (const char* variable : {"DPTK_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
         out += "/" + environment_text(variable);
     }
-    constexpr std::size_t longest = 200;
-    return out.size() <= longest ? out : out.substr(0, longest);
+    if (request.method.meeting == Meeting::slurm) {
+        out += text('/', environment_text("SLURM_JOB_ID"), '.', environment_text("SLURM_STEP_ID"));
+    }
+    return out.size() <= max_store_token_bytes ? out : text(fnv1a(out));
 }
 
 class MeetingPlaceFinder {
@@ -67,7 +69,7 @@ class MeetingPlaceFinder {
             case Meeting::none:
             case Meeting::mpi: break;
         }
-        return by_store(*request_.store, "the given store");
+        return by_store(request_.store, "the given store");
     }
 
   private:
@@ -108,7 +110,7 @@ class MeetingPlaceFinder {
 
     /// A store at the first port that is free, served by rank 0.
     [[nodiscard]] MeetingPlace at_port(const std::string& host, const std::vector<std::uint16_t>& ports) {
-        const std::string token = job_token(request_.token);
+        const std::string token = job_token(request_);
         MeetingPlace place;
         if (rank() == 0) place = serve(host, ports, token);
         if (!place.store) place = connect(host, ports, token);
@@ -187,35 +189,47 @@ class MeetingPlaceFinder {
 
     [[nodiscard]] MeetingPlace by_file() {
         const std::string& path = request_.method.path;
-        const std::string job = job_token(request_.token);
-        if (rank() != 0) return by_store(*FileStore::join(path, request_.timeout, job), "file://" + path);
+        const std::string job = job_token(request_);
+        if (rank() != 0) return by_store(FileStore::join(path, request_.timeout, job), "file://" + path);
         const std::shared_ptr<FileStore> store = FileStore::create(path, job);
         if (!store->replaced().empty()) {
             log(LogLevel::info, 0,
                 text("replaces ", path, ", left behind by an earlier run (", store->replaced(), ")"));
         }
-        MeetingPlace place = by_store(*store, "file://" + path);
-        place.keep_alive = store;
-        return place;
+        return by_store(store, "file://" + path);
     }
 
     /// Rank 0 leaves an invitation in a store that all reach; from then on they talk by TCP.
-    [[nodiscard]] MeetingPlace by_store(Store& store, std::string where) {
-        const std::string key = text("dptk/invitation", next_visit(where));
+    [[nodiscard]] MeetingPlace by_store(const std::shared_ptr<Store>& store, std::string where) {
+        const std::string key = "dptk/invitation";
         if (rank() == 0) {
-            auto [served, invitation] = StoreServers::get().invite();
+            auto [served, invitation] = StoreServers::get().invite(request_.bind_address);
             const std::string line = invitation.to_text();
-            if (store.compare_and_set(key, "", line) == line) return {std::move(served), std::move(where)};
+            if (store->compare_and_set(key, "", line) == line) {
+                return {std::move(served), std::move(where), withdrawal_of(store, key)};
+            }
         }
         // A second process that takes itself for rank 0 learns its mistake at the rendezvous.
         try {
-            const StoreInvitation invitation = StoreInvitation::parse(store.get(key, deadline_.left()));
+            const StoreInvitation invitation = StoreInvitation::parse(store->get(key, deadline_.left()));
             return {accept_invitation(invitation, deadline_.left(), request_.heartbeat_timeout),
                     std::move(where)};
         } catch (const TimeoutError& error) {
             throw TimeoutError(
                 text("rank ", rank(), ": rank 0 is not there, by ", where, ": ", error.what()));
         }
+    }
+
+    /// Erases the invitation when all have met, so that the store may serve for another meeting.
+    [[nodiscard]] static std::shared_ptr<void> withdrawal_of(const std::shared_ptr<Store>& store,
+                                                             const std::string& key) {
+        return {store.get(), [store, key](void*) {
+                    try {
+                        store->erase(key);
+                    } catch (const Error&) {
+                        // It is gone, and the invitation with it.
+                    }
+                }};
     }
 
     /// How many ports beside the agent's are tried.

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -89,14 +88,6 @@ using EnvironmentVariable = std::pair<std::string, std::string>;
                                                  "TORCHELASTIC_"};
     const auto matches = [&](std::string_view prefix) { return name.starts_with(prefix); };
     return std::ranges::any_of(stale, matches) && std::ranges::none_of(tuning, matches);
-}
-
-/// A name for a job that no other job has.
-[[nodiscard]] inline std::string random_run_id() {
-    std::random_device random;
-    std::string id;
-    for (int digit = 0; digit < 16; ++digit) id += "0123456789abcdef"[random() % 16];
-    return id;
 }
 
 }  // namespace dptk

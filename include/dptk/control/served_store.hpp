@@ -3,20 +3,20 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "dptk/control/deadline.hpp"
 #include "dptk/control/host.hpp"
 #include "dptk/control/prefix_store.hpp"
+#include "dptk/control/random_word.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/tcp_store.hpp"
 #include "dptk/control/tcp_store_server.hpp"
@@ -64,43 +64,36 @@ class DPTK_EXPORT StoreServers {
     StoreServers(const StoreServers&) = delete;
     StoreServers& operator=(const StoreServers&) = delete;
 
-    /// A store of this process's, at a port that is chosen here. Serves from the first call on.
-    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreInvitation> invite() {
-        const std::lock_guard lock(mutex_);
-        if (!private_) {
-            token_ = random_token();
-            private_ = std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.token = token_});
-        }
-        StoreInvitation invitation{detail::text("job", ++invitations_), token_, detail::host_word(),
-                                   private_->port(), own_addresses()};
-        return {std::make_shared<PrefixStore>(private_->local(), invitation.prefix), std::move(invitation)};
+    /// A store of this process's, at a port that is chosen here, on one address of this host or, where it is
+    /// empty, on all.
+    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreInvitation> invite(const std::string& bind_address) {
+        static const std::string token = detail::random_word();
+        static std::atomic<int> invitations = 0;
+        const std::shared_ptr<TcpStoreServer> server =
+            find_or_make({.bind_address = bind_address, .token = token});
+        StoreInvitation invitation{detail::text("job", ++invitations), token, detail::host_word(),
+                                   server->port(),
+                                   bind_address.empty() ? own_addresses() : std::vector{bind_address}};
+        return {std::make_shared<PrefixStore>(server->local(), invitation.prefix), std::move(invitation)};
     }
 
     /// The store at a port that the user has chosen; the same one for the same options.
     [[nodiscard]] std::shared_ptr<Store> serve(const TcpStoreServerOptions& options) {
-        const std::lock_guard lock(mutex_);
-        for (const Server& server : chosen_) {
-            if (server.options.port == options.port && server.options.bind_address == options.bind_address &&
-                server.options.token == options.token) {
-                return server.server->local();
-            }
-        }
-        chosen_.push_back({options, std::make_unique<TcpStoreServer>(options)});
-        return chosen_.back().server->local();
+        return find_or_make(options)->local();
     }
 
     /// Blocks, for at most `timeout`, until the clients have been sent what is there for them: before this
-    /// process ends in a hurry.
+    /// process ends in a hurry. Does nothing where the caller has been interrupted in here.
     void flush(std::chrono::milliseconds timeout) {
-        const std::lock_guard lock(mutex_);
-        if (private_) private_->flush(timeout);
-        for (const Server& server : chosen_) server.server->flush(timeout);
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock) return;
+        for (const Server& server : servers_) server.server->flush(timeout);
     }
 
   private:
     struct Server {
         TcpStoreServerOptions options;
-        std::unique_ptr<TcpStoreServer> server;
+        std::shared_ptr<TcpStoreServer> server;
     };
 
     struct AtProgramEnd {
@@ -110,52 +103,61 @@ class DPTK_EXPORT StoreServers {
 
     StoreServers() = default;
 
-    void close() {
+    [[nodiscard]] std::shared_ptr<TcpStoreServer> find(const TcpStoreServerOptions& options) {
         const std::lock_guard lock(mutex_);
-        private_.reset();
-        chosen_.clear();
+        for (const Server& server : servers_) {
+            if (server.options.port == options.port && server.options.bind_address == options.bind_address &&
+                server.options.token == options.token) {
+                return server.server;
+            }
+        }
+        return nullptr;
     }
 
-    [[nodiscard]] static std::string random_token() {
-        std::random_device device;
-        std::string out;
-        for (int i = 0; i < 4; ++i) {
-            char digits[9];
-            std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(device()));
-            out += digits;
-        }
-        return out;
+    [[nodiscard]] std::shared_ptr<TcpStoreServer> find_or_make(const TcpStoreServerOptions& options) {
+        if (auto server = find(options)) return server;
+        auto made = std::make_shared<TcpStoreServer>(options);  // may throw: not under the lock
+        const std::lock_guard lock(mutex_);
+        servers_.push_back({options, made});
+        return made;
+    }
+
+    void close() {
+        std::vector<Server> servers;
+        const std::lock_guard lock(mutex_);
+        servers.swap(servers_);
     }
 
     std::mutex mutex_;
-    std::unique_ptr<TcpStoreServer> private_;
-    std::string token_;
-    std::vector<Server> chosen_;
-    int invitations_ = 0;
+    std::vector<Server> servers_;
 };
 
-/// Connects to the store that a process has invited to, trying its addresses in turn. Throws TimeoutError,
-/// with what each address said, where none is reached within `timeout`.
+/// Connects to the store that a process has invited to, trying its addresses in turn until the timeout.
+/// Throws TimeoutError, with what each address said last, where none is reached.
 [[nodiscard]] inline std::shared_ptr<Store> accept_invitation(const StoreInvitation& invitation,
                                                               std::chrono::milliseconds timeout,
                                                               std::chrono::milliseconds reply_timeout) {
+    using std::chrono::milliseconds;
     std::vector<std::string> addresses = invitation.addresses;
     // Loopback comes last in the list, and reaches the right host only where it is this one.
     if (invitation.host == detail::host_word()) std::ranges::reverse(addresses);
     const detail::Deadline deadline(timeout);
-    std::string problems;
-    for (std::size_t i = 0; i < addresses.size(); ++i) {
-        const auto share = deadline.left() / static_cast<std::int64_t>(addresses.size() - i);
-        try {
-            const auto store = TcpStore::connect({addresses[i], invitation.port},
-                                                 {.token = invitation.token, .timeout = share});
-            store->set_reply_timeout(reply_timeout);
-            return std::make_shared<PrefixStore>(store, invitation.prefix);
-        } catch (const Error& error) {
-            problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+    while (true) {
+        std::string problems;
+        for (const std::string& address : addresses) {
+            try {
+                const milliseconds patience =
+                    std::clamp(deadline.left(), milliseconds(1), milliseconds(1000));
+                const auto store = TcpStore::connect({address, invitation.port},
+                                                     {.token = invitation.token, .timeout = patience});
+                store->set_reply_timeout(reply_timeout);
+                return std::make_shared<PrefixStore>(store, invitation.prefix);
+            } catch (const Error& error) {
+                problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+            }
         }
+        if (deadline.passed()) throw TimeoutError(problems);
     }
-    throw TimeoutError(problems);
 }
 
 }  // namespace dptk

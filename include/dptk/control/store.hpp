@@ -16,6 +16,10 @@ namespace dptk {
 /// How long dptk waits for other ranks unless told otherwise.
 inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
 
+/// How long a rank may be silent. It is silent when its process is stopped or its host cannot be reached; one
+/// that computes or waits is not.
+inline constexpr std::chrono::milliseconds default_heartbeat_timeout = std::chrono::seconds(60);
+
 /// What every store keeps to; longer keys and values are an ArgumentError.
 inline constexpr std::size_t max_store_key_bytes = 1024;
 inline constexpr std::size_t max_store_value_bytes = std::size_t{1} << 20;

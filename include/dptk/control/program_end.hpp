@@ -1,0 +1,122 @@
+/// What the end of the program waits for: connections over which other ranks may still receive, and ranks
+/// that need the store which this process serves. They would take its early end for the loss of this rank.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/deadline.hpp"
+#include "dptk/control/served_store.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/export.hpp"
+#include "dptk/core/log.hpp"
+
+namespace dptk {
+
+class DPTK_EXPORT ProgramEnd {
+  public:
+    [[nodiscard]] static ProgramEnd& get() {
+        static_cast<void>(StoreServers::get());  // closes later
+        static ProgramEnd& end = *new ProgramEnd;
+        static const AtProgramEnd at_program_end{end};
+        return end;
+    }
+
+    ProgramEnd(const ProgramEnd&) = delete;
+    ProgramEnd& operator=(const ProgramEnd&) = delete;
+
+    /// A job of `size` ranks, of which this process is rank 0, and whose state is in the store.
+    void add_served_job(std::shared_ptr<Store> store, int size, std::chrono::milliseconds timeout) {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back({std::move(store), size, timeout});
+    }
+
+    /// Something that is about to end by itself: is waited for while others own it, for at most `timeout`.
+    void add_farewell(const std::shared_ptr<void>& farewell, std::chrono::milliseconds timeout) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(farewells_, [](const Farewell& other) { return other.owner.expired(); });
+        farewells_.push_back({farewell, timeout});
+    }
+
+    /// Blocks until all farewells have been said, and each served job has failed or all its ranks have left
+    /// it; for at most their timeouts. Does not wait for a job that this rank has not left itself. The
+    /// program's end calls it.
+    void wait() noexcept {
+        try {
+            std::vector<Job> jobs;
+            std::vector<Farewell> farewells;
+            {
+                const std::lock_guard lock(mutex_);
+                jobs.swap(jobs_);
+                farewells.swap(farewells_);
+            }
+            for (const Farewell& farewell : farewells) {
+                wait_until(farewell.timeout, [&] { return farewell.owner.expired(); });
+            }
+            for (const Job& job : jobs) {
+                wait_until(job.timeout, [&, rank = 0]() mutable { return is_over(job, rank); });
+            }
+        } catch (const std::exception& error) {
+            log(LogLevel::error, 0, detail::text("while waiting for other ranks: ", error.what()));
+        }
+    }
+
+  private:
+    struct Job {
+        std::shared_ptr<Store> store;
+        int size;
+        std::chrono::milliseconds timeout;
+    };
+
+    struct Farewell {
+        std::weak_ptr<void> owner;
+        std::chrono::milliseconds timeout;
+    };
+
+    struct AtProgramEnd {
+        ProgramEnd& end;
+        ~AtProgramEnd() { end.wait(); }
+    };
+
+    /// How long the program's end waits without a word.
+    static constexpr std::chrono::seconds patience{60};
+
+    ProgramEnd() = default;
+
+    template <class Condition>
+    static void wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
+        const detail::Deadline deadline(timeout);
+        const detail::Deadline silence(patience);
+        bool warned = false;
+        std::chrono::milliseconds pause(1);
+        while (!condition() && !deadline.passed()) {
+            if (!warned && silence.passed()) {
+                log(LogLevel::warning, -1,
+                    "a program has ended, and waits for other ranks to close their process groups");
+                warned = true;
+            }
+            std::this_thread::sleep_for(pause);
+            pause = std::min(pause * 2, std::chrono::milliseconds(50));
+        }
+    }
+
+    /// `rank` is the first that is not known to have left.
+    static bool is_over(const Job& job, int& rank) {
+        while (rank < job.size && job.store->find(ControlPlane::left_key(rank))) ++rank;
+        return rank == job.size || !job.store->find(ControlPlane::left_key(0)) ||
+               job.store->find(ControlPlane::abort_key);
+    }
+
+    std::mutex mutex_;
+    std::vector<Job> jobs_;
+    std::vector<Farewell> farewells_;
+};
+
+}  // namespace dptk
