@@ -1,6 +1,6 @@
-// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|late RANK]
-// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the
-// middle, or comes seconds late to the broadcast from rank 0 at the end.
+// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|early|late RANK]
+// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the middle,
+// leaves there, or comes seconds late to the broadcast from rank 0 at the end.
 #include <dptk/ddp.hpp>
 
 #include <chrono>
@@ -43,6 +43,8 @@ void run(const Arguments& arguments) {
         std::this_thread::sleep_for(arguments.pause);
         if (arguments.ending == "throw" && group.rank() == arguments.victim && step == arguments.steps / 2)
             throw std::runtime_error("had enough");
+        if (arguments.ending == "early" && group.rank() == arguments.victim && step == arguments.steps / 2)
+            return;
     }
     if (arguments.ending == "late" && group.rank() == arguments.victim)
         std::this_thread::sleep_for(std::chrono::seconds(4));

@@ -3,11 +3,13 @@
 #include <dptk/comm/mpi.hpp>
 #include <dptk/ddp.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -43,6 +45,8 @@ void train(const std::string& ending) {
     for (int step = 0; step < 10; ++step) {
         const bool now = step == 5 && group.rank() == 1;
         if (now && ending == "exit") std::exit(3);
+        if (now && ending == "early") return;
+        if (now && ending == "late") std::this_thread::sleep_for(std::chrono::seconds(30));
         ddp.mark_ready(1);
         if (now && ending.ends_with("in-overlap")) throw std::runtime_error("rank 1 has had enough");
         ddp.mark_ready(0);
