@@ -5,8 +5,6 @@
 #include "dptk/comm/gloo_library.hpp"
 
 #include <gloo/transport/tcp/device.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -19,27 +17,12 @@
 #include <vector>
 
 #include "dptk/control/host.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/socket.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk::detail {
-
-/// A thread that is started meanwhile never receives the program's signals.
-class AllSignalsBlocked {
-  public:
-    AllSignalsBlocked() {
-        sigset_t all;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-    AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
-  private:
-    sigset_t before_;
-};
 
 /// Gloo writes to sockets as if they were files: a peer that has gone would end this process by SIGPIPE.
 class BrokenPipeIgnored {
@@ -63,35 +46,6 @@ class BrokenPipeIgnored {
     sigset_t broken_pipe_;
     sigset_t before_;
 };
-
-/// One address of one network interface of this host.
-struct InterfaceAddress {
-    std::string interface;
-    /// Numbers: "10.0.0.7".
-    std::string address;
-    int family = AF_INET;
-    bool loopback = false;
-};
-
-/// Of the interfaces that are up; IPv4 first. Link-local IPv6 addresses are left out: they mean nothing to
-/// another host.
-[[nodiscard]] inline std::vector<InterfaceAddress> interface_addresses() {
-    ifaddrs* list = nullptr;
-    if (::getifaddrs(&list) != 0) throw BackendError("getifaddrs: " + errno_text(errno));
-    const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-    std::vector<InterfaceAddress> found;
-    for (const int family : {AF_INET, AF_INET6}) {
-        const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-        for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-            if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
-            if ((one->ifa_flags & IFF_UP) == 0) continue;
-            const std::string address = socket_address(one->ifa_addr, size).host;
-            if (address.find('%') != std::string::npos) continue;
-            found.push_back({one->ifa_name, address, family, (one->ifa_flags & IFF_LOOPBACK) != 0});
-        }
-    }
-    return found;
-}
 
 /// "lo (127.0.0.1), eth0 (10.0.0.7)".
 [[nodiscard]] inline std::string interfaces_text(const std::vector<InterfaceAddress>& addresses) {

@@ -29,6 +29,7 @@
 #include "dptk/control/host.hpp"
 #include "dptk/control/job_health.hpp"
 #include "dptk/control/program_end.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
@@ -294,8 +295,7 @@ class GlooMesh final : public Wakeable {
     void watch_connections(gloo::transport::Context& pairs) {
         from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
         for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
-        const AllSignalsBlocked blocked;
-        watch_ = std::thread([this] {
+        watch_ = start_quiet_thread([this] {
             try {
                 from_anybody_->waitRecv(longest_wait);
             } catch (const std::exception& error) {
@@ -345,8 +345,7 @@ class GlooFarewell final : public Watched {
         const auto farewell = std::shared_ptr<GlooFarewell>(new GlooFarewell(mesh, control));
         ProgramEnd::get().add_farewell(farewell, control->timeout());
         Watchdog::get().watch(farewell);
-        const AllSignalsBlocked blocked;
-        std::thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
+        start_quiet_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
     }
 
     void look() noexcept override {

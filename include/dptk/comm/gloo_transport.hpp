@@ -80,7 +80,6 @@ class GlooTransport {
     [[nodiscard]] int local_size() const noexcept { return options_.local_size; }
     [[nodiscard]] std::string_view backend() const noexcept { return "gloo"; }
     [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return options_.control; }
-    [[nodiscard]] std::shared_ptr<JobHealth> health() const { return options_.health; }
 
     /// On which this rank listens, in numbers. Empty where there is one rank.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
@@ -168,8 +167,8 @@ class GlooTransport {
         return GlooTransport(std::move(options), address_, device_);
     }
 
-    /// Does not block. The connections stay until all ranks have come here, which the program's end waits for:
-    /// no rank's end takes from another what is still under way.
+    /// Does not block. The connections stay until all ranks have come here, which the program's end waits
+    /// for: no rank's end takes from another what is still under way.
     void leave() noexcept {
         if (!mesh_) return;
         try {

@@ -19,9 +19,9 @@
 #include "dptk/control/failure_note.hpp"
 #include "dptk/control/first_failure.hpp"
 #include "dptk/control/held_port.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/random_word.hpp"
 #include "dptk/control/rank_environment.hpp"
-#include "dptk/control/program_end.hpp"
 #include "dptk/control/stop_schedule.hpp"
 #include "dptk/control/temporary_directory.hpp"
 

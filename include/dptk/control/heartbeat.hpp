@@ -8,11 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "dptk/control/control_plane.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
 
@@ -187,7 +187,7 @@ class Heartbeat {
     store->set_last_will(ControlPlane::abort_key, plane->label(plane->rank()) +
                                                       " is gone: it ended without closing its process group");
     auto heartbeat = std::make_shared<detail::Heartbeat>(plane, store->clone(), heartbeat_timeout);
-    std::thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
+    detail::start_quiet_thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
     return plane;
 }
 

@@ -51,27 +51,47 @@ namespace detail {
 
 }  // namespace detail
 
-/// The numeric addresses of this host's interfaces that are up; those of the loopback come last.
-[[nodiscard]] inline std::vector<std::string> own_addresses() {
+/// A numeric address of this host, and the network interface that has it.
+struct InterfaceAddress {
+    std::string interface;
+    std::string address;
+    int family = AF_INET;
+    bool loopback = false;
+};
+
+/// Those of all interfaces that are up, IPv4 before IPv6; link-local ones, which mean nothing elsewhere, left
+/// out.
+[[nodiscard]] inline std::vector<InterfaceAddress> interface_addresses() {
     ifaddrs* list = nullptr;
-    if (getifaddrs(&list) != 0) return {"127.0.0.1"};
+    if (getifaddrs(&list) != 0) return {{"lo", "127.0.0.1", AF_INET, true}};
     const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, &freeifaddrs);
-    std::vector<std::string> addresses;
-    std::vector<std::string> loopback;
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-        if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-        char text[INET6_ADDRSTRLEN] = {};
-        const int family = entry->ifa_addr->sa_family;
-        const void* address = nullptr;
-        if (family == AF_INET) address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
-        if (family == AF_INET6) {
-            const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
-            if (!IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr)) address = &ipv6->sin6_addr;
+    std::vector<InterfaceAddress> found;
+    for (const int family : {AF_INET, AF_INET6}) {
+        for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+            if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+            if ((entry->ifa_flags & IFF_UP) == 0) continue;
+            const void* address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
+            if (family == AF_INET6) {
+                const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
+                if (IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr)) continue;
+                address = &ipv6->sin6_addr;
+            }
+            char text[INET6_ADDRSTRLEN] = {};
+            if (inet_ntop(family, address, text, sizeof text) == nullptr) continue;
+            found.push_back({entry->ifa_name, text, family, (entry->ifa_flags & IFF_LOOPBACK) != 0});
         }
-        if (address == nullptr || inet_ntop(family, address, text, sizeof text) == nullptr) continue;
-        ((entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : addresses).emplace_back(text);
     }
-    addresses.insert(addresses.end(), loopback.begin(), loopback.end());
+    return found;
+}
+
+/// The addresses at which others may reach this host; those of the loopback come last.
+[[nodiscard]] inline std::vector<std::string> own_addresses() {
+    std::vector<std::string> addresses;
+    for (const bool loopback : {false, true}) {
+        for (const InterfaceAddress& one : interface_addresses()) {
+            if (one.loopback == loopback) addresses.push_back(one.address);
+        }
+    }
     return addresses;
 }
 

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,10 +14,10 @@
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/file_store.hpp"
 #include "dptk/control/job_request.hpp"
+#include "dptk/control/random_word.hpp"
 #include "dptk/control/served_store.hpp"
 #include "dptk/control/slurm.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/export.hpp"
 #include "dptk/core/fnv1a.hpp"
 #include "dptk/core/log.hpp"
 
@@ -34,14 +32,6 @@ struct MeetingPlace {
 };
 
 namespace detail {
-
-/// How many times this process has been at a place before: a job may meet, part, and meet again.
-[[nodiscard]] DPTK_EXPORT inline int next_visit(const std::string& where) {
-    static std::mutex& mutex = *new std::mutex;
-    static std::map<std::string, int>& visits = *new std::map<std::string, int>;
-    const std::lock_guard lock(mutex);
-    return ++visits[where];
-}
 
 /// What tells this job from others that come to the same port: the user's token, and the launcher's name for
 /// the run, as far as there is one.
@@ -113,9 +103,28 @@ class MeetingPlaceFinder {
         const std::string token = job_token(request_);
         MeetingPlace place;
         if (rank() == 0) place = serve(host, ports, token);
-        if (!place.store) place = connect(host, ports, token);
-        place.store = std::make_shared<PrefixStore>(place.store, text("meeting", next_visit(place.where)));
+        const bool serves = place.store != nullptr;
+        if (!serves) place = connect(host, ports, token);
+        enter(place, serves);
         return place;
+    }
+
+    /// A job may meet, part, and meet again at one place, each time in a room of its own that rank 0 names.
+    void enter(MeetingPlace& place, bool serves) {
+        const std::string key = "room";
+        std::string room = random_word();
+        if (serves) {
+            place.store->set(key, room);
+            place.keep_alive = withdrawal_of(place.store, key);
+        } else {
+            try {
+                room = place.store->get(key, deadline_.left());
+            } catch (const TimeoutError&) {
+                throw TimeoutError(text("rank ", rank(), ": rank 0 serves a store at ", place.where,
+                                        ", but waits for nobody there: its ranks have met already"));
+            }
+        }
+        place.store = std::make_shared<PrefixStore>(place.store, room);
     }
 
     [[nodiscard]] std::string name(const std::string& host, std::uint16_t port) const {
@@ -220,14 +229,14 @@ class MeetingPlaceFinder {
         }
     }
 
-    /// Erases the invitation when all have met, so that the store may serve for another meeting.
+    /// Erases what has led the others here, when all have met: the store may serve for another meeting.
     [[nodiscard]] static std::shared_ptr<void> withdrawal_of(const std::shared_ptr<Store>& store,
                                                              const std::string& key) {
         return {store.get(), [store, key](void*) {
                     try {
                         store->erase(key);
                     } catch (const Error&) {
-                        // It is gone, and the invitation with it.
+                        // It is gone, and what it held with it.
                     }
                 }};
     }

@@ -2,8 +2,6 @@
 /// silence) neither stop it nor slow the job, and what they can make it keep is bounded.
 #pragma once
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -21,13 +19,13 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/in_process_store.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/shared_store_map.hpp"
 #include "dptk/control/socket.hpp"
 #include "dptk/control/store.hpp"
@@ -343,24 +341,6 @@ class StoreServerLoop {
     std::atomic<std::uint64_t> passes_ = 0;
     std::unique_ptr<std::array<char, 65'536>> buffer_ = std::make_unique<std::array<char, 65'536>>();
 };
-
-/// Starts a thread that gets none of the program's signals.
-template <class Function>
-[[nodiscard]] std::thread start_quiet_thread(Function function) {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread;
-    try {
-        thread = std::thread(std::move(function));
-    } catch (const std::system_error& error) {
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw BackendError(text("cannot start a thread: ", error.what()));
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
-}
 
 }  // namespace detail
 

@@ -7,10 +7,10 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/core/export.hpp"
 
 namespace dptk {
@@ -42,7 +42,7 @@ class DPTK_EXPORT Watchdog {
             const std::lock_guard lock(mutex_);
             subjects_.push_back(subject);
             interval_ = std::min(interval_, subject->interval());
-            if (!running_) std::thread([this] { run(); }).detach();
+            if (!running_) detail::start_quiet_thread([this] { run(); }).detach();
             running_ = true;
         }
         changed_.notify_all();
