@@ -48,10 +48,10 @@ TEST_CASE("all ranks meet, in whatever order they come") {
 }
 
 TEST_CASE("missing ranks are named to all that have come") {
-    const auto heard = meet({{.rank = 0, .world_size = 4, .timeout = 300ms, .where = "here"},
-                             {.rank = 2, .world_size = 4, .timeout = 300ms, .where = "here"}});
-    CHECK(heard[0] == "rank 0: waited 300 ms at here for ranks 1, 3 of 4, which did not come");
-    CHECK(heard[1] == "rank 2: waited 300 ms at here for ranks 1, 3 of 4, which did not come");
+    const auto heard = meet({{.rank = 0, .world_size = 4, .timeout = 2s, .where = "here"},
+                             {.rank = 2, .world_size = 4, .timeout = 2s, .where = "here"}});
+    CHECK(heard[0] == "rank 0: waited 2 s at here for ranks 1, 3 of 4, which did not come");
+    CHECK(heard[1] == "rank 2: waited 2 s at here for ranks 1, 3 of 4, which did not come");
 }
 
 TEST_CASE("many missing ranks are counted") {
