@@ -62,8 +62,7 @@ namespace detail {
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
         plane.before_terminate = [] { StoreServers::get().flush(std::chrono::seconds(1)); };
-        if (launch.rank == 0)
-            ProgramEnd::get().add_served_job(place.store, launch.world_size, request.timeout);
+        if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
         options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
     } else {
         options.control = ControlPlane::make(std::move(plane), health);

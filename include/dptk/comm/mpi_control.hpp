@@ -17,6 +17,7 @@
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/heartbeat.hpp"
 #include "dptk/control/host.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/served_store.hpp"
 #include "dptk/core/version.hpp"
 
@@ -52,6 +53,7 @@ class MpiControl {
             .last_resort = [&environment](const std::string&) { environment.end_job(); }};
         if (size_ > 1) plane.store = connect();
         if (!plane.store) return ControlPlane::make(std::move(plane), environment.health());
+        ProgramEnd::get().add_job(plane.store, rank_, size_, options_.timeout);
         return join_control_plane(std::move(plane), environment.health(), options_.heartbeat_timeout);
     }
 

@@ -25,7 +25,7 @@
 #include <thread>
 
 #include "dptk/control/job_health.hpp"
-#include "dptk/control/served_store.hpp"
+#include "dptk/control/program_end.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/control/terminate.hpp"
 #include "dptk/core/error.hpp"
@@ -49,7 +49,8 @@ class DPTK_EXPORT MpiEnvironment {
     /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program
     /// has done so; the program's end then finalises it. Call it from the main thread first.
     [[nodiscard]] static MpiEnvironment& get() {
-        static_cast<void>(StoreServers::get());  // closes after the other ranks have ended, too
+        static_cast<void>(
+            ProgramEnd::get());  // and its stores: they close after the other ranks have ended, too
         static MpiEnvironment& environment =
             *new MpiEnvironment;  // statics of the program may outlive this one
         static const AtProgramEnd at_program_end{environment};
@@ -138,17 +139,27 @@ class DPTK_EXPORT MpiEnvironment {
 
     void end_program() {
         if (is_finalized()) return;
-        if (health_->failed()) end_job();
-        if (!host_) return;
+        if (!host_) return end_failed_job();
+        end_failed_job();
         wait_for_all_ranks();
         MPI_Finalize();
+    }
+
+    /// Waits for ranks that go on after this one has closed its groups: the job may still fail, and then must
+    /// not be ended while this one waits in MPI_Finalize (Open MPI's mpirun may hang then).
+    void end_failed_job() const {
+        if (!health_->failed()) {
+            const std::string failure = ProgramEnd::get().wait();
+            if (!failure.empty()) end_job("ends the job: " + failure);
+        }
+        if (health_->failed()) end_job();
     }
 
     /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF
     /// first.
     static int before_finalize(MPI_Comm, int, void* environment, void*) {
         const auto& self = *static_cast<MpiEnvironment*>(environment);
-        if (self.health_->failed()) self.end_job();
+        self.end_failed_job();
         return MPI_SUCCESS;
     }
 

@@ -73,7 +73,7 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
             ProcessGroup group = init_process_group();
             fn(group);
         }
-        ProgramEnd::get().wait();  // no destructor of a static will do it
+        static_cast<void>(ProgramEnd::get().wait());  // no destructor of a static will do it
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {

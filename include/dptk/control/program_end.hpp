@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,10 +33,10 @@ class DPTK_EXPORT ProgramEnd {
     ProgramEnd(const ProgramEnd&) = delete;
     ProgramEnd& operator=(const ProgramEnd&) = delete;
 
-    /// A job of `size` ranks, of which this process is rank 0, and whose state is in the store.
-    void add_served_job(std::shared_ptr<Store> store, int size, std::chrono::milliseconds timeout) {
+    /// A job of `size` ranks, this process among them, whose state is in the store.
+    void add_job(std::shared_ptr<Store> store, int rank, int size, std::chrono::milliseconds timeout) {
         const std::lock_guard lock(mutex_);
-        jobs_.push_back({std::move(store), size, timeout});
+        jobs_.push_back({std::move(store), rank, size, timeout});
     }
 
     /// Something that is about to end by itself: is waited for while others own it, for at most `timeout`.
@@ -45,10 +46,11 @@ class DPTK_EXPORT ProgramEnd {
         farewells_.push_back({farewell, timeout});
     }
 
-    /// Blocks until all farewells have been said, and each served job has failed or all its ranks have left
-    /// it; for at most their timeouts. Does not wait for a job that this rank has not left itself. The
-    /// program's end calls it.
-    void wait() noexcept {
+    /// Blocks until all farewells have been said, and each job has failed or all its ranks have left it; for
+    /// at most their timeouts. Does not wait for a job that this rank has not left itself. The program's end
+    /// calls it. Returns why a job has failed after this rank had left it; empty where none has.
+    std::string wait() noexcept {
+        std::string failure;
         try {
             std::vector<Job> jobs;
             std::vector<Farewell> farewells;
@@ -61,16 +63,18 @@ class DPTK_EXPORT ProgramEnd {
                 wait_until(farewell.timeout, [&] { return farewell.owner.expired(); });
             }
             for (const Job& job : jobs) {
-                wait_until(job.timeout, [&, rank = 0]() mutable { return is_over(job, rank); });
+                wait_until(job.timeout, [&, next = 0]() mutable { return is_over(job, next, failure); });
             }
         } catch (const std::exception& error) {
-            log(LogLevel::error, 0, detail::text("while waiting for other ranks: ", error.what()));
+            log(LogLevel::error, -1, detail::text("while waiting for other ranks: ", error.what()));
         }
+        return failure;
     }
 
   private:
     struct Job {
         std::shared_ptr<Store> store;
+        int rank;
         int size;
         std::chrono::milliseconds timeout;
     };
@@ -82,7 +86,7 @@ class DPTK_EXPORT ProgramEnd {
 
     struct AtProgramEnd {
         ProgramEnd& end;
-        ~AtProgramEnd() { end.wait(); }
+        ~AtProgramEnd() { static_cast<void>(end.wait()); }
     };
 
     /// How long the program's end waits without a word.
@@ -103,15 +107,24 @@ class DPTK_EXPORT ProgramEnd {
                 warned = true;
             }
             std::this_thread::sleep_for(pause);
-            pause = std::min(pause * 2, std::chrono::milliseconds(50));
+            pause = std::min(pause * 2, std::chrono::milliseconds(100));
         }
     }
 
-    /// `rank` is the first that is not known to have left.
-    static bool is_over(const Job& job, int& rank) {
-        while (rank < job.size && job.store->find(ControlPlane::left_key(rank))) ++rank;
-        return rank == job.size || !job.store->find(ControlPlane::left_key(0)) ||
-               job.store->find(ControlPlane::abort_key);
+    /// `next` is the first rank that is not known to have left.
+    static bool is_over(const Job& job, int& next, std::string& failure) {
+        const auto has_left = [&](int rank) {
+            return job.store->find(ControlPlane::left_key(rank)).has_value();
+        };
+        try {
+            if (!has_left(job.rank)) return true;
+            while (next < job.size && has_left(next)) ++next;
+            if (next == job.size) return true;
+            failure = job.store->find(ControlPlane::abort_key).value_or("");
+            return !failure.empty();
+        } catch (const PeerLostError&) {
+            return true;  // rank 0 has ended: all have left
+        }
     }
 
     std::mutex mutex_;
