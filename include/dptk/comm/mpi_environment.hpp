@@ -190,7 +190,7 @@ class DPTK_EXPORT MpiEnvironment {
         if (callable_from_this_thread()) {
             // Where the launcher cannot be reached any more, MPI_Abort may wait for it.
             std::thread([] {
-                std::this_thread::sleep_for(std::chrono::seconds(3));
+                std::this_thread::sleep_for(std::chrono::seconds(2));
                 std::_Exit(EXIT_FAILURE);
             }).detach();
             MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);

@@ -20,6 +20,7 @@
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/failure_note.hpp"
 #include "dptk/control/job_health.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/control/terminate.hpp"
@@ -212,7 +213,9 @@ class ControlPlane final : public Watched,
             // Some launchers kill the survivors of a lost rank at once: whoever can tells its name before.
             if (options_.last_resort && health_->kind() != Failure::here) log(LogLevel::error, rank(), cause);
             if (options_.store && health_->kind() != Failure::elsewhere) {
-                options_.store->compare_and_set(abort_key, "", cause);
+                static_cast<void>(detail::run_for(store_patience, [store = options_.store, cause] {
+                    store->compare_and_set(abort_key, "", cause);
+                }));
             }
         } catch (const std::exception&) {
             // The store is gone: the other ranks notice that by themselves.
@@ -235,6 +238,8 @@ class ControlPlane final : public Watched,
 
     /// How many closed channels the others can still ask about.
     static constexpr std::size_t remembered_channels = 64;
+    /// How long a store that cannot be reached may hold this rank up.
+    static constexpr std::chrono::milliseconds store_patience{1000};
     /// How long a call may take to end by itself after the job has failed.
     static constexpr std::chrono::milliseconds grace{1000};
 
@@ -293,12 +298,17 @@ class ControlPlane final : public Watched,
     }
 
     /// The deadline holds whether or not the store can say for whom the call waits.
-    [[nodiscard]] std::string missing_or_problem(const Channel& channel) noexcept {
-        try {
-            return missing_text(channel.activity->name(), channel.seen.sequence);
-        } catch (const std::exception& error) {
-            return error.what();
-        }
+    [[nodiscard]] std::string missing_or_problem(const Channel& channel) {
+        const auto answer = std::make_shared<std::string>();
+        const auto ask = [self = shared_from_this(), answer, channel] {
+            try {
+                *answer = self->missing_text(channel.activity->name(), channel.seen.sequence);
+            } catch (const std::exception& error) {
+                *answer = error.what();
+            }
+        };
+        if (detail::run_for(store_patience, ask)) return *answer;
+        return "the store of the control plane does not answer";
     }
 
     void end_what_cannot_be_woken(bool calls_are_inside) {

@@ -4,6 +4,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -38,6 +43,30 @@ template <class Function>
     } catch (const std::system_error& error) {
         throw BackendError(text("cannot start a thread: ", error.what()));
     }
+}
+
+/// Runs `function` on a thread of its own, and waits for it for at most `patience`. Returns whether it has
+/// ended by then; it goes on in any case, and so owns what it touches. An exception ends it.
+template <class Function>
+[[nodiscard]] bool run_for(std::chrono::milliseconds patience, Function function) {
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool ended = false;
+    };
+    const auto state = std::make_shared<State>();
+    start_quiet_thread([state, function = std::move(function)]() mutable {
+        try {
+            function();
+        } catch (const std::exception&) {
+            // Whoever waits gets no result.
+        }
+        const std::lock_guard lock(state->mutex);
+        state->ended = true;
+        state->changed.notify_all();
+    }).detach();
+    std::unique_lock lock(state->mutex);
+    return state->changed.wait_for(lock, patience, [&] { return state->ended; });
 }
 
 }  // namespace dptk::detail

@@ -1,0 +1,87 @@
+// What the control plane does from aside, whatever its store does.
+#include <doctest/doctest.h>
+#include <dptk/control/control_plane.hpp>
+#include <dptk/control/in_process_store.hpp>
+#include <dptk/core/log.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A store that keeps everybody waiting, as one does whose host cannot be reached, until it is let go.
+class SilentStore final : public dptk::Store {
+  public:
+    void set(std::string_view, std::string_view) override { wait_for_end(); }
+    std::string get(std::string_view, std::chrono::milliseconds) override { wait_for_end(); }
+    std::optional<std::string> find(std::string_view) override { wait_for_end(); }
+    std::int64_t add(std::string_view, std::int64_t) override { wait_for_end(); }
+    std::string compare_and_set(std::string_view, std::string_view, std::string_view) override {
+        wait_for_end();
+    }
+    void wait(std::span<const std::string>, std::chrono::milliseconds) override { wait_for_end(); }
+    bool erase(std::string_view) override { wait_for_end(); }
+    void set_last_will(std::string_view, std::string_view) override { wait_for_end(); }
+    std::shared_ptr<Store> clone() override { wait_for_end(); }
+
+    void let_go() {
+        const std::lock_guard lock(mutex_);
+        gone_ = true;
+        changed_.notify_all();
+    }
+
+  private:
+    [[noreturn]] void wait_for_end() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return gone_; });
+        throw dptk::PeerLostError("the store is gone");
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool gone_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a deadline strikes, and the last resort comes, however long the store is silent") {
+    dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
+    const auto store = std::make_shared<SilentStore>();
+    const auto health = std::make_shared<dptk::JobHealth>();
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::string cause;
+    const auto plane = dptk::ControlPlane::make({.rank = 0,
+                                                 .size = 2,
+                                                 .store = store,
+                                                 .timeout = 500ms,
+                                                 .has_heartbeat = true,
+                                                 .last_resort =
+                                                     [&](const std::string& text) {
+                                                         const std::lock_guard lock(mutex);
+                                                         cause = text;
+                                                         changed.notify_all();
+                                                     }},
+                                                health);
+    const auto activity =
+        std::make_shared<dptk::Activity>("0", [](dptk::Activity::Call) { return std::string("barrier"); });
+    plane->open(activity);
+    activity->begin({});
+    {
+        std::unique_lock lock(mutex);
+        REQUIRE(changed.wait_for(lock, 10s, [&] { return !cause.empty(); }));
+    }
+    CHECK(
+        cause ==
+        "rank 0: barrier #1 has not completed within 500 ms; the store of the control plane does not answer");
+    activity->end();
+    plane->close(activity);
+    store->let_go();
+    dptk::set_log_sink({});
+}
