@@ -25,13 +25,22 @@ struct Buffer {
     std::size_t count = 0;
     DType dtype = DType::u8;
     Device device = {};
+    /// Bytes of one element, where dtype is opaque.
+    std::size_t opaque_size = 0;
 
-    [[nodiscard]] std::size_t bytes() const noexcept { return count * dtype_size(dtype); }
+    [[nodiscard]] std::size_t element_size() const noexcept {
+        return dtype == DType::opaque ? opaque_size : dtype_size(dtype);
+    }
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return count * element_size(); }
 
     /// `length` elements from element `first` on.
     [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept {
-        return {static_cast<std::byte*>(data) + first * dtype_size(dtype), length, dtype, device};
+        return {static_cast<std::byte*>(data) + first * element_size(), length, dtype, device, opaque_size};
     }
+
+    /// As many elements of the same type, elsewhere.
+    [[nodiscard]] Buffer at(void* other) const noexcept { return {other, count, dtype, device, opaque_size}; }
 };
 
 }  // namespace dptk

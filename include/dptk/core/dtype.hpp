@@ -1,6 +1,7 @@
 /// DType names the element types that dptk can reduce and send, at run time; dtype_of maps C++ types to it.
 #pragma once
 
+#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -8,11 +9,31 @@
 #include <type_traits>
 
 #include "dptk/core/error.hpp"
+#include "dptk/core/float16.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk {
 
-enum class DType : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+/// c64 and c128 are complex numbers of two f32 and two f64. `opaque` is a type of the user's, which dptk
+/// moves as bytes and reduces by a function of the user's only.
+enum class DType : std::uint8_t {
+    boolean,
+    i8,
+    u8,
+    i16,
+    u16,
+    i32,
+    u32,
+    i64,
+    u64,
+    f16,
+    bf16,
+    f32,
+    f64,
+    c64,
+    c128,
+    opaque,
+};
 
 /// The name of a dtype as messages show it: "f32".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) noexcept {
@@ -26,32 +47,46 @@ enum class DType : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64,
         case DType::u32: return "u32";
         case DType::i64: return "i64";
         case DType::u64: return "u64";
+        case DType::f16: return "f16";
+        case DType::bf16: return "bf16";
         case DType::f32: return "f32";
         case DType::f64: return "f64";
+        case DType::c64: return "c64";
+        case DType::c128: return "c128";
+        case DType::opaque: return "opaque";
     }
     return "no dtype";
 }
 
-/// Bytes of one element.
+/// Bytes of one element. 0 for opaque, of which each Buffer knows its own.
 [[nodiscard]] constexpr std::size_t dtype_size(DType dtype) noexcept {
     switch (dtype) {
         case DType::boolean:
         case DType::i8:
         case DType::u8: return 1;
         case DType::i16:
-        case DType::u16: return 2;
+        case DType::u16:
+        case DType::f16:
+        case DType::bf16: return 2;
         case DType::i32:
         case DType::u32:
         case DType::f32: return 4;
         case DType::i64:
         case DType::u64:
-        case DType::f64: return 8;
+        case DType::f64:
+        case DType::c64: return 8;
+        case DType::c128: return 16;
+        case DType::opaque: break;
     }
     return 0;
 }
 
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept {
-    return dtype == DType::f32 || dtype == DType::f64;
+    return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+[[nodiscard]] constexpr bool is_complex(DType dtype) noexcept {
+    return dtype == DType::c64 || dtype == DType::c128;
 }
 
 /// Maps an element type to its DType. Specialise it for a type of your own that has the same representation
@@ -76,6 +111,16 @@ struct DTypeTraits<T> {
 };
 
 template <>
+struct DTypeTraits<float16> {
+    static constexpr DType value = DType::f16;
+};
+
+template <>
+struct DTypeTraits<bfloat16> {
+    static constexpr DType value = DType::bf16;
+};
+
+template <>
 struct DTypeTraits<float> {
     static constexpr DType value = DType::f32;
 };
@@ -85,17 +130,42 @@ struct DTypeTraits<double> {
     static constexpr DType value = DType::f64;
 };
 
-/// A type that dptk can put into a collective: an arithmetic type, or one with a DTypeTraits of its own.
+template <>
+struct DTypeTraits<std::complex<float>> {
+    static constexpr DType value = DType::c64;
+};
+
+template <>
+struct DTypeTraits<std::complex<double>> {
+    static constexpr DType value = DType::c128;
+};
+
+namespace detail {
+
 template <class T>
-concept Element = requires {
+concept HasDType = requires {
     { DTypeTraits<std::remove_cv_t<T>>::value } -> std::convertible_to<DType>;
 };
 
+}  // namespace detail
+
+/// A type that dptk can put into a collective: one with a DType, or any other that may be copied as bytes.
+template <class T>
+concept Element =
+    detail::HasDType<T> || (std::is_trivially_copyable_v<std::remove_cv_t<T>> && !std::is_pointer_v<T>);
+
+/// The DType of T; opaque for a type that has none.
 template <Element T>
-inline constexpr DType dtype_of = DTypeTraits<std::remove_cv_t<T>>::value;
+inline constexpr DType dtype_of = [] {
+    if constexpr (detail::HasDType<T>) {
+        return DTypeTraits<std::remove_cv_t<T>>::value;
+    } else {
+        return DType::opaque;
+    }
+}();
 
 /// Calls `fn` with a value-initialised element of the C++ type behind `dtype`, and returns its result:
-/// `visit_dtype(dtype, [&](auto zero) { using T = decltype(zero); ... })`.
+/// `visit_dtype(dtype, [&](auto zero) { using T = decltype(zero); ... })`. Throws ArgumentError for opaque.
 template <class Fn>
 decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
     switch (dtype) {
@@ -108,8 +178,13 @@ decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
         case DType::u32: return fn(std::uint32_t{});
         case DType::i64: return fn(std::int64_t{});
         case DType::u64: return fn(std::uint64_t{});
+        case DType::f16: return fn(float16{});
+        case DType::bf16: return fn(bfloat16{});
         case DType::f32: return fn(float{});
         case DType::f64: return fn(double{});
+        case DType::c64: return fn(std::complex<float>{});
+        case DType::c128: return fn(std::complex<double>{});
+        case DType::opaque: throw ArgumentError("an opaque type has no arithmetic that dptk knows");
     }
     throw ArgumentError(detail::text("no such DType: ", static_cast<int>(dtype)));
 }

@@ -40,4 +40,11 @@ template <class... Pieces>
     return out + "]";
 }
 
+/// "0, 2, 3"
+[[nodiscard]] inline std::string list_text(std::span<const int> numbers) {
+    std::string out;
+    for (const int number : numbers) out += text(out.empty() ? "" : ", ", number);
+    return out;
+}
+
 }  // namespace dptk::detail

@@ -1,0 +1,78 @@
+/// The two 16-bit floating-point formats, as memory holds them: float16 (IEEE 754 binary16) and bfloat16 (the
+/// upper half of a float). They convert from and to float, and have no arithmetic of their own: dptk computes
+/// in float and rounds once. Types of other libraries with the same bits go by DTypeTraits.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace dptk {
+
+namespace detail {
+
+/// To the nearest binary16; ties to even, too large to infinity, NaN to a quiet NaN.
+[[nodiscard]] constexpr std::uint16_t float_to_float16_bits(float value) noexcept {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
+    const std::uint32_t magnitude = bits & 0x7fff'ffffU;
+    if (magnitude > 0x7f80'0000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
+    if (magnitude >= 0x4780'0000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // 65536 and above
+    std::uint32_t rounded = 0;
+    if (magnitude < 0x3880'0000U) {
+        // Below the smallest normal, 2^-14: the float addition shifts and rounds the bits into place.
+        const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+        rounded = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F);
+    } else {
+        const std::uint32_t odd = (magnitude >> 13) & 1U;
+        rounded = (magnitude - 0x3800'0000U + 0xfffU + odd) >> 13;  // may round up to infinity
+    }
+    return static_cast<std::uint16_t>(sign | rounded);
+}
+
+[[nodiscard]] constexpr float float16_bits_to_float(std::uint16_t bits) noexcept {
+    const std::uint32_t sign = (bits & 0x8000U) << 16;
+    const std::uint32_t magnitude = bits & 0x7fffU;
+    if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f80'0000U | (magnitude << 13));
+    // As a float these bits are 2^-112 of the value, for subnormals as well.
+    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+}
+
+/// To the nearest bfloat16; ties to even, NaN to a quiet NaN.
+[[nodiscard]] constexpr std::uint16_t float_to_bfloat16_bits(float value) noexcept {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fff'ffffU) > 0x7f80'0000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
+    return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+
+[[nodiscard]] constexpr float bfloat16_bits_to_float(std::uint16_t bits) noexcept {
+    return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+
+}  // namespace detail
+
+struct float16 {
+    std::uint16_t bits = 0;
+
+    constexpr float16() = default;
+    constexpr explicit float16(float value) noexcept : bits(detail::float_to_float16_bits(value)) {}
+    constexpr explicit operator float() const noexcept { return detail::float16_bits_to_float(bits); }
+
+    friend constexpr bool operator==(float16 a, float16 b) noexcept {
+        return static_cast<float>(a) == static_cast<float>(b);
+    }
+};
+
+struct bfloat16 {
+    std::uint16_t bits = 0;
+
+    constexpr bfloat16() = default;
+    constexpr explicit bfloat16(float value) noexcept : bits(detail::float_to_bfloat16_bits(value)) {}
+    constexpr explicit operator float() const noexcept { return detail::bfloat16_bits_to_float(bits); }
+
+    friend constexpr bool operator==(bfloat16 a, bfloat16 b) noexcept {
+        return static_cast<float>(a) == static_cast<float>(b);
+    }
+};
+
+}  // namespace dptk
