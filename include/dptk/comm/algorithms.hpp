@@ -1,95 +1,313 @@
-/// Collectives over nothing but send and recv, for transports that bring no more. Binomial trees: log2(ranks)
-/// rounds, the same bits on every rank, and no deadlock when send blocks until the message is received.
+/// Carries a collective out: through the transport's own verb where it has one that fits, and otherwise over
+/// send and recv, by the algorithms of comm/algorithms/. Every rank gets the same bits.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
+#include "dptk/comm/algorithms/exchange.hpp"
+#include "dptk/comm/algorithms/recursive.hpp"
+#include "dptk/comm/algorithms/ring.hpp"
+#include "dptk/comm/algorithms/slices.hpp"
+#include "dptk/comm/algorithms/tree.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/transport.hpp"
 
-namespace dptk::algorithms {
+namespace dptk {
 
-/// Tags of the messages of collectives, apart from small non-negative ones that a user would choose.
-inline constexpr int collective_tag = 0x6470;
+/// How an all_reduce is carried out. `automatic` is the transport's own where it has one, and otherwise
+/// recursive doubling below 64 KiB and a ring above. `recursive_halving` is the ring where the number of
+/// ranks is no power of two. Sums of the 16-bit formats, and functions of the user's, always go by slices,
+/// unless the transport itself combines them in rank order and rounds once.
+enum class AllReduceAlgorithm : std::uint8_t {
+    automatic,
+    ring,
+    tree,
+    recursive_doubling,
+    recursive_halving,
+    slices,
+};
 
-/// Sends the root's elements to all.
-template <Transport T>
-void broadcast(T& transport, const Buffer& data, int root) {
-    const int size = transport.size();
-    const int position = (transport.rank() - root + size) % size;  // the root's is 0
-    const auto rank_at = [&](int other) { return (other + root) % size; };
-
-    // A rank receives from the one that differs in its highest bit, then serves the ranks above.
-    int reach = 1;
-    while (reach <= position) reach *= 2;
-    if (position > 0) transport.recv(data, rank_at(position - reach / 2), collective_tag);
-    for (; position + reach < size; reach *= 2)
-        transport.send(data, rank_at(position + reach), collective_tag);
+[[nodiscard]] constexpr std::string_view algorithm_name(AllReduceAlgorithm algorithm) noexcept {
+    switch (algorithm) {
+        case AllReduceAlgorithm::automatic: return "automatic";
+        case AllReduceAlgorithm::ring: return "ring";
+        case AllReduceAlgorithm::tree: return "tree";
+        case AllReduceAlgorithm::recursive_doubling: return "recursive doubling";
+        case AllReduceAlgorithm::recursive_halving: return "recursive halving";
+        case AllReduceAlgorithm::slices: return "slices";
+    }
+    return "no algorithm";
 }
 
-/// Combines all ranks' elements in place, up a tree to rank 0 and down again.
-template <Transport T>
-void all_reduce(T& transport, const Buffer& data, ReduceOp op) {
-    const int rank = transport.rank();
-    const int size = transport.size();
-    std::vector<std::byte> received(data.bytes());
-    const Buffer other{received.data(), data.count, data.dtype, data.device};
-    for (int step = 1; step < size; step *= 2) {
-        if (rank % (2 * step) != 0) {
-            transport.send(data, rank - step, collective_tag);
+namespace algorithms {
+
+/// Up to here an all_reduce over messages takes few rounds rather than little data.
+inline constexpr std::size_t small_bytes = std::size_t{64} << 10;
+
+[[nodiscard]] constexpr bool is_power_of_two(int number) noexcept {
+    return (number & (number - 1)) == 0;
+}
+
+/// Copies what this rank gives to where it shall be, unless it is there.
+inline void place(const Buffer& to, const Buffer& from) {
+    if (to.data != from.data) detail::convert(to, from);
+}
+
+/// Whether the reduction must be carried out by slices where the transport does not do it itself.
+[[nodiscard]] inline bool needs_slices(DType dtype, const Reduction& reduction) noexcept {
+    return reduction.user != nullptr || detail::needs_wide_accumulation(dtype, reduction);
+}
+
+/// In place.
+inline void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction,
+                       AllReduceAlgorithm algorithm) {
+    const bool small = data.bytes() <= small_bytes;
+    if (algorithm == AllReduceAlgorithm::automatic)
+        algorithm = small ? AllReduceAlgorithm::recursive_doubling : AllReduceAlgorithm::ring;
+    if (algorithm == AllReduceAlgorithm::recursive_halving && !is_power_of_two(messages.size()))
+        algorithm = AllReduceAlgorithm::ring;
+    if (needs_slices(data.dtype, reduction)) algorithm = AllReduceAlgorithm::slices;
+    switch (algorithm) {
+        case AllReduceAlgorithm::automatic:
+        case AllReduceAlgorithm::ring: ring::all_reduce(messages, data, reduction); break;
+        case AllReduceAlgorithm::tree: tree::all_reduce(messages, data, reduction); break;
+        case AllReduceAlgorithm::recursive_doubling:
+            recursive::all_reduce_by_doubling(messages, data, reduction);
             break;
-        }
-        if (rank + step < size) {
-            transport.recv(other, rank + step, collective_tag);
-            detail::combine(data, other, op);
+        case AllReduceAlgorithm::recursive_halving:
+            recursive::all_reduce_by_halving(messages, data, reduction);
+            break;
+        case AllReduceAlgorithm::slices: {
+            const Slices parts(data, slice_counts(data.count, messages.size()));
+            slices::reduce_scatter(messages, parts, parts[messages.rank()], reduction);
+            return ring::all_gather(messages, parts);
         }
     }
-    if (op == ReduceOp::avg && rank == 0) detail::divide(data, size);
-    algorithms::broadcast(transport, data, 0);
+    if (reduction.averages()) detail::divide(data, messages.size());
 }
 
-/// output = the inputs of all ranks in rank order. output.count = size * input.count.
-template <Transport T>
-void all_gather(T& transport, const Buffer& input, const Buffer& output) {
-    const int rank = transport.rank();
-    const auto part = [&](int of) {
-        return output.slice(static_cast<std::size_t>(of) * input.count, input.count);
-    };
-    if (input.bytes() != 0) std::memmove(part(rank).data, input.data, input.bytes());
-    for (int other = 1; other < transport.size(); ++other) {
-        if (rank == 0) transport.recv(part(other), other, collective_tag);
-        if (rank == other) transport.send(part(rank), 0, collective_tag);
+/// Into the root's buffer, in place; other ranks' memory stays as it is.
+inline void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root) {
+    const int rank = messages.rank();
+    const bool by_slices = needs_slices(data.dtype, reduction);
+    if (!by_slices && data.bytes() <= small_bytes) {
+        tree::reduce(messages, data, reduction, root);
+        if (reduction.averages() && rank == root) detail::divide(data, messages.size());
+        return;
     }
-    algorithms::broadcast(transport, output, 0);
+    const std::vector<std::size_t> counts = slice_counts(data.count, messages.size());
+    const Scratch copy(data);
+    const Slices parts(copy.buffer(), counts);
+    if (by_slices) {
+        slices::reduce_scatter(messages, Slices(data, counts), parts[rank], reduction);
+    } else {
+        detail::convert(copy.buffer(), data);
+        ring::reduce_scatter(messages, parts, reduction);
+        if (reduction.averages()) detail::divide(parts[rank], messages.size());
+    }
+    if (rank != root) return messages.send(parts[rank], root);
+    const Slices result(data, counts);
+    detail::convert(result[rank], parts[rank]);
+    for (int other = 0; other < messages.size(); ++other) {
+        if (other != root) messages.recv(result[other], other);
+    }
 }
 
-/// Returns when all ranks have called it.
-template <Transport T>
-void barrier(T& transport) {
-    std::uint8_t token = 0;
-    algorithms::all_reduce(transport, Buffer{&token, 1, DType::u8, {}}, ReduceOp::max);
+/// input holds size() slices of output's size.
+inline void reduce_scatter(Messages& messages, const Buffer& input, const Buffer& output,
+                           const Reduction& reduction) {
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(messages.size()), output.count);
+    if (needs_slices(input.dtype, reduction) || input.bytes() <= small_bytes) {
+        const Scratch own(output);  // output may lie in input
+        slices::reduce_scatter(messages, Slices(input, counts), own.buffer(), reduction);
+        return detail::convert(output, own.buffer());
+    }
+    const Scratch copy(input);  // a ring sums in the memory that it passes on
+    detail::convert(copy.buffer(), input);
+    const Slices parts(copy.buffer(), counts);
+    ring::reduce_scatter(messages, parts, reduction);
+    detail::convert(output, parts[messages.rank()]);
+    if (reduction.averages()) detail::divide(output, messages.size());
 }
 
-/// Carries a call out, through the transport's own verb where it has one.
-template <Transport T>
-void run(T& transport, const Collective& call) {
+/// The root's input is everybody's, in rank order.
+inline void scatter(Messages& messages, const Buffer& input, const Buffer& output, int root) {
+    if (messages.rank() != root) return messages.recv(output, root);
+    for (int other = 0; other < messages.size(); ++other) {
+        const Buffer part = input.slice(static_cast<std::size_t>(other) * output.count, output.count);
+        if (other == root) {
+            place(output, part);
+        } else {
+            messages.send(part, other);
+        }
+    }
+}
+
+/// The root's output is everybody's, in rank order.
+inline void gather(Messages& messages, const Buffer& input, const Buffer& output, int root) {
+    if (messages.rank() != root) return messages.send(input, root);
+    for (int other = 0; other < messages.size(); ++other) {
+        const Buffer part = output.slice(static_cast<std::size_t>(other) * input.count, input.count);
+        if (other == root) {
+            place(part, input);
+        } else {
+            messages.recv(part, other);
+        }
+    }
+}
+
+/// Part r of the input goes to rank r; part r of the output comes from it.
+inline void all_to_all(Messages& messages, const Buffer& input, const Buffer& output) {
+    const std::vector<std::size_t> counts =
+        slice_counts(input.count, messages.size());  // all of the same size
+    const Slices out(input, counts);
+    const Slices in(output, counts);
+    place(in[messages.rank()], out[messages.rank()]);
+    with_each_partner(messages, [&](int partner) { messages.exchange(out[partner], in[partner], partner); });
+}
+
+/// Carries the call out over messages alone.
+inline void over_messages(Messages& messages, const Collective& call,
+                          AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
+    const int rank = messages.rank();
     switch (call.verb) {
         case Verb::all_reduce:
-            if constexpr (detail::HasAllReduce<T>) return transport.all_reduce(call.output, call.op);
-            return algorithms::all_reduce(transport, call.output, call.op);
-        case Verb::broadcast:
-            if constexpr (detail::HasBroadcast<T>) return transport.broadcast(call.output, call.root);
-            return algorithms::broadcast(transport, call.output, call.root);
+            place(call.output, call.input);
+            return algorithms::all_reduce(messages, call.output, call.reduction, algorithm);
+        case Verb::reduce:
+            if (rank == call.root) place(call.output, call.input);
+            return algorithms::reduce(messages, rank == call.root ? call.output : call.input, call.reduction,
+                                      call.root);
+        case Verb::broadcast: return tree::broadcast(messages, call.output, call.root);
         case Verb::all_gather:
-            if constexpr (detail::HasAllGather<T>) return transport.all_gather(call.input, call.output);
-            return algorithms::all_gather(transport, call.input, call.output);
-        case Verb::barrier:
-            if constexpr (detail::HasBarrier<T>) return transport.barrier();
-            return algorithms::barrier(transport);
-        case Verb::duplicate: break;  // has a result, and is no call on memory
+        case Verb::all_gather_uneven: {
+            const Slices parts(call.output,
+                               call.verb == Verb::all_gather
+                                   ? std::vector(static_cast<std::size_t>(messages.size()), call.input.count)
+                                   : std::vector(call.counts.begin(), call.counts.end()));
+            place(parts[rank], call.input);
+            return ring::all_gather(messages, parts);
+        }
+        case Verb::gather: return algorithms::gather(messages, call.input, call.output, call.root);
+        case Verb::scatter: return algorithms::scatter(messages, call.input, call.output, call.root);
+        case Verb::reduce_scatter:
+            return algorithms::reduce_scatter(messages, call.input, call.output, call.reduction);
+        case Verb::all_to_all: return algorithms::all_to_all(messages, call.input, call.output);
+        case Verb::barrier: {
+            std::uint8_t token = 0;
+            return recursive::all_reduce_by_doubling(messages, Buffer{&token, 1, DType::u8, {}, 0},
+                                                     ReduceOp::max);
+        }
+        case Verb::duplicate:
+        case Verb::subgroup:
+        case Verb::send:
+        case Verb::recv: break;  // no collectives on memory
     }
 }
 
-}  // namespace dptk::algorithms
+/// Whether the transport's own verbs reduce such elements by that operation.
+template <Transport T>
+[[nodiscard]] bool reduces_natively(DType dtype, const Reduction& reduction) {
+    if constexpr (detail::HasReduces<T>) return T::reduces(dtype, reduction);
+    return !needs_slices(dtype, reduction);
+}
+
+/// Carries the call out by the transport's own verb. Returns false where it has none that fits.
+template <Transport T>
+[[nodiscard]] bool natively(T& transport, const Collective& call) {
+    if (reduces(call.verb) && !reduces_natively<T>(call.input.dtype, call.reduction)) return false;
+    const bool here = transport.rank() == call.root;
+    switch (call.verb) {
+        case Verb::all_reduce:
+            if constexpr (detail::HasAllReduce<T>) {
+                place(call.output, call.input);
+                transport.all_reduce(call.output, call.reduction);
+                return true;
+            }
+            return false;
+        case Verb::reduce:
+            if constexpr (detail::HasReduce<T>) {
+                if (here) place(call.output, call.input);
+                transport.reduce(here ? call.output : call.input, call.reduction, call.root);
+                return true;
+            }
+            return false;
+        case Verb::broadcast:
+            if constexpr (detail::HasBroadcast<T>) {
+                transport.broadcast(call.output, call.root);
+                return true;
+            }
+            return false;
+        case Verb::all_gather:
+            if constexpr (detail::HasAllGather<T>) {
+                transport.all_gather(call.input, call.output);
+                return true;
+            }
+            return false;
+        case Verb::all_gather_uneven:
+            if constexpr (detail::HasAllGatherUneven<T>) {
+                transport.all_gather_uneven(call.input, call.output, call.counts);
+                return true;
+            }
+            return false;
+        case Verb::gather:
+            if constexpr (detail::HasGather<T>) {
+                transport.gather(call.input, call.output, call.root);
+                return true;
+            }
+            return false;
+        case Verb::scatter:
+            if constexpr (detail::HasScatter<T>) {
+                transport.scatter(call.input, call.output, call.root);
+                return true;
+            }
+            return false;
+        case Verb::reduce_scatter:
+            if constexpr (detail::HasReduceScatter<T>) {
+                transport.reduce_scatter(call.input, call.output, call.reduction);
+                return true;
+            }
+            return false;
+        case Verb::all_to_all:
+            if constexpr (detail::HasAllToAll<T>) {
+                transport.all_to_all(call.input, call.output);
+                return true;
+            }
+            return false;
+        case Verb::barrier:
+            if constexpr (detail::HasBarrier<T>) {
+                transport.barrier();
+                return true;
+            }
+            return false;
+        case Verb::duplicate:
+        case Verb::subgroup:
+        case Verb::send:
+        case Verb::recv: break;
+    }
+    return false;
+}
+
+/// Carries a call out. Input and output of all_to_all may be one buffer.
+template <Transport T>
+void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
+    if (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output)) {
+        const Scratch copy(call.input);
+        detail::convert(copy.buffer(), call.input);
+        Collective apart = call;
+        apart.input = copy.buffer();
+        return run(transport, apart, algorithm);
+    }
+    const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
+    if (!chosen && natively(transport, call)) return;
+    MessagesOver<T> messages(transport);
+    over_messages(messages, call, algorithm);
+}
+
+}  // namespace algorithms
+
+}  // namespace dptk

@@ -1,8 +1,9 @@
-/// The arithmetic of reductions inside one process: combining two buffers element by element, and scaling
-/// one. Elements may be unaligned.
+/// The arithmetic of reductions inside one process: combining two buffers element by element, scaling one,
+/// and changing between the 16-bit formats and float. Elements may be unaligned.
 #pragma once
 
-#include <algorithm>
+#include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -24,6 +25,15 @@ void store(void* data, std::size_t index, T value) noexcept {
     std::memcpy(static_cast<std::byte*>(data) + index * sizeof(T), &value, sizeof(T));
 }
 
+template <class T>
+concept SixteenBitFloat = std::same_as<T, float16> || std::same_as<T, bfloat16>;
+
+template <class T>
+concept Real = std::floating_point<T> || SixteenBitFloat<T>;
+
+template <class T>
+concept Complex = std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
+
 /// Where the arithmetic of T happens: unsigned for integers, so that overflow wraps and is not undefined.
 template <class T>
 struct Arithmetic {
@@ -31,14 +41,27 @@ struct Arithmetic {
 };
 
 template <class T>
-    requires std::is_floating_point_v<T> || std::same_as<T, bool>
+    requires std::floating_point<T> || Complex<T> || std::same_as<T, bool>
 struct Arithmetic<T> {
     using type = T;
 };
 
-template <class T, class Combine>
+template <SixteenBitFloat T>
+struct Arithmetic<T> {
+    using type = float;
+};
+
+/// The real numbers by which a T can be scaled.
+template <class T>
+using ScalarOf =
+    std::conditional_t<std::same_as<T, double> || std::same_as<T, std::complex<double>>, double, float>;
+
+/// Where the order of T is: -1 is no large unsigned number.
+template <class T>
+using Ordered = std::conditional_t<SixteenBitFloat<T>, float, T>;
+
+template <class T, class Wide, class Combine>
 void combine_elements(void* into, const void* from, std::size_t count, Combine combine) noexcept {
-    using Wide = typename Arithmetic<T>::type;
     for (std::size_t i = 0; i < count; ++i) {
         const Wide a = static_cast<Wide>(load<T>(into, i));
         const Wide b = static_cast<Wide>(load<T>(from, i));
@@ -48,65 +71,91 @@ void combine_elements(void* into, const void* from, std::size_t count, Combine c
 
 template <class T>
 void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op) {
-    // Ordering needs the type itself: -1 is no large unsigned number.
-    const auto order = [&](auto pick) {
-        for (std::size_t i = 0; i < count; ++i) store<T>(into, i, pick(load<T>(into, i), load<T>(from, i)));
+    const auto combine = [&](auto function) {
+        combine_elements<T, typename Arithmetic<T>::type>(into, from, count, function);
     };
-    switch (op) {
-        case ReduceOp::min: return order([](T a, T b) { return b < a ? b : a; });
-        case ReduceOp::max: return order([](T a, T b) { return a < b ? b : a; });
-        default: break;
+    const auto pick = [&](auto function) { combine_elements<T, Ordered<T>>(into, from, count, function); };
+    if constexpr (!Complex<T>) {
+        if (op == ReduceOp::min) return pick([](auto a, auto b) { return b < a ? b : a; });
+        if (op == ReduceOp::max) return pick([](auto a, auto b) { return a < b ? b : a; });
     }
     if constexpr (!std::same_as<T, bool>) {
-        switch (op) {
-            case ReduceOp::sum:
-            case ReduceOp::avg:
-                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a + b; });
-            case ReduceOp::product:
-                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a * b; });
-            default: break;
-        }
+        if (op == ReduceOp::sum || op == ReduceOp::avg) return combine([](auto a, auto b) { return a + b; });
+        if (op == ReduceOp::product) return combine([](auto a, auto b) { return a * b; });
     }
-    if constexpr (!std::is_floating_point_v<T>) {
-        switch (op) {
-            case ReduceOp::band:
-                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a & b; });
-            case ReduceOp::bor:
-                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a | b; });
-            case ReduceOp::bxor:
-                return combine_elements<T>(into, from, count, [](auto a, auto b) { return a ^ b; });
-            default: break;
-        }
+    if constexpr (std::integral<T>) {
+        if (op == ReduceOp::band) return combine([](auto a, auto b) { return a & b; });
+        if (op == ReduceOp::bor) return combine([](auto a, auto b) { return a | b; });
+        if (op == ReduceOp::bxor) return combine([](auto a, auto b) { return a ^ b; });
     }
     check_reduction(dtype_of<T>, op);
 }
 
 /// into[i] = into[i] op from[i]. `avg` adds; divide when all ranks are in. Both have one dtype and count.
-inline void combine(const Buffer& into, const Buffer& from, ReduceOp op) {
-    visit_dtype(into.dtype,
-                [&](auto zero) { combine_typed<decltype(zero)>(into.data, from.data, into.count, op); });
-}
-
-/// data[i] = data[i] / divisor, for floating-point buffers: the end of an average.
-inline void divide(const Buffer& data, double divisor) {
-    visit_dtype(data.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        if constexpr (std::is_floating_point_v<T>) {
-            const T by = static_cast<T>(divisor);
-            for (std::size_t i = 0; i < data.count; ++i) store<T>(data.data, i, load<T>(data.data, i) / by);
-        }
+inline void combine(const Buffer& into, const Buffer& from, const Reduction& reduction) {
+    if (reduction.user != nullptr) {
+        if (into.count != 0) reduction.user->combine(into.data, from.data, into.count);
+        return;
+    }
+    visit_dtype(into.dtype, [&](auto zero) {
+        combine_typed<decltype(zero)>(into.data, from.data, into.count, reduction.op);
     });
 }
 
-/// to[i] = from[i] * factor, for floating-point buffers. `from` may be to.data.
+/// to[i] = from[i] * factor, for real and complex buffers, computed in float for the 16-bit formats. `from`
+/// may be to.data.
 inline void scale(const Buffer& to, const void* from, double factor) {
     visit_dtype(to.dtype, [&](auto zero) {
         using T = decltype(zero);
-        if constexpr (std::is_floating_point_v<T>) {
-            const T by = static_cast<T>(factor);
-            for (std::size_t i = 0; i < to.count; ++i) store<T>(to.data, i, load<T>(from, i) * by);
+        if constexpr (Real<T> || Complex<T>) {
+            using Wide = typename Arithmetic<T>::type;
+            const auto by = static_cast<Wide>(static_cast<ScalarOf<T>>(factor));
+            for (std::size_t i = 0; i < to.count; ++i)
+                store<T>(to.data, i, static_cast<T>(static_cast<Wide>(load<T>(from, i)) * by));
         }
     });
+}
+
+/// data[i] = data[i] / divisor, for real and complex buffers: the end of an average.
+inline void divide(const Buffer& data, double divisor) {
+    visit_dtype(data.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (Real<T> || Complex<T>) {
+            using Wide = typename Arithmetic<T>::type;
+            const auto by = static_cast<Wide>(static_cast<ScalarOf<T>>(divisor));
+            for (std::size_t i = 0; i < data.count; ++i)
+                store<T>(data.data, i, static_cast<T>(static_cast<Wide>(load<T>(data.data, i)) / by));
+        }
+    });
+}
+
+/// In which dtype partial results are kept, so that the end result is rounded once: f32 for the 16-bit
+/// formats.
+[[nodiscard]] constexpr DType accumulation_dtype(DType dtype) noexcept {
+    return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
+/// Whether a reduction of elements of the dtype must not be rounded in between.
+[[nodiscard]] inline bool needs_wide_accumulation(DType dtype, const Reduction& reduction) noexcept {
+    const bool exact = reduction.op == ReduceOp::min || reduction.op == ReduceOp::max;
+    return accumulation_dtype(dtype) != dtype && reduction.user == nullptr && !exact;
+}
+
+/// Copies the elements, of which either dtype may be the other's accumulation_dtype.
+inline void convert(const Buffer& to, const Buffer& from) {
+    if (to.dtype == from.dtype) {
+        if (to.bytes() != 0) std::memmove(to.data, from.data, to.bytes());
+        return;
+    }
+    const auto convert_elements = [&]<class To, class From>(To, From) {
+        for (std::size_t i = 0; i < to.count; ++i)
+            store<To>(to.data, i, static_cast<To>(load<From>(from.data, i)));
+    };
+    if (to.dtype == DType::f16) return convert_elements(float16{}, float{});
+    if (to.dtype == DType::bf16) return convert_elements(bfloat16{}, float{});
+    if (from.dtype == DType::f16) return convert_elements(float{}, float16{});
+    if (from.dtype == DType::bf16) return convert_elements(float{}, bfloat16{});
+    throw ArgumentError(text("no conversion from ", dtype_name(from.dtype), " to ", dtype_name(to.dtype)));
 }
 
 }  // namespace dptk::detail

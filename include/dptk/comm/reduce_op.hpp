@@ -1,15 +1,19 @@
-/// ReduceOp says how a reduction combines the ranks' elements.
+/// ReduceOp says how a reduction combines the ranks' elements; Reduction is one of these, or a function of
+/// the user's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/dtype.hpp"
 
 namespace dptk {
 
-/// `avg` is the sum divided by the number of ranks, for floating-point types. `band`, `bor` and `bxor` work
-/// bitwise on integers and logically on bool.
+/// `avg` is the sum divided by the number of ranks, for floating-point and complex types. `band`, `bor` and
+/// `bxor` work bitwise on integers and logically on bool.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
 
 /// The name of an operation as messages show it: "sum".
@@ -27,17 +31,42 @@ enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxo
     return "no operation";
 }
 
-/// Throws ArgumentError where `op` has no meaning for `dtype`.
-inline void check_reduction(DType dtype, ReduceOp op) {
-    const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
-    const bool arithmetic = op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::product;
-    const bool meaningful = is_floating(dtype)        ? !bitwise
-                            : dtype == DType::boolean ? !arithmetic
-                                                      : op != ReduceOp::avg;
-    if (!meaningful) {
-        throw ArgumentError(
-            detail::text("ReduceOp::", reduce_op_name(op), " has no meaning for ", dtype_name(dtype)));
+/// A function of the user's, erased: into[i] = f(into[i], from[i]), where `into` comes from lower ranks.
+struct UserFunction {
+    std::function<void(void* into, const void* from, std::size_t count)> combine;
+};
+
+/// What a reducing verb is given. Points to a user's function, which lives as long as the operation.
+struct Reduction {
+    Reduction(ReduceOp op_ = ReduceOp::sum) : op(op_) {}  // NOLINT(google-explicit-constructor): a widening
+    explicit Reduction(const UserFunction& user_) : user(&user_) {}
+
+    [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
+
+    [[nodiscard]] std::string_view name() const noexcept {
+        return user != nullptr ? "user's function" : reduce_op_name(op);
     }
+
+    ReduceOp op = ReduceOp::sum;
+    const UserFunction* user = nullptr;
+};
+
+/// Whether `op` has a meaning for `dtype`.
+[[nodiscard]] constexpr bool is_meaningful(DType dtype, ReduceOp op) noexcept {
+    const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
+    const bool extreme = op == ReduceOp::min || op == ReduceOp::max;
+    if (dtype == DType::opaque) return false;
+    if (dtype == DType::boolean) return bitwise || extreme;
+    if (is_complex(dtype)) return !bitwise && !extreme;
+    if (is_floating(dtype)) return !bitwise;
+    return op != ReduceOp::avg;
+}
+
+/// Throws ArgumentError where the operation has no meaning for `dtype`.
+inline void check_reduction(DType dtype, const Reduction& reduction) {
+    if (reduction.user != nullptr || is_meaningful(dtype, reduction.op)) return;
+    throw ArgumentError(
+        detail::text("ReduceOp::", reduction.name(), " has no meaning for ", dtype_name(dtype)));
 }
 
 }  // namespace dptk

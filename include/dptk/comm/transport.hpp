@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "dptk/comm/collective.hpp"
@@ -21,18 +22,36 @@ namespace dptk {
 ///   backend()                  a short name for messages: "mpi"
 ///   send(buffer, to, tag)      blocks until the buffer may be reused, perhaps until it has been received
 ///   recv(buffer, from, tag)    blocks until the message of exactly this size has arrived
-/// A failure throws. One thread at a time calls a transport.
+/// A failure throws. One thread at a time calls a transport. Messages from one rank to another with one tag arrive in
+/// the order in which they were sent.
 ///
-/// Used where it exists:
-///   all_reduce(Buffer, op), broadcast(Buffer, root), all_gather(Buffer in, Buffer out), barrier()
+/// Used where it exists, for counts beyond 2^31 as well:
+///   all_reduce(Buffer, Reduction)                   in place; so that all ranks get the same bits
+///   reduce(Buffer, Reduction, root)                 in place at the root; other ranks' memory stays as it is
+///   broadcast(Buffer, root)
+///   all_gather(Buffer in, Buffer out)               `in` may be its part of `out`; so in all of these
+///   all_gather_uneven(Buffer in, Buffer out, std::span<const std::size_t> counts)
+///   gather(Buffer in, Buffer out, root), scatter(Buffer in, Buffer out, root)
+///   reduce_scatter(Buffer in, Buffer out, Reduction)
+///   all_to_all(Buffer in, Buffer out)               two different buffers
+///   barrier()
+///   static reduces(DType, Reduction)                whether the three reducing verbs above know these; without it they
+///                              are asked for anything but 16-bit sums and functions of the user's
+///   send_recv(Buffer out, to, Buffer in, from, tag) both at once
+///   recv_any(Buffer, tag)      from any rank; returns which
+///   start(Message)             std::shared_ptr<WorkState> of a message that goes on by itself. Where a transport has it,
+///                              one thread may send and receive while another one is in a collective
 ///   duplicate()                a second, independent transport over the same ranks (collective); without it nothing
 ///                              communicates in the background
+///   subgroup(ranks, name)      the same over some of the ranks, in that order. Collective among them; the name is the
+///                              same on them, and another one for each subgroup of a transport
 ///   allocate(bytes)            std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that it reaches without
 ///                              a copy
 ///   local_rank(), local_size() the position among the ranks of this host
 ///   control()                  std::shared_ptr<ControlPlane>, through which ranks tell each other that they have
 ///                              failed; without it there are deadlines alone
-///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses
+///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses; null where the
+///                              transport cannot do that for this call
 ///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
 ///   leave()                    says goodbye to the other ranks without blocking, when the group closes
@@ -51,13 +70,57 @@ concept Transport =
 namespace detail {
 
 template <class T>
-concept HasAllReduce = requires(T& t, const Buffer& b, ReduceOp op) { t.all_reduce(b, op); };
+concept HasAllReduce = requires(T& t, const Buffer& b, const Reduction& r) { t.all_reduce(b, r); };
+
+template <class T>
+concept HasReduce = requires(T& t, const Buffer& b, const Reduction& r, int root) { t.reduce(b, r, root); };
 
 template <class T>
 concept HasBroadcast = requires(T& t, const Buffer& b, int root) { t.broadcast(b, root); };
 
 template <class T>
 concept HasAllGather = requires(T& t, const Buffer& b) { t.all_gather(b, b); };
+
+template <class T>
+concept HasAllGatherUneven = requires(T& t, const Buffer& b, std::span<const std::size_t> counts) {
+    t.all_gather_uneven(b, b, counts);
+};
+
+template <class T>
+concept HasGather = requires(T& t, const Buffer& b, int root) { t.gather(b, b, root); };
+
+template <class T>
+concept HasScatter = requires(T& t, const Buffer& b, int root) { t.scatter(b, b, root); };
+
+template <class T>
+concept HasReduceScatter = requires(T& t, const Buffer& b, const Reduction& r) { t.reduce_scatter(b, b, r); };
+
+template <class T>
+concept HasAllToAll = requires(T& t, const Buffer& b) { t.all_to_all(b, b); };
+
+template <class T>
+concept HasReduces = requires(DType dtype, const Reduction& r) {
+    { T::reduces(dtype, r) } -> std::same_as<bool>;
+};
+
+template <class T>
+concept HasSendRecv =
+    requires(T& t, const Buffer& b, int number) { t.send_recv(b, number, b, number, number); };
+
+template <class T>
+concept HasRecvAny = requires(T& t, const Buffer& b, int tag) {
+    { t.recv_any(b, tag) } -> std::same_as<int>;
+};
+
+template <class T>
+concept HasStartMessage = requires(T& t, const Message& message) {
+    { t.start(message) } -> std::same_as<std::shared_ptr<WorkState>>;
+};
+
+template <class T>
+concept HasSubgroup = requires(T& t, std::span<const int> ranks, std::string_view name) {
+    { t.subgroup(ranks, name) } -> std::same_as<T>;
+};
 
 template <class T>
 concept HasBarrier = requires(T& t) { t.barrier(); };
