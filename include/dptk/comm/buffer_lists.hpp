@@ -1,0 +1,121 @@
+/// What users give to verbs that take several buffers at once: a range of contiguous ranges, or a tuple of
+/// them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <ranges>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/ranges.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// RangesIn<B>::type is a tuple of the types of the ranges in B; rvalues where they die with it.
+template <class B>
+struct RangesIn {};
+
+template <std::ranges::input_range B>
+    requires OutlivesCall<std::ranges::range_reference_t<B>>  // and so the step to the next one
+struct RangesIn<B> {
+    using Range = std::ranges::range_reference_t<B>;
+    using type = std::tuple<std::conditional_t<OutlivesCall<B>, Range, std::remove_reference_t<Range>&&>>;
+};
+
+template <class B>
+    requires(!std::ranges::range<B>) && requires { std::tuple_size<std::remove_cvref_t<B>>::value; }
+struct RangesIn<B> {
+    static constexpr std::size_t count = std::tuple_size_v<std::remove_cvref_t<B>>;
+
+    template <std::size_t... I>
+    static auto list(std::index_sequence<I...>) -> std::tuple<decltype(std::get<I>(std::declval<B>()))...>;
+
+    using type = decltype(list(std::make_index_sequence<count>()));
+};
+
+template <class Tuple>
+struct RangesTraits {
+    static constexpr bool readable = false;
+    static constexpr bool writable = false;
+    static constexpr bool outlive_call = false;
+};
+
+template <ElementRange... R>
+struct RangesTraits<std::tuple<R...>> {
+    static constexpr bool readable = true;
+    static constexpr bool writable = (MutableElementRange<R> && ...);
+    static constexpr bool outlive_call = (OutlivesCall<R> && ...);
+};
+
+template <class Tuple>
+struct OperationOnRanges {
+    using type = ReduceOp;
+};
+
+template <ElementRange R, ElementRange... More>
+    requires(SameElements<R, More> && ...)
+struct OperationOnRanges<std::tuple<R, More...>> {
+    using type = ReduceOperationOn<R>;
+};
+
+}  // namespace detail
+
+/// Several buffers to read: std::vector<std::vector<float>>, std::array<std::span<const int>, 3>,
+/// std::tie(weights, counts), ...
+template <class B>
+concept BufferList = requires { typename detail::RangesIn<B>::type; } &&
+                     detail::RangesTraits<typename detail::RangesIn<B>::type>::readable;
+
+/// Several whose elements may be written.
+template <class B>
+concept MutableBufferList =
+    BufferList<B> && detail::RangesTraits<typename detail::RangesIn<B>::type>::writable;
+
+/// Several that do not die with the call that starts an operation on them.
+template <class B>
+concept BufferListOutlivesCall = detail::RangesTraits<typename detail::RangesIn<B>::type>::outlive_call;
+
+/// The operation on their elements: a function of the user's where these are of one type, or a ReduceOp.
+template <BufferList B>
+using ReduceOperationOnList = detail::OperationOnRanges<typename detail::RangesIn<B>::type>::type;
+
+namespace detail {
+
+/// The buffers, erased, and what keeps the memory of those that are Allocations.
+struct ErasedBuffers {
+    std::vector<Buffer> buffers;
+    std::vector<std::shared_ptr<const void>> owners;
+};
+
+template <BufferList B>
+[[nodiscard]] ErasedBuffers erase_buffers(B&& list) {
+    ErasedBuffers erased;
+    const auto add = [&](auto&& range) {
+        erased.buffers.push_back(buffer_of(range));
+        erased.owners.push_back(owner_of(range));
+    };
+    if constexpr (std::ranges::range<B>) {
+        for (auto&& range : list) add(range);
+    } else {
+        std::apply([&](auto&&... ranges) { (add(ranges), ...); }, list);
+    }
+    return erased;
+}
+
+[[nodiscard]] inline Reduction reduction_of(ReduceOp op) {
+    return op;
+}
+
+template <class T>
+[[nodiscard]] Reduction reduction_of(const ReduceOperation<T>& operation) {
+    return operation.reduction();
+}
+
+}  // namespace detail
+
+}  // namespace dptk

@@ -1,0 +1,226 @@
+/// Collectives on several buffers at once: few calls where there are many small buffers. The elements are
+/// copied into one buffer for each dtype (into one of bytes, where they only move), and the results back.
+///
+/// A BufferList may be empty. All ranks give the same number of buffers, of the same types and counts. All
+/// else is as with the group's own verbs, but for two things. A sum of floats may be rounded in another order
+/// than by a call for each buffer. And the elements are read when the call is made: what was started on these
+/// buffers before must be done by then, and nothing else may use them until the Work is done.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/algorithms/exchange.hpp"
+#include "dptk/comm/buffer_lists.hpp"
+#include "dptk/comm/channel.hpp"
+#include "dptk/comm/joint_work.hpp"
+#include "dptk/comm/root.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// Buffers of one kind of elements, as one call. A buffer with a block for each rank is cut: all buffers'
+/// first blocks come first, then all second ones.
+class CoalescedCall {
+  public:
+    CoalescedCall(const Collective& like, std::size_t ranks)
+        : call_(like),
+          input_blocks_(like.verb == Verb::reduce_scatter ? ranks : 1),
+          output_blocks_(like.verb == Verb::all_gather ? ranks : 1) {}
+
+    [[nodiscard]] bool takes(const Buffer& input) const {
+        return input.dtype == inputs_[0].dtype && input.element_size() == inputs_[0].element_size();
+    }
+
+    void add(const Buffer& input, const Buffer& output) {
+        inputs_.push_back(input);
+        outputs_.push_back(output);
+    }
+
+    /// The call on copies of the inputs.
+    [[nodiscard]] const Collective& pack() {
+        const bool in_place = call_.verb == Verb::all_reduce || call_.verb == Verb::broadcast;
+        input_ = memory_for(inputs_);
+        output_ = in_place ? input_ : memory_for(outputs_);
+        call_.input = input_->buffer();
+        call_.output = output_->buffer();
+        for_each_block(call_.input, inputs_, input_blocks_,
+                       [](const Buffer& packed, const Buffer& block) { convert(packed, block); });
+        return call_;
+    }
+
+    /// Copies the results to the outputs.
+    void unpack() const {
+        for_each_block(call_.output, outputs_, output_blocks_,
+                       [](const Buffer& packed, const Buffer& block) { convert(block, packed); });
+    }
+
+  private:
+    [[nodiscard]] static std::shared_ptr<algorithms::Scratch> memory_for(const std::vector<Buffer>& buffers) {
+        Buffer all = buffers[0];
+        for (std::size_t i = 1; i < buffers.size(); ++i) all.count += buffers[i].count;
+        return std::make_shared<algorithms::Scratch>(all);
+    }
+
+    template <class Action>
+    static void for_each_block(const Buffer& packed, const std::vector<Buffer>& buffers, std::size_t blocks,
+                               Action&& action) {
+        std::size_t first = 0;
+        for (std::size_t i = 0; i < blocks; ++i) {
+            for (const Buffer& buffer : buffers) {
+                const std::size_t count = buffer.count / blocks;
+                action(packed.slice(first, count), buffer.slice(i * count, count));
+                first += count;
+            }
+        }
+    }
+
+    Collective call_;
+    std::size_t input_blocks_;
+    std::size_t output_blocks_;
+    std::vector<Buffer> inputs_;
+    std::vector<Buffer> outputs_;
+    std::shared_ptr<algorithms::Scratch> input_;
+    std::shared_ptr<algorithms::Scratch> output_;
+};
+
+/// Why the call cannot be; empty where it can. Throws ArgumentError for an operation without a meaning.
+[[nodiscard]] inline std::string coalesced_problem(const Collective& like, std::size_t ranks,
+                                                   const std::vector<Buffer>& inputs,
+                                                   const std::vector<Buffer>& outputs) {
+    if (inputs.size() != outputs.size()) return text(inputs.size(), " buffers into ", outputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Buffer& in = inputs[i];
+        const Buffer& out = outputs[i];
+        if (reduces(like.verb)) check_reduction(in.dtype, like.reduction);
+        const std::size_t expected = like.verb == Verb::all_gather ? in.count * ranks : in.count;
+        const std::size_t found = like.verb == Verb::reduce_scatter ? out.count * ranks : out.count;
+        if (in.dtype != out.dtype || in.element_size() != out.element_size() || expected != found)
+            return text(in.count, " x ", dtype_name(in.dtype), " into ", out.count, " x ",
+                        dtype_name(out.dtype), ", as buffer ", i);
+    }
+    return {};
+}
+
+/// Checks `like`, which has no buffers yet, and makes one call of it for each kind of elements.
+template <class Group>
+[[nodiscard]] std::vector<std::shared_ptr<CoalescedCall>> coalesce(Group& group, const Collective& like,
+                                                                   const std::vector<Buffer>& inputs,
+                                                                   const std::vector<Buffer>& outputs) {
+    const auto ranks = static_cast<std::size_t>(group.size());
+    std::string problem = root_problem(like.root, group.size());
+    if (problem.empty()) problem = coalesced_problem(like, ranks, inputs, outputs);
+    if (!problem.empty())
+        throw ArgumentError(
+            text("rank ", group.rank(), " of ", ranks, ": coalesced ", verb_name(like.verb), ": ", problem));
+
+    const auto erase_type = [&](const Buffer& buffer) {
+        return reduces(like.verb) ? buffer : Buffer{buffer.data, buffer.bytes(), DType::u8, buffer.device, 1};
+    };
+    std::vector<std::shared_ptr<CoalescedCall>> calls;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Buffer input = erase_type(inputs[i]);
+        auto same = std::ranges::find_if(calls, [&](const auto& call) { return call->takes(input); });
+        if (same == calls.end()) same = calls.insert(same, std::make_shared<CoalescedCall>(like, ranks));
+        (*same)->add(input, erase_type(outputs[i]));
+    }
+    return calls;
+}
+
+template <class Group>
+void run_coalesced(Group& group, const Collective& like, const ErasedBuffers& inputs,
+                   const ErasedBuffers& outputs) {
+    for (const auto& call : coalesce(group, like, inputs.buffers, outputs.buffers)) {
+        group.channel().run(call->pack());
+        call->unpack();
+    }
+}
+
+/// `owner` is what the operation must keep alive, besides the Allocations among the buffers.
+template <class Group>
+[[nodiscard]] Work start_coalesced(Group& group, const Collective& like, const ErasedBuffers& inputs,
+                                   const ErasedBuffers& outputs,
+                                   const std::shared_ptr<const void>& owner = nullptr) {
+    const auto keep_alive = std::make_shared<std::vector<std::shared_ptr<const void>>>(inputs.owners);
+    keep_alive->insert(keep_alive->end(), outputs.owners.begin(), outputs.owners.end());
+    keep_alive->push_back(owner);
+    std::vector<Work> parts;
+    for (const auto& call : coalesce(group, like, inputs.buffers, outputs.buffers)) {
+        parts.push_back(group.channel().start(call->pack(), keep_alive, [call] { call->unpack(); }));
+    }
+    return join_works(std::move(parts));
+}
+
+}  // namespace detail
+
+/// all_reduce of each buffer, in place. With a function of the user's where all are of one type.
+template <class Group, MutableBufferList B>
+void all_reduce_coalesced(Group& group, B&& buffers,
+                          const ReduceOperationOnList<B>& operation = ReduceOp::sum) {
+    const auto erased = detail::erase_buffers(buffers);
+    detail::run_coalesced(group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation)},
+                          erased, erased);
+}
+
+template <class Group, MutableBufferList B>
+    requires BufferListOutlivesCall<B>
+[[nodiscard]] Work all_reduce_coalesced_async(Group& group, B&& buffers,
+                                              const ReduceOperationOnList<B>& operation = ReduceOp::sum) {
+    const auto erased = detail::erase_buffers(buffers);
+    return detail::start_coalesced(group,
+                                   {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation)},
+                                   erased, erased, detail::owner_of(operation));
+}
+
+/// broadcast of each buffer, in place.
+template <class Group, MutableBufferList B>
+void broadcast_coalesced(Group& group, B&& buffers, int root = 0) {
+    const auto erased = detail::erase_buffers(buffers);
+    detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+}
+
+template <class Group, MutableBufferList B>
+    requires BufferListOutlivesCall<B>
+[[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0) {
+    const auto erased = detail::erase_buffers(buffers);
+    return detail::start_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+}
+
+/// all_gather of each input into the output at its position, which has size() times as many elements.
+template <class Group, BufferList In, MutableBufferList Out>
+void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs) {
+    detail::run_coalesced(group, {.verb = Verb::all_gather}, detail::erase_buffers(inputs),
+                          detail::erase_buffers(outputs));
+}
+
+template <class Group, BufferList In, MutableBufferList Out>
+    requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
+[[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs) {
+    return detail::start_coalesced(group, {.verb = Verb::all_gather}, detail::erase_buffers(inputs),
+                                   detail::erase_buffers(outputs));
+}
+
+/// reduce_scatter of each input, which has size() times as many elements as the output at its position. With
+/// a function of the user's where all are of one type.
+template <class Group, BufferList In, MutableBufferList Out>
+void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
+                              const ReduceOperationOnList<Out>& operation = ReduceOp::sum) {
+    detail::run_coalesced(group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation)},
+                          detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+}
+
+template <class Group, BufferList In, MutableBufferList Out>
+    requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
+[[nodiscard]] Work reduce_scatter_coalesced_async(
+    Group& group, In&& inputs, Out&& outputs, const ReduceOperationOnList<Out>& operation = ReduceOp::sum) {
+    return detail::start_coalesced(
+        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation)},
+        detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
+}
+
+}  // namespace dptk

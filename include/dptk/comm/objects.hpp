@@ -1,0 +1,201 @@
+/// Collectives on objects: whatever Serializer turns into bytes and back. For what is small or rare, such as
+/// settings, names and statistics; elements in memory go faster through the group's own verbs.
+///
+/// All are collective, and block. All ranks use the same T, and one kind of machine. An error is agreed:
+/// where a Serializer throws on any rank, or an argument makes no sense, all ranks throw the same, and the
+/// group stays usable. An ArgumentError or a FormatError stays one; anything else becomes an Error.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/root.hpp"
+#include "dptk/comm/serializer.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// Why a rank cannot go on.
+struct Problem {
+    enum class Kind : std::uint64_t { none, argument, format, other };
+
+    Kind kind = Kind::none;
+    std::string text = {};
+};
+
+/// What `fn` throws.
+template <class Fn>
+[[nodiscard]] Problem problem_of(Fn&& fn) {
+    const auto problem = [](Problem::Kind kind, const std::exception& error) {
+        const std::string_view text = error.what();
+        return Problem{kind, std::string(text.empty() ? "an exception without a text" : text)};
+    };
+    try {
+        fn();
+        return {};
+    } catch (const ArgumentError& error) {
+        return problem(Problem::Kind::argument, error);
+    } catch (const FormatError& error) {
+        return problem(Problem::Kind::format, error);
+    } catch (const std::exception& error) {
+        return problem(Problem::Kind::other, error);
+    } catch (...) {
+        return {Problem::Kind::other, "an exception that is no std::exception"};
+    }
+}
+
+/// Throws all ranks' problems on all ranks, where the worst of them is one. Collective.
+template <class Group>
+void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, const Problem& own) {
+    if (worst == Problem::Kind::none) return;
+    const std::string what = text(verb, ": ", gather_problems(group, own.text));
+    if (worst == Problem::Kind::argument) throw_agreed(group, ArgumentError(what));
+    if (worst == Problem::Kind::format) throw_agreed(group, FormatError(what));
+    throw_agreed(group, Error(what));
+}
+
+/// What each rank tells all others before bytes travel.
+struct ObjectHeader {
+    std::int64_t root;
+    std::uint64_t bytes;
+    Problem::Kind problem;
+};
+
+/// How many bytes each rank gives; or throws on all ranks. Collective.
+template <class Group>
+[[nodiscard]] std::vector<std::size_t> agree_on_bytes(Group& group, std::string_view verb, int root,
+                                                      std::size_t bytes, const Problem& own) {
+    const std::vector<ObjectHeader> headers = group.all_gather_value(ObjectHeader{root, bytes, own.kind});
+    std::vector<std::size_t> sizes;
+    auto worst = Problem::Kind::none;
+    for (const ObjectHeader& header : headers) {
+        if (header.root != headers[0].root)
+            throw_agreed(group, MismatchError(text(verb, ": rank ", sizes.size(), " has root ", header.root,
+                                                   ", where rank 0 has root ", headers[0].root)));
+        sizes.push_back(header.bytes);
+        worst = std::max(worst, header.problem);
+    }
+    const std::string wrong_root = root_problem(root, group.size());
+    if (!wrong_root.empty()) throw_agreed(group, ArgumentError(text(verb, ": ", wrong_root)));
+    throw_problems(group, verb, worst, own);
+    return sizes;
+}
+
+/// The result of `read` on all ranks; or throws on all ranks. Collective.
+template <class T, class Group, class Read>
+[[nodiscard]] T read_on_all(Group& group, std::string_view verb, Read&& read) {
+    std::optional<T> object;
+    const Problem own = problem_of([&] { object.emplace(read()); });
+    const auto worst = group.all_reduce_value(static_cast<std::uint64_t>(own.kind), ReduceOp::max);
+    throw_problems(group, verb, static_cast<Problem::Kind>(worst), own);
+    return std::move(*object);
+}
+
+}  // namespace detail
+
+/// Sends the root's object to all ranks, where it takes the place of theirs.
+template <Serializable T, class Group>
+void broadcast_object(Group& group, T& object, int root = 0) {
+    constexpr std::string_view verb = "broadcast_object";
+    const bool here = group.rank() == root;
+    std::string bytes;
+    const detail::Problem problem = detail::problem_of([&] {
+        if (here) bytes = Serializer<T>::to_bytes(object);
+    });
+    const std::vector<std::size_t> sizes = detail::agree_on_bytes(group, verb, root, bytes.size(), problem);
+    bytes.resize(sizes[static_cast<std::size_t>(root)]);
+    group.broadcast(bytes, root);
+    using Received = std::optional<T>;
+    Received received = detail::read_on_all<Received>(group, verb, [&] {
+        return here ? Received() : Received(std::in_place, Serializer<T>::from_bytes(bytes));
+    });
+    if (received) object = std::move(*received);
+}
+
+/// The objects of all ranks, in rank order, on all ranks.
+template <Serializable T, class Group>
+[[nodiscard]] std::vector<T> all_gather_object(Group& group, const T& object) {
+    constexpr std::string_view verb = "all_gather_object";
+    std::string bytes;
+    const detail::Problem problem = detail::problem_of([&] { bytes = Serializer<T>::to_bytes(object); });
+    UnevenElements<char> all{.elements = {},
+                             .counts = detail::agree_on_bytes(group, verb, 0, bytes.size(), problem)};
+    all.elements.resize(std::accumulate(all.counts.begin(), all.counts.end(), std::size_t{0}));
+    group.all_gather(bytes, all.elements, all.counts);
+    return detail::read_on_all<std::vector<T>>(group, verb, [&] {
+        std::vector<T> objects;
+        for (int rank = 0; rank < group.size(); ++rank) {
+            const std::span<const char> theirs = all.of(rank);
+            objects.push_back(Serializer<T>::from_bytes({theirs.data(), theirs.size()}));
+        }
+        return objects;
+    });
+}
+
+/// The objects of all ranks, in rank order, on the root; nothing elsewhere. The root needs memory for size()
+/// times the largest of them.
+template <Serializable T, class Group>
+[[nodiscard]] std::vector<T> gather_object(Group& group, const T& object, int root = 0) {
+    constexpr std::string_view verb = "gather_object";
+    std::string bytes;
+    const detail::Problem problem = detail::problem_of([&] { bytes = Serializer<T>::to_bytes(object); });
+    const std::vector<std::size_t> sizes = detail::agree_on_bytes(group, verb, root, bytes.size(), problem);
+    const std::size_t largest = *std::ranges::max_element(sizes);
+    bytes.resize(largest);
+    std::string all;
+    if (group.rank() == root) all.resize(largest * sizes.size());
+    group.gather(bytes, all, root);
+    return detail::read_on_all<std::vector<T>>(group, verb, [&] {
+        std::vector<T> objects;
+        if (group.rank() != root) return objects;
+        for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+            const std::string_view theirs = std::string_view(all).substr(rank * largest, sizes[rank]);
+            objects.push_back(Serializer<T>::from_bytes(theirs));
+        }
+        return objects;
+    });
+}
+
+/// This rank's one of the root's objects, of which there are size(), in rank order. Elsewhere `objects` is
+/// not used: scatter_object<T>(group, {}). The root needs memory for size() times the largest of them.
+template <Serializable T, class Group>
+[[nodiscard]] T scatter_object(Group& group, const std::vector<T>& objects, int root = 0) {
+    constexpr std::string_view verb = "scatter_object";
+    const auto ranks = static_cast<std::size_t>(group.size());
+    std::vector<std::string> items;
+    std::size_t largest = 0;
+    const detail::Problem problem = detail::problem_of([&] {
+        if (group.rank() != root) return;
+        if (objects.size() != ranks)
+            throw ArgumentError(detail::text(objects.size(), " objects for ", ranks, " ranks"));
+        for (const T& object : objects) {
+            detail::append_item(items.emplace_back(), Serializer<T>::to_bytes(object));
+            largest = std::max(largest, items.back().size());
+        }
+    });
+    largest = detail::agree_on_bytes(group, verb, root, largest, problem)[static_cast<std::size_t>(root)];
+    std::string all;
+    for (std::string& item : items) {
+        item.resize(largest);
+        all += item;
+    }
+    std::string own(largest, '\0');
+    group.scatter(all, own, root);
+    return detail::read_on_all<T>(group, verb, [&] {
+        std::string_view bytes = own;
+        return Serializer<T>::from_bytes(detail::take_item(bytes));
+    });
+}
+
+}  // namespace dptk

@@ -1,0 +1,138 @@
+/// Serializer turns objects into bytes and back, for collectives on objects. It knows std::string, types that
+/// may be copied as they lie in memory, and vectors of all that it knows; a specialisation adds one's own.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+/// How a T becomes bytes, and bytes become a T. Specialise it for a type of your own:
+///   template <> struct dptk::Serializer<Config> {
+///       static std::string to_bytes(const Config& config);
+///       static Config from_bytes(std::string_view bytes);  // throws where these are no Config
+///   };
+template <class T>
+struct Serializer {};
+
+/// A type that has a Serializer.
+template <class T>
+concept Serializable = requires(const T& object, std::string_view bytes) {
+    { Serializer<T>::to_bytes(object) } -> std::same_as<std::string>;
+    { Serializer<T>::from_bytes(bytes) } -> std::same_as<T>;
+};
+
+namespace detail {
+
+/// A view would arrive as a pointer into another process.
+template <class T>
+concept CopiedAsBytes = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_array_v<T> &&
+                        !std::is_pointer_v<T> && !std::ranges::view<T>;
+
+inline void check_size(bool right, std::string_view bytes, std::size_t expected) {
+    if (!right) throw FormatError(text(bytes.size(), " bytes where an object has ", expected));
+}
+
+/// Objects as they lie in memory, all of one size.
+template <class T>
+struct MemorySerializer {
+    static std::string to_bytes(const T& object) {
+        return {reinterpret_cast<const char*>(std::addressof(object)), sizeof(T)};
+    }
+
+    /// Throws FormatError for another number of bytes.
+    static T from_bytes(std::string_view bytes) {
+        check_size(bytes.size() == sizeof(T), bytes, sizeof(T));
+        std::array<char, sizeof(T)> memory;
+        bytes.copy(memory.data(), memory.size());
+        return std::bit_cast<T>(memory);
+    }
+};
+
+/// Bytes that tell their size.
+inline void append_item(std::string& bytes, std::string_view item) {
+    bytes += MemorySerializer<std::uint64_t>::to_bytes(item.size());
+    bytes += item;
+}
+
+/// Cuts the first item off. Throws FormatError where it is not whole.
+[[nodiscard]] inline std::string_view take_item(std::string_view& bytes) {
+    constexpr std::size_t prefix = sizeof(std::uint64_t);
+    if (bytes.size() < prefix)
+        throw FormatError(text(bytes.size(), " bytes where the size of an item has ", prefix));
+    const auto size = MemorySerializer<std::uint64_t>::from_bytes(bytes.substr(0, prefix));
+    bytes.remove_prefix(prefix);
+    if (bytes.size() < size)
+        throw FormatError(text("an item of ", size, " bytes, of which ", bytes.size(), " are there"));
+    const std::string_view item = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return item;
+}
+
+}  // namespace detail
+
+template <detail::CopiedAsBytes T>
+struct Serializer<T> : detail::MemorySerializer<T> {};
+
+template <>
+struct Serializer<std::string> {
+    static std::string to_bytes(const std::string& object) { return object; }
+    static std::string from_bytes(std::string_view bytes) { return std::string(bytes); }
+};
+
+/// Elements that are copied as they lie in memory, one after the other; others with their sizes.
+template <Serializable T>
+struct Serializer<std::vector<T>> {
+    static constexpr bool at_once =
+        std::derived_from<Serializer<T>, detail::MemorySerializer<T>> && std::default_initializable<T>;
+
+    static std::string to_bytes(const std::vector<T>& objects) {
+        std::string bytes;
+        if constexpr (at_once) {
+            bytes.assign(reinterpret_cast<const char*>(objects.data()), objects.size() * sizeof(T));
+        } else {
+            for (const T& object : objects) detail::append_item(bytes, Serializer<T>::to_bytes(object));
+        }
+        return bytes;
+    }
+
+    /// Throws FormatError for bytes that end within an element.
+    static std::vector<T> from_bytes(std::string_view bytes) {
+        std::vector<T> objects;
+        if constexpr (at_once) {
+            detail::check_size(bytes.size() % sizeof(T) == 0, bytes, sizeof(T));
+            objects.resize(bytes.size() / sizeof(T));
+            bytes.copy(reinterpret_cast<char*>(objects.data()), bytes.size());
+        } else {
+            while (!bytes.empty()) objects.push_back(Serializer<T>::from_bytes(detail::take_item(bytes)));
+        }
+        return objects;
+    }
+};
+
+template <>
+struct Serializer<std::vector<bool>> {
+    using Flags = std::vector<char>;
+
+    static std::string to_bytes(const std::vector<bool>& objects) {
+        return Serializer<Flags>::to_bytes(Flags(objects.begin(), objects.end()));
+    }
+
+    static std::vector<bool> from_bytes(std::string_view bytes) {
+        return std::vector<bool>(bytes.begin(), bytes.end());
+    }
+};
+
+}  // namespace dptk

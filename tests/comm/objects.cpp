@@ -1,0 +1,306 @@
+// Objects that travel as bytes, and serialisers that fail.
+#include <doctest/doctest.h>
+#include <dptk/comm/objects.hpp>
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/agreed_errors.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+/// Settings as a program may have them.
+using Settings = std::map<std::string, double>;
+
+/// May be copied as it lies in memory, but must not be: `secret` stays at home.
+struct Account {
+    std::int32_t number;
+    std::int32_t secret;
+};
+
+/// Has no default, and cannot be copied.
+class Token {
+  public:
+    explicit Token(int value) : value_(value) {}
+    Token(Token&&) = default;
+    Token& operator=(Token&&) = default;
+
+    [[nodiscard]] int value() const { return value_; }
+
+  private:
+    int value_;
+};
+
+/// Fails where it is told to.
+struct Fragile {
+    enum class Failure : std::uint8_t { none, to_bytes, from_bytes, argument, strange };
+
+    Failure failure = Failure::none;
+};
+
+/// A type without a Serializer.
+struct Unknown {
+    std::string text;
+};
+
+}  // namespace
+
+template <>
+struct dptk::Serializer<Settings> {
+    static std::string to_bytes(const Settings& settings) {
+        std::vector<std::string> lines;
+        for (const auto& [key, value] : settings) lines.push_back(key + '=' + std::to_string(value));
+        return Serializer<std::vector<std::string>>::to_bytes(lines);
+    }
+
+    static Settings from_bytes(std::string_view bytes) {
+        Settings settings;
+        for (const std::string& line : Serializer<std::vector<std::string>>::from_bytes(bytes))
+            settings[line.substr(0, line.find('='))] = std::stod(line.substr(line.find('=') + 1));
+        return settings;
+    }
+};
+
+template <>
+struct dptk::Serializer<Account> {
+    static std::string to_bytes(const Account& account) { return std::to_string(account.number); }
+    static Account from_bytes(std::string_view bytes) { return {std::stoi(std::string(bytes)), 0}; }
+};
+
+template <>
+struct dptk::Serializer<Token> {
+    static std::string to_bytes(const Token& token) {
+        return std::string(static_cast<std::size_t>(token.value()), 't');
+    }
+    static Token from_bytes(std::string_view bytes) { return Token(static_cast<int>(bytes.size())); }
+};
+
+template <>
+struct dptk::Serializer<Fragile> {
+    static std::string to_bytes(const Fragile& fragile) {
+        if (fragile.failure == Fragile::Failure::to_bytes) throw std::runtime_error("it broke when packed");
+        if (fragile.failure == Fragile::Failure::argument) throw dptk::ArgumentError("it is not to be sent");
+        if (fragile.failure == Fragile::Failure::strange) throw 7;
+        return {static_cast<char>(fragile.failure)};
+    }
+
+    static Fragile from_bytes(std::string_view bytes) {
+        const Fragile fragile{static_cast<Fragile::Failure>(bytes.at(0))};
+        if (fragile.failure == Fragile::Failure::from_bytes)
+            throw std::runtime_error("it broke when unpacked");
+        return fragile;
+    }
+};
+
+namespace {
+
+static_assert(dptk::Serializable<std::vector<std::vector<std::string>>>);
+static_assert(!dptk::Serializable<Unknown>);
+static_assert(!dptk::Serializable<std::vector<Unknown>>);
+static_assert(!dptk::Serializable<int*>);
+static_assert(!dptk::Serializable<std::string_view>);
+static_assert(!dptk::Serializable<std::span<int>>);
+
+template <class T>
+T back_and_forth(const T& object) {
+    return dptk::Serializer<T>::from_bytes(dptk::Serializer<T>::to_bytes(object));
+}
+
+/// Of rank `rank`, of a length of its own; rank 0's is empty.
+std::vector<std::string> words(int rank) {
+    std::vector<std::string> all;
+    for (int i = 0; i < rank; ++i)
+        all.emplace_back(static_cast<std::size_t>(100 * i), static_cast<char>('a' + rank));
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("objects become bytes and again the same objects") {
+    CHECK(back_and_forth(std::string("a\0b", 3)) == std::string("a\0b", 3));
+    CHECK(back_and_forth(2.5) == 2.5);
+    CHECK(back_and_forth(std::vector<std::int16_t>{1, -2, 3}) == std::vector<std::int16_t>{1, -2, 3});
+    CHECK(back_and_forth(std::vector<bool>{true, false, true}) == std::vector<bool>{true, false, true});
+    CHECK(back_and_forth(std::vector<int>()).empty());
+    const std::vector<std::vector<std::vector<double>>> nested = {{}, {{1, 2}, {}, {3}}, {{}}};
+    CHECK(back_and_forth(nested) == nested);
+    const std::vector<std::string> strings = {"", "one", std::string(1000, 'x')};
+    CHECK(back_and_forth(strings) == strings);
+    CHECK(back_and_forth(Settings{{"lr", 0.1}, {"momentum", 0.9}}).at("momentum") == 0.9);
+}
+
+TEST_CASE("a type's own serialiser is used inside vectors as well") {
+    const Account arrived = back_and_forth(std::vector<Account>{{7, 1234}})[0];
+    CHECK(arrived.number == 7);
+    CHECK(arrived.secret == 0);
+}
+
+TEST_CASE("bytes that end too early are a FormatError") {
+    const std::string numbers = dptk::Serializer<std::vector<int>>::to_bytes({1, 2});
+    const std::string strings = dptk::Serializer<std::vector<std::string>>::to_bytes({"one", "two"});
+    using Strings = dptk::Serializer<std::vector<std::string>>;
+    CHECK_THROWS_AS(dptk::Serializer<int>::from_bytes("abc"), dptk::FormatError);
+    CHECK_THROWS_AS(dptk::Serializer<int>::from_bytes("abcde"), dptk::FormatError);
+    CHECK_THROWS_AS(dptk::Serializer<std::vector<int>>::from_bytes(numbers.substr(0, 7)), dptk::FormatError);
+    for (std::size_t size = 1; size < strings.size(); ++size) {
+        if (size == strings.size() / 2) continue;  // one string is whole
+        CHECK_THROWS_AS(Strings::from_bytes(strings.substr(0, size)), dptk::FormatError);
+    }
+    CHECK_THROWS_WITH_AS(Strings::from_bytes(strings.substr(0, 10)),
+                         "an item of 3 bytes, of which 2 are there", dptk::FormatError);
+}
+
+TEST_CASE("broadcast_object sends each root's object to all") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        for (int root = 0; root < group.size(); ++root) {
+            auto mine = words(group.rank());
+            dptk::broadcast_object(group, mine, root);
+            CHECK(mine == words(root));
+        }
+        Settings settings;
+        if (group.rank() == 0) settings = {{"lr", 0.5}};
+        dptk::broadcast_object(group, settings);
+        CHECK(settings == Settings{{"lr", 0.5}});
+        Token token(group.rank() + 1);
+        dptk::broadcast_object(group, token, group.size() - 1);
+        CHECK(token.value() == group.size());
+    });
+}
+
+TEST_CASE("gather_object and all_gather_object bring all ranks' objects in rank order") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<std::vector<std::string>> expected;
+        for (int rank = 0; rank < group.size(); ++rank) expected.push_back(words(rank));
+        CHECK(dptk::all_gather_object(group, words(group.rank())) == expected);
+        for (int root = 0; root < group.size(); ++root) {
+            const auto gathered = dptk::gather_object(group, words(group.rank()), root);
+            if (group.rank() == root) CHECK(gathered == expected);
+            if (group.rank() != root) CHECK(gathered.empty());
+        }
+        const std::vector<Token> tokens = dptk::all_gather_object(group, Token(group.rank()));
+        CHECK(tokens.back().value() == group.size() - 1);
+    });
+}
+
+TEST_CASE("scatter_object gives each rank its own of the root's objects") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        for (int root = 0; root < group.size(); ++root) {
+            std::vector<std::vector<std::string>> all;
+            for (int rank = 0; rank < group.size(); ++rank) all.push_back(words(rank));
+            if (group.rank() != root) all.resize(1);  // not used
+            CHECK(dptk::scatter_object(group, all, root) == words(group.rank()));
+        }
+        std::vector<bool> flags;
+        for (int rank = 0; rank < group.size(); ++rank) flags.push_back(rank % 2 == 1);
+        if (group.rank() != 0) flags.clear();
+        CHECK(dptk::scatter_object<bool>(group, flags) == (group.rank() % 2 == 1));
+    });
+}
+
+TEST_CASE("objects of megabytes arrive whole") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<std::int64_t> numbers(group.rank() == 0 ? 500000 : 0);
+        for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i * i);
+        dptk::broadcast_object(group, numbers);
+        REQUIRE(numbers.size() == 500000);
+        CHECK(numbers.back() == 499999LL * 499999LL);
+    });
+}
+
+TEST_CASE("an object that cannot be packed on one rank is an error on all") {
+    using Failure = Fragile::Failure;
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        for (int culprit = 0; culprit < group.size(); ++culprit) {
+            const auto mine = [&](Failure failure) {
+                return Fragile{group.rank() == culprit ? failure : Failure::none};
+            };
+            const std::string broke = group.size() == 1
+                                          ? std::string("it broke when packed")
+                                          : dptk::detail::text("rank ", culprit, ": it broke when packed");
+            Fragile fragile = mine(Failure::to_bytes);
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { dptk::broadcast_object(group, fragile, culprit); }));
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { return dptk::all_gather_object(group, fragile); }));
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { return dptk::gather_object(group, fragile, 0); }));
+            std::vector<Fragile> all(static_cast<std::size_t>(group.size()));
+            all.back().failure = Failure::to_bytes;
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { return dptk::scatter_object(group, all, culprit); }));
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "it is not to be sent", [&] {
+                return dptk::all_gather_object(group, mine(Failure::argument));
+            }));
+            CHECK(test::all_throw<dptk::Error>(group, "an exception that is no std::exception", [&] {
+                return dptk::all_gather_object(group, mine(Failure::strange));
+            }));
+        }
+    });
+}
+
+TEST_CASE("an object that cannot be unpacked on some ranks is an error on all") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const int size = group.size();
+        constexpr std::string_view broke = "it broke when unpacked";
+        for (int root = 0; root < size; ++root) {
+            const Fragile fragile{group.rank() == root ? Fragile::Failure::from_bytes
+                                                       : Fragile::Failure::none};
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { return dptk::all_gather_object(group, fragile); }));
+            CHECK(test::all_throw<dptk::Error>(
+                group, broke, [&] { return dptk::gather_object(group, fragile, size - 1); }));
+            std::vector<Fragile> all(static_cast<std::size_t>(size));
+            all.back() = Fragile{Fragile::Failure::from_bytes};
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { return dptk::scatter_object(group, all, root); }));
+            Fragile mine = fragile;
+            if (size == 1) continue;  // the root keeps its own
+            CHECK(test::all_throw<dptk::Error>(group, broke,
+                                               [&] { dptk::broadcast_object(group, mine, root); }));
+            CHECK(mine.failure == fragile.failure);
+        }
+        if (size == 1) return;
+        CHECK(test::all_throw<dptk::FormatError>(group, "rank 1: 3 bytes where an object has 4", [&] {
+            std::vector<char> three(3);
+            std::vector<std::int32_t> other;
+            if (group.rank() == 1) return dptk::broadcast_object(group, other);
+            dptk::broadcast_object(group, three);
+        }));
+    });
+}
+
+TEST_CASE("arguments that make no sense are errors on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const int size = group.size();
+        int object = 1;
+        for (const int root : {-1, size}) {
+            const std::string outside = dptk::detail::text("root ", root, " is outside [0, ", size - 1, "]");
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "broadcast_object: " + outside,
+                                                       [&] { dptk::broadcast_object(group, object, root); }));
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "gather_object: " + outside, [&] {
+                return dptk::gather_object(group, object, root);
+            }));
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "scatter_object: " + outside, [&] {
+                return dptk::scatter_object<int>(group, {}, root);
+            }));
+        }
+        for (int root = 0; root < size; ++root) {
+            for (const int count : {0, size - 1, size + 1}) {
+                if (count == size) continue;
+                const std::vector<int> objects(group.rank() == root ? static_cast<std::size_t>(count) : 9);
+                CHECK(test::all_throw<dptk::ArgumentError>(
+                    group, dptk::detail::text(count, " objects for ", size, " ranks"),
+                    [&] { return dptk::scatter_object(group, objects, root); }));
+            }
+        }
+        if (size == 1) return;
+        const int root = group.rank() == 1 ? 1 : 0;
+        CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has root 1, where rank 0 has root 0",
+                                                   [&] { dptk::broadcast_object(group, object, root); }));
+    });
+}
