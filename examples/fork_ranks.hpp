@@ -1,0 +1,83 @@
+// Ranks over pipes: fork_ranks connects them before they exist, and starts them.
+#pragma once
+
+#include <dptk/control/child_process.hpp>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "pipe_transport.hpp"
+
+/// Two pipes, one for each direction, between any two of `size` ranks: result[a][b] is what rank a needs of
+/// those between a and b. Throws BackendError where the system allows no more.
+inline std::vector<std::vector<PipePair>> make_pipes(std::size_t size) {
+    std::vector<std::vector<PipePair>> pipes(size);
+    for (auto& of_one_rank : pipes) of_one_rank.resize(size);
+    for (std::size_t from = 0; from < size; ++from) {
+        for (std::size_t to = 0; to < size; ++to) {
+            int ends[2];
+            if (from == to) continue;
+            if (::pipe2(ends, O_CLOEXEC) != 0)
+                throw dptk::BackendError("cannot make a pipe: " + std::system_category().message(errno));
+            pipes[to][from].in = PipeEnd(ends[0]);
+            pipes[from][to].out = PipeEnd(ends[1]);
+        }
+    }
+    return pipes;
+}
+
+/// Runs a rank to its end and returns its exit status. What it throws is told on stderr.
+template <class Fn>
+int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
+    int status = 1;
+    try {
+        fn(PipeTransport(rank, std::move(pairs)));
+        status = 0;
+    } catch (const dptk::Error& error) {
+        if (!error.agreed() || rank == 0) std::fprintf(stderr, "%s\n", error.what());
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    } catch (...) {
+        std::fprintf(stderr, "rank %d: an exception that is no std::exception\n", rank);
+    }
+    std::fflush(nullptr);
+    return status;
+}
+
+/// Runs fn(PipeTransport) in `size` processes, which are forks of this one, and waits for all of them.
+/// Returns how they have ended, in rank order. Call it before the first thread is started: a fork has none of
+/// the threads of its parent, but all of their locks.
+template <class Fn>
+[[nodiscard]] std::vector<dptk::ChildEnd> fork_ranks(int size, Fn fn) {
+    std::fflush(nullptr);  // what is buffered would be written by each process
+    auto pipes = make_pipes(static_cast<std::size_t>(size));
+    std::vector<pid_t> processes;
+    for (int rank = 0; rank < size; ++rank) {
+        processes.push_back(dptk::fork_rank([&] {
+            std::signal(SIGPIPE, SIG_IGN);  // write() then fails with EPIPE where nobody can read any more
+            std::vector<PipePair> own = std::move(pipes[static_cast<std::size_t>(rank)]);
+            pipes.clear();  // a pipe ends when the last process that could write to it has closed it
+            return run_rank(rank, std::move(own), fn);
+        }));
+    }
+    pipes.clear();
+
+    std::vector<dptk::ChildEnd> ends;
+    for (const pid_t process : processes) {
+        int status = 0;
+        while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+        }
+        ends.emplace_back(status);
+    }
+    return ends;
+}

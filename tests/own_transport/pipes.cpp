@@ -1,0 +1,194 @@
+// A transport that somebody brings: the one of examples/pipe_transport.hpp, between forked processes. A
+// program of its own, since it forks: none of its tests may start a thread in this process itself.
+#include <doctest/doctest.h>
+
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/verb_suite.hpp"
+#include "fork_ranks.hpp"
+#include "pipe_transport.hpp"
+
+namespace {
+
+/// How many CHECKs have failed in this process.
+std::atomic<int> failures = 0;
+
+class FailureCounter : public doctest::IReporter {
+  public:
+    explicit FailureCounter(const doctest::ContextOptions&) {}
+
+    void log_assert(const doctest::AssertData& assertion) override { failures += assertion.m_failed ? 1 : 0; }
+
+    void report_query(const doctest::QueryData&) override {}
+    void test_run_start() override {}
+    void test_run_end(const doctest::TestRunStats&) override {}
+    void test_case_start(const doctest::TestCaseData&) override {}
+    void test_case_reenter(const doctest::TestCaseData&) override {}
+    void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+    void test_case_exception(const doctest::TestCaseException&) override {}
+    void subcase_start(const doctest::SubcaseSignature&) override {}
+    void subcase_end() override {}
+    void log_message(const doctest::MessageData&) override {}
+    void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+REGISTER_LISTENER("failures", 1, FailureCounter);
+
+/// Runs fn(PipeTransport) as `size` processes. A rank ends badly where fn throws, where one of its CHECKs
+/// fails, and where it hangs.
+template <class Fn>
+std::vector<dptk::ChildEnd> run_ranks(int size, Fn fn) {
+    return fork_ranks(size, [fn](PipeTransport transport) {
+        failures = 0;
+        fn(std::move(transport));
+        if (failures > 0) throw std::runtime_error(std::to_string(failures) + " checks have failed");
+    });
+}
+
+/// The same for fn(ProcessGroup&).
+template <class Fn>
+std::vector<dptk::ChildEnd> run_groups(int size, Fn fn) {
+    return run_ranks(size, [fn](PipeTransport transport) {
+        dptk::ProcessGroup group = PipeCommunicator(std::move(transport));
+        fn(group);
+    });
+}
+
+bool all_well(const std::vector<dptk::ChildEnd>& ends) {
+    return std::ranges::all_of(ends, &dptk::ChildEnd::well);
+}
+
+/// Reads and writes that are under way fail with EINTR at each of these.
+void interrupt_every_millisecond() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};  // no SA_RESTART
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval often{.it_interval = {0, 1000}, .it_value = {0, 1000}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("send and recv over pipes make every verb, at 1 to 4 ranks") {
+    for (const int size : {1, 2, 3, 4}) {
+        CAPTURE(size);
+        CHECK(all_well(run_groups(size, test::check_verbs)));
+    }
+}
+
+TEST_CASE("what the transport does not have is refused by name") {
+    const auto ends = run_groups(2, [](dptk::ProcessGroup& group) {
+        std::vector<int> one(1);
+        CHECK_THROWS_WITH_AS(
+            group.recv(one, dptk::any_rank),
+            doctest::Contains("recv(1 x i32, from any rank): the transport pipes has no recv_any"),
+            dptk::ArgumentError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(group.duplicate()),
+                             doctest::Contains("the transport pipes has no duplicate()"),
+                             dptk::ArgumentError);
+        CHECK_THROWS_WITH_AS(static_cast<void>(group.subgroup({0})),
+                             doctest::Contains("the transport pipes has no subgroup()"), dptk::ArgumentError);
+        CHECK(group.all_reduce_value(1) == 2);
+    });
+    CHECK(all_well(ends));
+}
+
+TEST_CASE("a message of another size or tag than expected is a mismatch") {
+    const auto ends = run_ranks(3, [](PipeTransport transport) {
+        int numbers[3] = {};
+        const dptk::Buffer three{numbers, 3, dptk::DType::i32, {}, 0};
+        const dptk::Buffer two = three.slice(0, 2);
+        if (transport.rank() == 0) {
+            transport.send(two, 1, 7);
+            transport.send(two, 2, 7);
+        } else if (transport.rank() == 1) {
+            CHECK_THROWS_WITH_AS(
+                transport.recv(three, 0, 7),
+                "rank 1 expects 12 bytes with tag 7 from rank 0, which has sent 8 bytes with tag 7",
+                dptk::MismatchError);
+        } else {
+            CHECK_THROWS_WITH_AS(
+                transport.recv(two, 0, 8),
+                "rank 2 expects 8 bytes with tag 8 from rank 0, which has sent 8 bytes with tag 7",
+                dptk::MismatchError);
+        }
+    });
+    CHECK(all_well(ends));
+}
+
+TEST_CASE("a message arrives although its sender has gone, and the next one does not") {
+    const auto ends = run_ranks(3, [](PipeTransport transport) {
+        std::vector<char> large(1 << 20, static_cast<char>(transport.rank()));
+        const dptk::Buffer all{large.data(), large.size(), dptk::DType::u8, {}, 0};
+        const dptk::Buffer few = all.slice(0, 100);
+        if (transport.rank() == 1) return transport.send(few, 0, 0);
+        if (transport.rank() == 2) return;
+        transport.recv(few, 1, 0);
+        CHECK(large[99] == 1);
+        CHECK_THROWS_WITH_AS(transport.recv(few, 1, 0), "rank 0: rank 1 has closed its pipe",
+                             dptk::PeerLostError);
+        CHECK_THROWS_WITH_AS(transport.recv(few, 2, 0), "rank 0: rank 2 has closed its pipe",
+                             dptk::PeerLostError);
+        CHECK_THROWS_WITH_AS(transport.send(all, 2, 0), "rank 0: rank 2 has closed its pipe",
+                             dptk::PeerLostError);
+    });
+    CHECK(all_well(ends));
+}
+
+TEST_CASE("signals do not disturb messages") {
+    const auto ends = run_groups(2, [](dptk::ProcessGroup& group) {
+        interrupt_every_millisecond();
+        for (int i = 0; i < 50; ++i) {
+            std::vector<double> data(300'000, i);
+            if (group.rank() == i % 2) ::usleep(3000);
+            group.all_reduce(data);
+            CHECK(std::ranges::count(data, 2.0 * i) == 300'000);
+        }
+    });
+    CHECK(all_well(ends));
+}
+
+TEST_CASE("where a rank throws, all ranks end with an error") {
+    const auto ends = run_groups(3, [](dptk::ProcessGroup& group) {
+        for (int i = 0;; ++i) {
+            if (i == 100 && group.rank() == 1) throw std::runtime_error("rank 1 has had enough");
+            static_cast<void>(group.all_reduce_value(i));
+        }
+    });
+    for (const dptk::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
+}
+
+TEST_CASE("a rank that throws does not wait for what it has started") {
+    const auto ends = run_groups(3, [](dptk::ProcessGroup& group) {
+        int number = 0;
+        if (group.rank() == 1) {
+            const dptk::Work never = group.recv_async(std::span(&number, 1), 2);
+            throw std::runtime_error("rank 1 has had enough");
+        }
+        group.recv(std::span(&number, 1), 1);
+    });
+    for (const dptk::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
+}
+
+TEST_CASE("where a rank is killed, the others end with an error") {
+    for (const int killed : {0, 3}) {
+        const auto ends = run_groups(4, [killed](dptk::ProcessGroup& group) {
+            for (int i = 0;; ++i) {
+                if (i == 100 && group.rank() == killed) ::raise(SIGKILL);
+                std::vector<float> data(100'000);
+                group.all_reduce_async(data).wait();
+            }
+        });
+        for (int rank = 0; rank < 4; ++rank)
+            CHECK(ends[static_cast<std::size_t>(rank)].exit_status() == (rank == killed ? 128 + SIGKILL : 1));
+    }
+}
