@@ -24,7 +24,7 @@ set(DPTK_MPI_ENVIRONMENT
 
 # dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [RANKS])
 # The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With RANKS it also runs at 1, 2,
-# 3 and 4 ranks: under mpirun over MPI, and under dptk-run over Gloo.
+# 3 and 4 ranks: under mpirun over MPI (also where MPI serves the main thread alone), and under dptk-run over Gloo.
 function(dptk_add_test room)
     cmake_parse_arguments(ARG "RANKS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(NOT ARG_SOURCES)
@@ -40,6 +40,10 @@ function(dptk_add_test room)
         return()
     endif()
     target_link_libraries(test_${room} PRIVATE dptk_test_transports)
+    if(TARGET dptk::mpi)
+        dptk_add_mpi_run(${room}.funneled 3 COMMAND test_${room})
+        set_property(TEST ${room}.funneled.mpi.3 APPEND PROPERTY ENVIRONMENT DPTK_TEST_RANKS=1 DPTK_TEST_MPI=funneled)
+    endif()
     foreach(ranks 1 2 3 4)
         if(TARGET dptk::mpi)
             dptk_add_mpi_run(${room} ${ranks} COMMAND test_${room})

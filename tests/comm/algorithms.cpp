@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <vector>
 
+#include "comm/verb_suite.hpp"
 #include "support/messages_only.hpp"
 
 namespace {
@@ -21,23 +22,24 @@ void on_messages(Fn&& fn) {
 
 static_assert(dptk::Transport<test::MessagesOnly>);
 
-TEST_CASE("send and recv alone make all_reduce, broadcast, all_gather and barrier, at 1 to 9 ranks") {
-    on_messages([](dptk::ProcessGroup& group) {
-        std::vector<double> data = {1.0 * group.rank(), 2.0};
-        group.all_reduce(data, dptk::ReduceOp::avg);
-        CHECK(data == std::vector<double>{(group.size() - 1) / 2.0, 2.0});
+TEST_CASE("send and recv alone make every verb, at 1 to 9 ranks") {
+    on_messages(test::check_verbs);
+}
 
-        for (int root = 0; root < group.size(); ++root) {
-            std::vector<int> values(5, group.rank());
-            group.broadcast(values, root);
-            CHECK(values == std::vector<int>(5, root));
+TEST_CASE("all algorithms for all_reduce give the same") {
+    on_messages([](dptk::ProcessGroup& group) {
+        using enum dptk::AllReduceAlgorithm;
+        for (const auto algorithm : {automatic, ring, tree, recursive_doubling, recursive_halving, slices}) {
+            group.set_all_reduce_algorithm(algorithm);
+            for (const std::size_t count : {1U, 5U, 1000U, 100'000U}) {
+                std::vector<double> data(count, 1.0 * group.rank());
+                group.all_reduce(data, dptk::ReduceOp::avg);
+                CHECK(data == std::vector<double>(count, (group.size() - 1) / 2.0));
+            }
+            std::vector<dptk::bfloat16> halves(10, dptk::bfloat16(group.rank() == 0 ? 256.0F : 1.0F));
+            group.all_reduce(halves);
+            CHECK(halves[9] == dptk::bfloat16(255.0F + static_cast<float>(group.size())));
         }
-        const std::vector<int> ranks = group.all_gather_value(group.rank());
-        for (int rank = 0; rank < group.size(); ++rank) CHECK(ranks[static_cast<std::size_t>(rank)] == rank);
-        group.barrier();
-        auto work = group.all_reduce_async(data, dptk::ReduceOp::sum);
-        work.wait();
-        CHECK(data[1] == 2.0 * group.size());
     });
 }
 

@@ -69,8 +69,11 @@ TEST_CASE("a deadline strikes, and the last resort comes, however long the store
                                                          changed.notify_all();
                                                      }},
                                                 health);
-    const auto activity =
-        std::make_shared<dptk::Activity>("0", [](dptk::Activity::Call) { return std::string("barrier"); });
+    const dptk::Activity::CallReader reader{[](dptk::Activity::Call) { return std::string("barrier"); },
+                                            [](dptk::Activity::Call) { return -1; }};
+    const auto activity = std::make_shared<dptk::Activity>(
+        dptk::ChannelIdentity{.name = "0", .ranks = {0, 1}, .timeout = 500ms},
+        dptk::Activity::Calls::collectives, reader);
     plane->open(activity);
     activity->begin({});
     {

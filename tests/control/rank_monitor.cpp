@@ -17,13 +17,13 @@ struct Job {
     dptk::RankMonitor monitor{{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"}, 10s, now};
     std::uint64_t beats = 0;
 
-    void beat(int rank, const dptk::ChannelStatus& channel = {"0", 3, false, 0ms, ""}) {
+    void beat(int rank, const dptk::ChannelStatus& channel = {"0", 3, false, 0ms, -1, ""}) {
         store.set(dptk::ControlPlane::status_key(rank), to_text(dptk::RankStatus{++beats, {channel}}));
     }
 
     void leave(int rank, std::uint64_t calls) {
         store.set(dptk::ControlPlane::left_key(rank),
-                  to_text(dptk::RankStatus{0, {{"0", calls, false, 0ms, ""}}}));
+                  to_text(dptk::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
     }
 
     /// Time passes in small steps, in which these ranks beat.
@@ -41,7 +41,7 @@ struct Job {
 
 TEST_CASE("a status survives the way through the store") {
     const dptk::RankStatus status{
-        7, {{"0", 41, true, 1500ms, "all_reduce(sum, 4 x f32) #41"}, {"0.0", 0, false, 3ms, ""}}};
+        7, {{"0", 41, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #41"}, {"0.0", 0, false, 3ms, -1, ""}}};
     const std::optional<dptk::RankStatus> back = dptk::parse_rank_status(to_text(status));
     REQUIRE(back);
     CHECK(back->beat == 7);
@@ -71,7 +71,7 @@ TEST_CASE("all ranks of a silent host are named together") {
 
 TEST_CASE("a silent rank is told with the call that it was in") {
     Job job;
-    job.beat(1, {"0", 4, true, 2s, "barrier #4"});
+    job.beat(1, {"0", 4, true, 2s, -1, "barrier #4"});
     const std::optional<std::string> verdict = job.pass(20s, {0, 2});
     REQUIRE(verdict);
     CHECK(*verdict == "no sign of life for 10 s: rank 1 (host b) in barrier #4");
@@ -99,12 +99,12 @@ TEST_CASE("a monitor that was stopped itself blames nobody") {
 TEST_CASE("who waits for a rank that has left is told so, unless the call was made before") {
     Job job;
     job.leave(1, 3);
-    job.beat(0, {"0", 3, true, 5s, "broadcast #3"});
+    job.beat(0, {"0", 3, true, 5s, -1, "broadcast #3"});
     job.beat(2);
     CHECK_FALSE(job.monitor.look(job.store, job.now));
-    job.beat(0, {"0", 4, true, 500ms, "all_reduce(sum, 4 x f32) #4"});
+    job.beat(0, {"0", 4, true, 500ms, -1, "all_reduce(sum, 4 x f32) #4"});
     CHECK_FALSE(job.monitor.look(job.store, job.now));  // it may be about to end
-    job.beat(0, {"0", 4, true, 1500ms, "all_reduce(sum, 4 x f32) #4"});
+    job.beat(0, {"0", 4, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #4"});
     const std::optional<std::string> verdict = job.monitor.look(job.store, job.now);
     REQUIRE(verdict);
     CHECK(*verdict ==

@@ -25,8 +25,8 @@ std::vector<std::string> meet(const std::vector<dptk::RendezvousOptions>& proces
                 const dptk::Peers peers = dptk::rendezvous(*store->clone(), processes[i]);
                 const bool complete =
                     peers.labels.size() == static_cast<std::size_t>(processes[i].world_size);
-                const bool local =
-                    peers.local_rank == processes[i].rank && peers.local_size == processes[i].world_size;
+                const auto place = dptk::detail::local_place(peers.hosts, processes[i].rank);
+                const bool local = place.rank == processes[i].rank && place.size == processes[i].world_size;
                 heard[i] = complete && local ? "met" : "incomplete";
             } catch (const dptk::Error& error) {
                 heard[i] = error.agreed() ? error.what() : std::string("not agreed: ") + error.what();

@@ -55,7 +55,36 @@ struct Call {
              std::vector<float> all(count * static_cast<std::size_t>(on.size()));
              on.all_gather(test::buffer(d), test::buffer(all));
          }},
+        {"all_reduce, over messages",
+         [=](GlooTransport& on) {
+             auto d = data();
+             dptk::algorithms::run(
+                 on, {.verb = dptk::Verb::all_reduce, .input = test::buffer(d), .output = test::buffer(d)},
+                 dptk::AllReduceAlgorithm::tree);
+         }},
+        {"gather",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.gather(test::buffer(d), {}, 1);
+         }},
+        {"scatter",
+         [=](GlooTransport& on) {
+             auto d = data();
+             on.scatter({}, test::buffer(d), 1);
+         }},
+        {"all_to_all",
+         [=](GlooTransport& on) {
+             auto d = data();
+             auto other = data();
+             const std::size_t all = count / 12 * 12;
+             on.all_to_all(test::buffer(d).slice(0, all), test::buffer(other).slice(0, all));
+         }},
         {"barrier", [](GlooTransport& on) { on.barrier(); }},
+        {"a started message",
+         [=](GlooTransport& on) {
+             auto d = data();
+             dptk::Work(on.start(dptk::Message{dptk::Verb::recv, test::buffer(d), 1, 5})).wait();
+         }},
         {"send",
          [=](GlooTransport& on) {
              auto d = data();
@@ -67,6 +96,11 @@ struct Call {
              on.recv(test::buffer(d), 1, 5);
          }},
         {"duplicate", [](GlooTransport& on) { static_cast<void>(on.duplicate()); }},
+        {"subgroup",
+         [](GlooTransport& on) {
+             static_cast<void>(
+                 on.subgroup(std::vector{on.rank(), 1}, dptk::detail::text("with rank ", on.rank())));
+         }},
     };
 }
 
@@ -92,7 +126,7 @@ TEST_CASE("a failure of the job ends every call that waits, with its cause, and 
                     ++waiting;
                     CHECK(contains(test::message_of<dptk::PeerLostError>([&] { call.make(transport); }),
                                    "the reactor is on fire"));
-                    for (const Call& later : calls_that_wait(10)) {
+                    for (const Call& later : calls_that_wait(12)) {
                         CHECK(contains(test::message_of<dptk::PeerLostError>([&] { later.make(transport); }),
                                        "the reactor is on fire"));
                     }
@@ -343,6 +377,11 @@ constexpr std::size_t large = 4'000'000;
          [memory](GlooTransport& on) {
              const dptk::Buffer all = test::buffer(*memory).slice(0, 3 * large);
              on.all_gather(test::buffer(*memory).slice(3 * large, large), all);
+         }},
+        {"all_to_all",
+         [memory](GlooTransport& on) {
+             const dptk::Buffer half = test::buffer(*memory).slice(0, 3 * (large / 2));
+             on.all_to_all(half, test::buffer(*memory).slice(half.count, half.count));
          }},
         {"messages to rank 1", with_data([](GlooTransport& on, const dptk::Buffer& data) {
              if (on.rank() == 0) on.send(data, 1, 0);

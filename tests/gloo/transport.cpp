@@ -1,4 +1,4 @@
-// What Gloo's verbs compute, at 1 to 4 ranks, against plain loops.
+// What is particular to the transport over Gloo: large sums, messages, duplicates, options.
 #include <dptk/comm/channel.hpp>
 #include <dptk/comm/communicator.hpp>
 
@@ -11,123 +11,15 @@
 namespace {
 
 using dptk::Buffer;
-using dptk::DType;
 using dptk::GlooTransport;
 using dptk::ReduceOp;
 
 static_assert(dptk::Transport<GlooTransport>);
-static_assert(dptk::detail::HasAllReduce<GlooTransport> && dptk::detail::HasBroadcast<GlooTransport> &&
-              dptk::detail::HasAllGather<GlooTransport> && dptk::detail::HasBarrier<GlooTransport>);
 static_assert(dptk::detail::HasDuplicate<GlooTransport> && dptk::detail::HasLocalRank<GlooTransport>);
 static_assert(dptk::detail::HasLeave<GlooTransport> && dptk::detail::Interruptible<GlooTransport>);
 static_assert(dptk::detail::HasControl<GlooTransport>);
 
-constexpr DType all_dtypes[] = {DType::boolean, DType::i8,  DType::u8,  DType::i16, DType::u16, DType::i32,
-                                DType::u32,     DType::i64, DType::u64, DType::f32, DType::f64};
-constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product, ReduceOp::min,
-                                ReduceOp::max, ReduceOp::band, ReduceOp::bor,     ReduceOp::bxor};
-
-[[nodiscard]] bool is_defined(DType dtype, ReduceOp op) {
-    try {
-        dptk::check_reduction(dtype, op);
-        return true;
-    } catch (const dptk::Error&) {
-        return false;
-    }
-}
-
-/// Small numbers whose sums, products and means are exact, in every order.
-template <class T>
-[[nodiscard]] T value_of(int rank, std::size_t index) {
-    if constexpr (std::same_as<T, bool>) {
-        return (static_cast<std::size_t>(rank) + index) % 3 == 0;
-    } else if constexpr (std::is_floating_point_v<T>) {
-        return static_cast<T>(12 * ((rank + static_cast<int>(index % 7)) % 3 - 1));
-    } else {
-        return static_cast<T>((rank * 5 + static_cast<int>(index % 11)) % 4 + 1);
-    }
-}
-
-template <class T>
-[[nodiscard]] T expected_of(ReduceOp op, int ranks, std::size_t index) {
-    std::vector<std::byte> memory(2 * sizeof(T));
-    T total = value_of<T>(0, index);
-    for (int rank = 1; rank < ranks; ++rank) {
-        const T other = value_of<T>(rank, index);
-        if constexpr (std::same_as<T, bool>) {
-            switch (op) {
-                case ReduceOp::min:
-                case ReduceOp::band: total = total && other; break;
-                case ReduceOp::max:
-                case ReduceOp::bor: total = total || other; break;
-                default: total = total != other;
-            }
-        } else {
-            switch (op) {
-                case ReduceOp::sum:
-                case ReduceOp::avg: total = static_cast<T>(total + other); break;
-                case ReduceOp::product: total = static_cast<T>(total * other); break;
-                case ReduceOp::min: total = std::min(total, other); break;
-                case ReduceOp::max: total = std::max(total, other); break;
-                default: break;
-            }
-            if constexpr (std::integral<T>) {
-                if (op == ReduceOp::band) total = static_cast<T>(total & other);
-                if (op == ReduceOp::bor) total = static_cast<T>(total | other);
-                if (op == ReduceOp::bxor) total = static_cast<T>(total ^ other);
-            }
-        }
-    }
-    if constexpr (std::is_floating_point_v<T>) {
-        if (op == ReduceOp::avg) total /= static_cast<T>(ranks);
-    }
-    return total;
-}
-
-/// One byte off where the type would be aligned.
-struct Unaligned {
-    Unaligned(std::size_t count, DType dtype_)
-        : memory(count * dptk::dtype_size(dtype_) + 1), dtype(dtype_), elements(count) {}
-    [[nodiscard]] Buffer get() { return {memory.data() + 1, elements, dtype, {}}; }
-
-    std::vector<std::byte> memory;
-    DType dtype;
-    std::size_t elements;
-};
-
-void check_all_reduce(GlooTransport& transport, DType dtype, ReduceOp op, std::size_t count) {
-    dptk::visit_dtype(dtype, [&](auto zero) {
-        using T = decltype(zero);
-        Unaligned data(count, dtype);
-        const Buffer buffer = data.get();
-        for (std::size_t i = 0; i < count; ++i)
-            dptk::detail::store<T>(buffer.data, i, value_of<T>(transport.rank(), i));
-        transport.all_reduce(buffer, op);
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            const T expected = expected_of<T>(op, transport.size(), i);
-            wrong += dptk::detail::load<T>(buffer.data, i) != expected ? 1 : 0;
-        }
-        CHECK_MESSAGE(wrong == 0, dptk::dtype_name(dtype) << " " << dptk::reduce_op_name(op) << " " << count);
-    });
-}
-
 }  // namespace
-
-TEST_CASE("all_reduce equals plain loops for every dtype and operation, also in unaligned memory") {
-    for (const int ranks : {1, 2, 3, 4}) {
-        test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
-            CHECK(transport.backend() == "gloo");
-            for (const DType dtype : all_dtypes) {
-                for (const ReduceOp op : all_ops) {
-                    if (!is_defined(dtype, op)) continue;
-                    for (const std::size_t count : {0U, 1U, 3U, 257U})
-                        check_all_reduce(transport, dtype, op, count);
-                }
-            }
-        });
-    }
-}
 
 TEST_CASE("all ranks get the same bits from large sums that round") {
     for (const int ranks : {2, 3, 4}) {
@@ -151,43 +43,6 @@ TEST_CASE("all ranks get the same bits from large sums that round") {
         });
         for (const auto& result : results)
             CHECK(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)) == 0);
-    }
-}
-
-TEST_CASE("broadcast sends the root's elements, from every root") {
-    for (const int ranks : {1, 2, 3, 4}) {
-        test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
-            for (int root = 0; root < ranks; ++root) {
-                for (const std::size_t count : {0U, 1U, 5U, 1'000'003U}) {
-                    std::vector<std::uint16_t> data(count, static_cast<std::uint16_t>(transport.rank()));
-                    transport.broadcast(test::buffer(data), root);
-                    const auto right = static_cast<std::size_t>(std::count(data.begin(), data.end(), root));
-                    CHECK(right == count);
-                }
-            }
-        });
-    }
-}
-
-TEST_CASE("all_gather puts the inputs in rank order, also where the input is its place in the output") {
-    for (const int ranks : {1, 2, 3, 4}) {
-        test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
-            for (const std::size_t count : {0U, 1U, 5U, 300'007U}) {
-                for (const bool in_place : {false, true}) {
-                    std::vector<double> input(count, transport.rank() + 0.5);
-                    std::vector<double> output(count * static_cast<std::size_t>(ranks), -1);
-                    const auto first = count * static_cast<std::size_t>(transport.rank());
-                    if (in_place)
-                        std::copy(input.begin(), input.end(), output.begin() + static_cast<long>(first));
-                    const Buffer whole = test::buffer(output);
-                    transport.all_gather(in_place ? whole.slice(first, count) : test::buffer(input), whole);
-                    std::size_t wrong = 0;
-                    for (std::size_t i = 0; i < output.size(); ++i)
-                        wrong += output[i] != static_cast<double>(i / count) + 0.5 ? 1 : 0;
-                    CHECK(wrong == 0);
-                }
-            }
-        });
     }
 }
 

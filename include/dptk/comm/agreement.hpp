@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/process_group.hpp"
+#include "dptk/comm/verbs.hpp"
 #include "dptk/core/fnv1a.hpp"
 
 namespace dptk {
@@ -17,22 +18,20 @@ namespace dptk {
 namespace detail {
 
 /// The texts of all ranks, of any lengths, in rank order. Collective.
-[[nodiscard]] inline std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view own) {
-    const std::vector<std::uint64_t> lengths = group.all_gather_value(static_cast<std::uint64_t>(own.size()));
-    const std::size_t longest = static_cast<std::size_t>(std::ranges::max(lengths));
-    std::string padded(own);
-    padded.resize(longest);
-    std::string all(longest * lengths.size(), '\0');
-    group.all_gather(padded, all);
+template <class Group>
+[[nodiscard]] std::vector<std::string> all_gather_text(Group& group, std::string_view own) {
+    const UnevenElements<char> all = group.all_gather_uneven(own);
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        texts.push_back(all.substr(i * longest, static_cast<std::size_t>(lengths[i])));
+    for (int rank = 0; rank < group.size(); ++rank) {
+        const std::span<const char> text = all.of(rank);
+        texts.emplace_back(text.begin(), text.end());
     }
     return texts;
 }
 
 /// The problems of the ranks that have one: "rank 1: ...; rank 3: ...", or "all ranks: ...". Collective.
-[[nodiscard]] inline std::string gather_problems(ProcessGroup& group, std::string_view own) {
+template <class Group>
+[[nodiscard]] std::string gather_problems(Group& group, std::string_view own) {
     const std::vector<std::string> problems = all_gather_text(group, own);
     if (std::ranges::adjacent_find(problems, std::ranges::not_equal_to{}) == problems.end()) {
         return problems.size() == 1 ? problems[0] : "all ranks: " + problems[0];
@@ -46,17 +45,18 @@ namespace detail {
 }
 
 /// Throws `error`, which all ranks throw alike: the group stays usable.
-template <class E>
-[[noreturn]] void throw_agreed(ProcessGroup& group, E error) {
+template <class Group, class E>
+[[noreturn]] void throw_agreed(Group& group, E error) {
     error.mark_agreed();
-    group.channel().agreed_errors().note(error);
+    group.channel().job().agreed_errors->note(error);
     throw error;
 }
 
 /// Throws E with all ranks' problems, on all ranks, where any has one (a text that is not empty). Collective.
-template <class E>
-void check_no_problem(ProcessGroup& group, std::string_view problem) {
-    const bool any = group.all_reduce_value<std::uint8_t>(problem.empty() ? 0 : 1, ReduceOp::max) != 0;
+template <class E, class Group>
+void check_no_problem(Group& group, std::string_view problem) {
+    const bool any =
+        group.all_reduce_value(static_cast<std::uint8_t>(problem.empty() ? 0 : 1), ReduceOp::max) != 0;
     if (any) throw_agreed(group, E(gather_problems(group, problem)));
 }
 
@@ -85,7 +85,8 @@ void check_no_problem(ProcessGroup& group, std::string_view problem) {
 
 /// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name
 /// what must be equal on all ranks) differ. Collective.
-inline void check_equal_tables(ProcessGroup& group, std::string_view what, std::string_view table) {
+template <class Group>
+void check_equal_tables(Group& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
     if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) == hashes.end()) return;
     const std::vector<std::string> tables = all_gather_text(group, table);
@@ -101,8 +102,8 @@ inline void check_equal_tables(ProcessGroup& group, std::string_view what, std::
 /// Runs `fn` on all ranks and returns its result. Where it throws on any of them, all throw: an Error that
 /// tells each such rank and its exception's text. For what may fail on one rank alone, such as reading a
 /// file. Collective; `fn` itself must not communicate.
-template <class Fn>
-auto on_all_or_none(ProcessGroup& group, Fn&& fn) {
+template <class Group, class Fn>
+auto on_all_or_none(Group& group, Fn&& fn) {
     std::string problem;
     decltype(std::make_optional(fn())) result;
     try {

@@ -1,11 +1,13 @@
 /// BasicCommunicator<Transport> is the typed owner of a transport: MpiCommunicator, ThreadCommunicator and
-/// their siblings are its names. Use it where the transport is known at compile time; ProcessGroup where it
-/// is not.
+/// their siblings are its names. Use it where the transport is known at compile time; ProcessGroup, which any
+/// of them moves into, where it is not, and for groups of some of the ranks.
 #pragma once
 
 #include <memory>
 #include <utility>
 
+#include "dptk/comm/message_verbs.hpp"
+#include "dptk/comm/transport_channel.hpp"
 #include "dptk/comm/verbs.hpp"
 
 namespace dptk {
@@ -13,7 +15,8 @@ namespace dptk {
 /// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past
 /// it, it communicates no more and marks the job as broken, so that the other ranks end as well.
 template <Transport T>
-class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>> {
+class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
+                          public MessageVerbs<BasicCommunicator<T>> {
   public:
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}

@@ -56,8 +56,7 @@ namespace detail {
         const MeetingPlace place = find_meeting_place(request);
         Peers peers =
             rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
-        options.local_rank = peers.local_rank;
-        options.local_size = peers.local_size;
+        options.hosts = std::move(peers.hosts);
         options.store = place.store;
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
@@ -77,7 +76,21 @@ namespace detail {
     }
 }
 
-inline const bool gloo_is_registered = register_transport({"gloo", gloo_fit, create_gloo_group});
+[[nodiscard]] inline std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request) {
+    GlooOptions options{.rank = request.rank,
+                        .size = static_cast<int>(request.hosts.size()),
+                        .store = request.job.control->store(),
+                        .name = "gloo/" + request.identity.name,
+                        .interface = socket_interface(),
+                        .timeout = request.identity.timeout,
+                        .control = request.job.control,
+                        .hosts = request.hosts};
+    return std::make_unique<TransportChannel<GlooTransport>>(GlooTransport(std::move(options)), request.job,
+                                                             request.identity);
+}
+
+inline const bool gloo_is_registered =
+    register_transport({"gloo", gloo_fit, create_gloo_group, create_gloo_subgroup});
 
 }  // namespace detail
 

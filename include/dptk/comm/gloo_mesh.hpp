@@ -117,6 +117,9 @@ class GlooMesh final : public Wakeable {
     /// Another one than the collective before had, and the same on all ranks.
     [[nodiscard]] std::uint32_t next_tag() noexcept { return tag_ = (tag_ + 1) % goodbye_tag; }
 
+    /// The number of the next message between two ranks. From any thread.
+    [[nodiscard]] std::uint64_t next_message() noexcept { return messages_++; }
+
     /// Runs something that calls Gloo. Whatever Gloo throws closes all connections and arrives as an error of
     /// dptk: with the job's first cause, where that is known by then or soon. Once they are closed it throws
     /// without running anything.
@@ -334,6 +337,7 @@ class GlooMesh final : public Wakeable {
     std::thread watch_;
     std::atomic<bool> closing_ = false;
     std::uint32_t tag_ = 0;
+    std::atomic<std::uint64_t> messages_ = 0;
 };
 
 /// Keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread that waits for that.

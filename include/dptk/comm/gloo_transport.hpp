@@ -5,23 +5,32 @@
 #include "dptk/comm/gloo_library.hpp"
 
 #include <gloo/allgather.h>
+#include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/broadcast.h>
-#include <gloo/types.h>
+#include <gloo/gather.h>
+#include <gloo/scatter.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/gloo_device.hpp"
 #include "dptk/comm/gloo_mesh.hpp"
+#include "dptk/comm/gloo_messages.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/reduce_op.hpp"
+#include "dptk/comm/work_queue.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/host.hpp"
 #include "dptk/control/job_health.hpp"
@@ -49,9 +58,8 @@ struct GlooOptions {
     /// made over `health`.
     std::shared_ptr<ControlPlane> control = nullptr;
     std::shared_ptr<JobHealth> health = nullptr;
-    /// The position among the ranks of this host.
-    int local_rank = 0;
-    int local_size = 1;
+    /// Of all ranks, by rank. Where it is empty, each rank has a host of its own.
+    std::vector<std::string> hosts = {};
 };
 
 /// The verbs know no deadlines of their own: the control plane has those.
@@ -76,44 +84,56 @@ class GlooTransport {
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
     [[nodiscard]] int size() const noexcept { return options_.size; }
-    [[nodiscard]] int local_rank() const noexcept { return options_.local_rank; }
-    [[nodiscard]] int local_size() const noexcept { return options_.local_size; }
+    [[nodiscard]] int local_rank() const { return detail::local_place(options_.hosts, rank()).rank; }
+    [[nodiscard]] int local_size() const { return detail::local_place(options_.hosts, rank()).size; }
     [[nodiscard]] std::string_view backend() const noexcept { return "gloo"; }
     [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return options_.control; }
 
     /// On which this rank listens, in numbers. Empty where there is one rank.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-    /// Throws ArgumentError for a rank that is not another one.
-    void send(const Buffer& buffer, int to, int tag) {
-        check_peer(to, "send to");
-        mesh_->run("send", [&] {
-            std::uint64_t bytes = buffer.bytes();
-            const auto size_message = mesh_->context()->createUnboundBuffer(&bytes, sizeof bytes);
-            const auto message = mesh_->context()->createUnboundBuffer(buffer.data, buffer.bytes());
-            size_message->send(to, message_slot(tag, Part::size));
-            message->send(to, message_slot(tag, Part::data));
-            size_message->waitSend(detail::longest_wait);
-            message->waitSend(detail::longest_wait);
+    /// Throws ArgumentError for a rank that is not another one; so do all messages.
+    void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
+
+    /// Throws MismatchError where the message has another size; its sender goes on to wait.
+    void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
+
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) {
+        return complete({Verb::recv, buffer, any_rank, tag});
+    }
+
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
+        check_peer(to);
+        check_peer(from);
+        mesh_->run("send_recv", [&] {
+            detail::GlooMessage sent = post({Verb::send, out, to, tag});
+            post({Verb::recv, in, from, tag}).complete();
+            sent.complete();
         });
     }
 
-    /// Throws ArgumentError for a rank that is not another one, and MismatchError where the message has
-    /// another size; its sender goes on to wait.
-    void recv(const Buffer& buffer, int from, int tag) {
-        check_peer(from, "receive from");
-        mesh_->run("recv", [&] {
-            std::uint64_t bytes = 0;
-            receive(&bytes, sizeof bytes, from, message_slot(tag, Part::size));
-            if (bytes != buffer.bytes()) {  // Gloo would end the process
-                throw MismatchError(detail::text("rank ", from, " sends ", bytes, " bytes to rank ", rank(),
-                                                 ", which expects ", buffer.bytes()));
-            }
-            receive(buffer.data, buffer.bytes(), from, message_slot(tag, Part::data));
+    /// Posts the message here, and waits for it on a thread of its own: Gloo can only wait.
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message) {
+        check_peer(message.peer);
+        std::shared_ptr<detail::GlooMessage> posted;
+        mesh_->run(verb_name(message.verb), [&] {
+            posted = std::make_shared<detail::GlooMessage>(*mesh_->context(), message, mesh_->next_message());
         });
+        const auto work = std::make_shared<detail::QueuedWork>([mesh = mesh_, posted, verb = message.verb] {
+            int peer = any_rank;
+            mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
+            return verb == Verb::recv ? peer : -1;
+        });
+        detail::start_quiet_thread([work] { work->run(); }).detach();
+        return work;
     }
 
-    void all_reduce(const Buffer& data, ReduceOp op) {
+    /// Gloo sums around a ring, in the buffer's own dtype.
+    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
+        return !algorithms::needs_slices(dtype, reduction);
+    }
+
+    void all_reduce(const Buffer& data, const Reduction& reduction) {
         if (is_trivial(data)) return;
         mesh_->run("all_reduce", [&] {
             gloo::AllreduceOptions options(mesh_->context());
@@ -122,14 +142,11 @@ class GlooTransport {
             });
             // Each element is summed on one rank, which gives all others its bits.
             options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-            options.setReduceFunction(
-                [op, dtype = data.dtype](void* out, const void* a, const void* b, std::size_t count) {
-                    reduce({out, count, dtype, {}}, a, b, op);
-                });
+            options.setReduceFunction(reduce_function(data, reduction));
             options.setTag(mesh_->next_tag());
             gloo::allreduce(options);
         });
-        if (op == ReduceOp::avg) detail::divide(data, size());
+        if (reduction.averages()) detail::divide(data, size());
     }
 
     void broadcast(const Buffer& data, int root) {
@@ -144,14 +161,67 @@ class GlooTransport {
     }
 
     void all_gather(const Buffer& input, const Buffer& output) {
-        const Buffer own = output.slice(static_cast<std::size_t>(rank()) * input.count, input.count);
-        if (own.data != input.data && input.bytes() != 0) std::memcpy(own.data, input.data, input.bytes());
+        algorithms::place(output.slice(static_cast<std::size_t>(rank()) * input.count, input.count), input);
         if (is_trivial(output)) return;
         mesh_->run("all_gather", [&] {
             gloo::AllgatherOptions options(mesh_->context());
             options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
             options.setTag(mesh_->next_tag());
             gloo::allgather(options);
+        });
+    }
+
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts) {
+        algorithms::place(algorithms::Slices(output, counts)[rank()], input);
+        if (is_trivial(output)) return;
+        mesh_->run("all_gather_uneven", [&] {
+            gloo::AllgathervOptions options(mesh_->context());
+            std::vector<std::size_t> bytes;
+            for (const std::size_t count : counts) bytes.push_back(count * output.element_size());
+            options.setOutput(static_cast<std::uint8_t*>(output.data), bytes);
+            options.setTag(mesh_->next_tag());
+            gloo::allgatherv(options);
+        });
+    }
+
+    void gather(const Buffer& input, const Buffer& output, int root) {
+        if (is_trivial(input)) return algorithms::place(output, input);
+        mesh_->run("gather", [&] {
+            gloo::GatherOptions options(mesh_->context());
+            options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
+            if (rank() == root) options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
+            options.setRoot(root);
+            options.setTag(mesh_->next_tag());
+            gloo::gather(options);
+        });
+    }
+
+    void scatter(const Buffer& input, const Buffer& output, int root) {
+        if (is_trivial(output)) return algorithms::place(output, input);
+        mesh_->run("scatter", [&] {
+            gloo::ScatterOptions options(mesh_->context());
+            if (rank() == root) {
+                std::vector<std::uint8_t*> parts;
+                for (int to = 0; to < size(); ++to)
+                    parts.push_back(static_cast<std::uint8_t*>(input.data) +
+                                    static_cast<std::size_t>(to) * output.bytes());
+                options.setInputs(parts, output.bytes());
+            }
+            options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
+            options.setRoot(root);
+            options.setTag(mesh_->next_tag());
+            gloo::scatter(options);
+        });
+    }
+
+    void all_to_all(const Buffer& input, const Buffer& output) {
+        if (is_trivial(input)) return algorithms::place(output, input);
+        mesh_->run("all_to_all", [&] {
+            gloo::AlltoallOptions options(mesh_->context());
+            options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
+            options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
+            options.setTag(mesh_->next_tag());
+            gloo::alltoall(options);
         });
     }
 
@@ -167,6 +237,20 @@ class GlooTransport {
         return GlooTransport(std::move(options), address_, device_);
     }
 
+    /// Blocks until all of these ranks have called it.
+    [[nodiscard]] GlooTransport subgroup(std::span<const int> ranks, std::string_view name) {
+        GlooOptions options = options_;
+        options.name = detail::text("gloo/", name);
+        options.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+        options.size = static_cast<int>(ranks.size());
+        options.hosts.clear();
+        for (const int member : ranks) {
+            if (!options_.hosts.empty())
+                options.hosts.push_back(options_.hosts[static_cast<std::size_t>(member)]);
+        }
+        return GlooTransport(std::move(options), address_, device_);
+    }
+
     /// Does not block. The connections stay until all ranks have come here, which the program's end waits
     /// for: no rank's end takes from another what is still under way.
     void leave() noexcept {
@@ -179,8 +263,6 @@ class GlooTransport {
     }
 
   private:
-    enum class Part : std::uint64_t { size, data };
-
     GlooTransport(GlooOptions options, std::string address, std::shared_ptr<gloo::transport::Device> device)
         : options_(std::move(options)), address_(std::move(address)), device_(std::move(device)) {
         if (size() > 1) connect();
@@ -219,29 +301,37 @@ class GlooTransport {
         return size() == 1 || data.bytes() == 0;
     }
 
-    void check_peer(int peer, std::string_view what) const {
-        if (peer >= 0 && peer < size() && peer != rank()) return;
-        throw ArgumentError(detail::text("rank ", rank(), " of ", size(), " cannot ", what, " rank ", peer));
+    void check_peer(int peer) const {
+        if (size() > 1 && peer >= any_rank && peer < size() && peer != rank()) return;
+        throw ArgumentError(
+            detail::text("rank ", rank(), " of ", size(), " exchanges no messages with rank ", peer));
     }
 
-    /// Gloo's collectives use slots with small numbers in the first byte, and tags in the next four.
-    [[nodiscard]] static std::uint64_t message_slot(int tag, Part part) noexcept {
-        constexpr std::uint64_t messages = std::uint64_t{0x40} << 56;
-        return messages | std::uint64_t{static_cast<std::uint32_t>(tag)} << 24 |
-               static_cast<std::uint64_t>(part);
+    [[nodiscard]] detail::GlooMessage post(const Message& message) {
+        return detail::GlooMessage(*mesh_->context(), message, mesh_->next_message());
     }
 
-    void receive(void* data, std::size_t bytes, int from, std::uint64_t slot) {
-        const auto message = mesh_->context()->createUnboundBuffer(data, bytes);
-        message->recv(from, slot);
-        message->waitRecv(detail::longest_wait);
+    int complete(const Message& message) {
+        check_peer(message.peer);
+        int peer = message.peer;
+        mesh_->run(verb_name(message.verb), [&] { peer = post(message).complete(); });
+        return peer;
     }
 
     /// out = a op b, where out may be a or b.
-    static void reduce(const Buffer& out, const void* a, const void* b, ReduceOp op) {
+    static void reduce(const Buffer& out, const void* a, const void* b, const Reduction& reduction) {
         if (out.data == b) std::swap(a, b);
         if (out.data != a) std::memcpy(out.data, a, out.bytes());
-        detail::combine(out, {const_cast<void*>(b), out.count, out.dtype, {}}, op);
+        detail::combine(out, out.at(const_cast<void*>(b)), reduction);
+    }
+
+    [[nodiscard]] static gloo::AllreduceOptions::Func reduce_function(const Buffer& data,
+                                                                      const Reduction& reduction) {
+        return [like = data, reduction](void* out, const void* a, const void* b, std::size_t count) {
+            Buffer into = like.at(out);
+            into.count = count;
+            reduce(into, a, b, reduction);
+        };
     }
 
     GlooOptions options_;

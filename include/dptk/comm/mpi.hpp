@@ -77,7 +77,7 @@ inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
                                                          .bind_address = request.bind_address}));
 }
 
-inline const bool mpi_is_registered = register_transport({"mpi", mpi_fit, create_mpi_group});
+inline const bool mpi_is_registered = register_transport({"mpi", mpi_fit, create_mpi_group, nullptr});
 
 }  // namespace detail
 

@@ -15,11 +15,11 @@
 
 #include "dptk/comm/mpi_environment.hpp"
 #include "dptk/control/control_plane.hpp"
+#include "dptk/control/debug.hpp"
 #include "dptk/control/heartbeat.hpp"
 #include "dptk/control/host.hpp"
 #include "dptk/control/program_end.hpp"
 #include "dptk/control/served_store.hpp"
-#include "dptk/core/version.hpp"
 
 namespace dptk {
 
@@ -62,8 +62,8 @@ class MpiControl {
     static constexpr std::chrono::milliseconds patience{10000};
 
     struct Identity {
-        std::array<char, 16> version{};
-        std::array<char, 112> label{};
+        std::array<char, 48> version{};
+        std::array<char, 208> label{};
     };
 
     template <std::size_t n>
@@ -74,7 +74,7 @@ class MpiControl {
     /// Throws MismatchError, on all ranks, where one has another version of dptk.
     [[nodiscard]] std::vector<std::string> meet_peers() const {
         Identity own;
-        copy_text(own.version, DPTK_VERSION);
+        copy_text(own.version, job_version());
         copy_text(own.label, process_label());
         std::vector<Identity> all(static_cast<std::size_t>(size_));
         check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, comm_),

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/mpi_control.hpp"
@@ -27,6 +31,8 @@ namespace detail {
         case DType::u8: return MPI_UINT8_T;
         case DType::i8: return MPI_INT8_T;
         case DType::i16: return MPI_INT16_T;
+        case DType::f16:
+        case DType::bf16:  // moved, never reduced by MPI
         case DType::u16: return MPI_UINT16_T;
         case DType::i32: return MPI_INT32_T;
         case DType::u32: return MPI_UINT32_T;
@@ -34,9 +40,64 @@ namespace detail {
         case DType::u64: return MPI_UINT64_T;
         case DType::f32: return MPI_FLOAT;
         case DType::f64: return MPI_DOUBLE;
+        case DType::c64: return MPI_C_FLOAT_COMPLEX;
+        case DType::c128: return MPI_C_DOUBLE_COMPLEX;
+        case DType::opaque: return MPI_BYTE;
     }
     throw ArgumentError(text("no MPI datatype for ", dtype_name(dtype)));
 }
+
+/// Of a buffer's mpi_datatype, how many it holds.
+[[nodiscard]] inline std::size_t mpi_count(const Buffer& buffer) noexcept {
+    return buffer.dtype == DType::opaque ? buffer.bytes() : buffer.count;
+}
+
+/// A whole message as one MPI type, so that it is one message to MPI however long it is.
+class MpiMessageType {
+  public:
+    explicit MpiMessageType(const Buffer& buffer) : type_(mpi_datatype(buffer.dtype)) {
+        const std::size_t all = mpi_count(buffer);
+        if (all <= block) {
+            count_ = static_cast<int>(all);
+            return;
+        }
+        MPI_Datatype blocks = MPI_DATATYPE_NULL;
+        MPI_Datatype rest = MPI_DATATYPE_NULL;
+        const MPI_Datatype element = type_;
+        MPI_Aint lower = 0;
+        MPI_Aint size = 0;
+        MPI_Type_get_extent(element, &lower, &size);
+        MPI_Datatype one_block = MPI_DATATYPE_NULL;
+        MPI_Type_contiguous(static_cast<int>(block), element, &one_block);
+        MPI_Type_contiguous(static_cast<int>(all / block), one_block, &blocks);
+        MPI_Type_contiguous(static_cast<int>(all % block), element, &rest);
+        const std::array<int, 2> lengths = {1, 1};
+        const std::array<MPI_Aint, 2> places = {0, static_cast<MPI_Aint>(all / block * block) * size};
+        const std::array<MPI_Datatype, 2> types = {blocks, rest};
+        check_mpi(MPI_Type_create_struct(2, lengths.data(), places.data(), types.data(), &type_),
+                  "MPI_Type_create_struct");
+        check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
+        for (MPI_Datatype* part : {&one_block, &blocks, &rest}) MPI_Type_free(part);
+        count_ = 1;
+        owned_ = true;
+    }
+
+    MpiMessageType(const MpiMessageType&) = delete;
+    MpiMessageType& operator=(const MpiMessageType&) = delete;
+    ~MpiMessageType() {
+        if (owned_) MPI_Type_free(&type_);
+    }
+
+    [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
+    [[nodiscard]] int count() const noexcept { return count_; }
+
+  private:
+    static constexpr std::size_t block = std::size_t{1} << 30;
+
+    MPI_Datatype type_;
+    int count_ = 0;
+    bool owned_ = false;
+};
 
 [[nodiscard]] inline MPI_Op mpi_op(ReduceOp op) {
     switch (op) {
@@ -81,26 +142,35 @@ class OwnedMpiComm {
     MPI_Comm comm_;
 };
 
-/// A collective that MPI has been given and that is progressed by whoever waits for it.
+/// What MPI has been given and whoever waits for it progresses.
 class MpiWork final : public WorkState {
   public:
     std::vector<MPI_Request> requests;
-    /// Divided by `divisor` in the end, where that is not 0.
-    Buffer average = {};
-    int divisor = 0;
+    /// Called when all has ended well; may throw.
+    std::function<void(const MPI_Status& last)> finish = {};
+    /// Of a recv.
+    int source = -1;
 
     bool wait(std::chrono::nanoseconds timeout) override {
         if (ended_) return true;
         const bool forever = timeout == std::chrono::nanoseconds::max();
         const auto begin = std::chrono::steady_clock::now();
         const int count = static_cast<int>(requests.size());
+        std::vector<MPI_Status> statuses(requests.size());
         int ended = 0;
-        do {
-            check(forever ? MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE)
-                          : MPI_Testall(count, requests.data(), &ended, MPI_STATUSES_IGNORE));
-            ended_ = ended_ || forever || ended != 0;
-        } while (!ended_ && std::chrono::steady_clock::now() - begin < timeout);
-        if (ended_ && divisor != 0 && !error_) divide(average, divisor);
+        try {
+            do {
+                check_mpi_message(forever ? MPI_Waitall(count, requests.data(), statuses.data())
+                                          : MPI_Testall(count, requests.data(), &ended, statuses.data()),
+                                  "MPI_Wait", statuses);
+                ended_ = forever || ended != 0;
+            } while (!ended_ && std::chrono::steady_clock::now() - begin < timeout);
+            if (ended_ && finish) finish(statuses.back());
+        } catch (const Error& error) {
+            MpiEnvironment::get().health()->fail(error.what());
+            error_ = std::current_exception();
+            ended_ = true;
+        }
         return ended_;
     }
 
@@ -111,15 +181,17 @@ class MpiWork final : public WorkState {
 
     std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
 
+    [[nodiscard]] int source_rank() const override { return source; }
+
   private:
-    void check(int status) {
-        try {
-            check_mpi(status, "MPI_Wait");
-        } catch (const BackendError& error) {
-            MpiEnvironment::get().health()->fail(error.what());
-            error_ = std::current_exception();
-            ended_ = true;
-        }
+    /// Of several operations MPI only says that some have failed; their statuses say why.
+    static void check_mpi_message(int result, std::string_view call,
+                                  const std::vector<MPI_Status>& statuses) {
+        if (result == MPI_SUCCESS) return;
+        int error_class = MPI_SUCCESS;
+        MPI_Error_class(result, &error_class);
+        if (error_class != MPI_ERR_IN_STATUS) return check_mpi(result, call);
+        for (const MPI_Status& status : statuses) check_mpi(status.MPI_ERROR, call);
     }
 
     bool ended_ = false;
@@ -134,16 +206,7 @@ class MpiTransport {
     /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over
     /// it.
     explicit MpiTransport(MPI_Comm comm, MpiOptions options = {})
-        : comm_(duplicate_of(comm)), control_(detail::MpiControl(comm_.get(), std::move(options)).make()) {
-        check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
-        check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
-        MPI_Comm host = MPI_COMM_NULL;
-        check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
-                  "MPI_Comm_split_type");
-        MPI_Comm_rank(host, &local_rank_);
-        MPI_Comm_size(host, &local_size_);
-        MPI_Comm_free(&host);
-    }
+        : MpiTransport(duplicate_of(comm), std::move(options)) {}
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     [[nodiscard]] int size() const noexcept { return size_; }
@@ -160,84 +223,225 @@ class MpiTransport {
         return MpiEnvironment::get().callable_from_this_thread();
     }
 
+    /// One message to MPI, however long.
     void send(const Buffer& buffer, int to, int tag) {
-        in_pieces(buffer, [&](const Buffer& piece, int count) {
-            check_mpi(MPI_Send(piece.data, count, detail::mpi_datatype(piece.dtype), to, tag, comm_.get()),
-                      "MPI_Send");
-        });
+        const detail::MpiMessageType message(buffer);
+        check_mpi(MPI_Send(buffer.data, message.count(), message.type(), to, tag, comm_.get()), "MPI_Send");
     }
 
-    void recv(const Buffer& buffer, int from, int tag) {
-        in_pieces(buffer, [&](const Buffer& piece, int count) {
-            check_mpi(MPI_Recv(piece.data, count, detail::mpi_datatype(piece.dtype), from, tag, comm_.get(),
-                               MPI_STATUS_IGNORE),
-                      "MPI_Recv");
-        });
+    /// Throws MismatchError where the message has another size.
+    void recv(const Buffer& buffer, int from, int tag) { static_cast<void>(receive(buffer, from, tag)); }
+
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) { return receive(buffer, MPI_ANY_SOURCE, tag); }
+
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
+        const detail::MpiMessageType sent(out);
+        const detail::MpiMessageType received(in);
+        MPI_Status status;
+        check_received(MPI_Sendrecv(out.data, sent.count(), sent.type(), to, tag, in.data, received.count(),
+                                    received.type(), from, tag, comm_.get(), &status),
+                       status, in, from, "MPI_Sendrecv");
     }
 
-    void all_reduce(const Buffer& data, ReduceOp op) {
-        in_pieces(data, [&](const Buffer& piece, int count) {
-            check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece.data, count, detail::mpi_datatype(piece.dtype),
-                                    detail::mpi_op(op), comm_.get()),
-                      "MPI_Allreduce");
+    /// By MPI_Isend and MPI_Irecv.
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message) {
+        auto work = std::make_shared<detail::MpiWork>();
+        const auto type = std::make_shared<detail::MpiMessageType>(message.buffer);
+        MPI_Request* request = &work->requests.emplace_back(MPI_REQUEST_NULL);
+        if (message.verb == Verb::send) {
+            check_mpi(MPI_Isend(message.buffer.data, type->count(), type->type(), message.peer, message.tag,
+                                comm_.get(), request),
+                      "MPI_Isend");
+            work->finish = [type](const MPI_Status&) {};
+            return work;
+        }
+        const int from = message.peer == any_rank ? MPI_ANY_SOURCE : message.peer;
+        check_mpi(MPI_Irecv(message.buffer.data, type->count(), type->type(), from, message.tag, comm_.get(),
+                            request),
+                  "MPI_Irecv");
+        work->finish = [this_rank = rank_, type, message, raw = work.get()](const MPI_Status& status) {
+            raw->source = status.MPI_SOURCE;
+            check_size(status, message.buffer, this_rank);
+        };
+        return work;
+    }
+
+    /// MPI has no 16-bit floating-point types, its user functions know nothing but their arguments, and Open
+    /// MPI's vectorised sums of short integers saturate where others wrap around.
+    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
+        const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
+        const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
+        return reduction.user == nullptr && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+    }
+
+    void all_reduce(const Buffer& data, const Reduction& reduction) {
+        in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+            check_mpi(
+                MPI_Allreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(reduction.op), comm_.get()),
+                "MPI_Allreduce");
         });
-        if (op == ReduceOp::avg) detail::divide(data, size_);
+        if (reduction.averages()) detail::divide(data, size_);
+    }
+
+    void reduce(const Buffer& data, const Reduction& reduction, int root) {
+        const bool here = rank_ == root;
+        in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+            check_mpi(MPI_Reduce(here ? MPI_IN_PLACE : piece, here ? piece : nullptr, count, type,
+                                 detail::mpi_op(reduction.op), root, comm_.get()),
+                      "MPI_Reduce");
+        });
+        if (here && reduction.averages()) detail::divide(data, size_);
     }
 
     void broadcast(const Buffer& data, int root) {
-        in_pieces(data, [&](const Buffer& piece, int count) {
-            check_mpi(MPI_Bcast(piece.data, count, detail::mpi_datatype(piece.dtype), root, comm_.get()),
-                      "MPI_Bcast");
+        in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+            check_mpi(MPI_Bcast(piece, count, type, root, comm_.get()), "MPI_Bcast");
         });
     }
 
     void all_gather(const Buffer& input, const Buffer& output) {
-        place_own_part(input, output);
-        if (input.count > largest_count) {
-            for (int root = 0; root < size_; ++root) broadcast(part(output, root), root);
-            return;
-        }
-        const MPI_Datatype type = detail::mpi_datatype(input.dtype);
-        check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, type, output.data, static_cast<int>(input.count), type,
-                                comm_.get()),
+        algorithms::place(part(output, rank_, input.count), input);
+        const Counts each(input);
+        if (!each.fit(size_)) return broadcast_parts(output, std::vector(unsigned_size(), input.count));
+        check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, each.type, output.data, each.count, each.type, comm_.get()),
                   "MPI_Allgather");
+    }
+
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts) {
+        const algorithms::Slices parts(output, counts);
+        algorithms::place(parts[rank_], input);
+        const Counts all(output);
+        if (!all.fit(1)) return broadcast_parts(output, counts);
+        std::vector<int> lengths;
+        std::vector<int> places;
+        int place = 0;
+        for (int rank = 0; rank < size_; ++rank) {
+            lengths.push_back(static_cast<int>(detail::mpi_count(parts[rank])));
+            places.push_back(place);
+            place += lengths.back();
+        }
+        check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, all.type, output.data, lengths.data(), places.data(),
+                                 all.type, comm_.get()),
+                  "MPI_Allgatherv");
+    }
+
+    void gather(const Buffer& input, const Buffer& output, int root) {
+        const Counts each(input);
+        if (!each.fit(1))
+            return over_messages({.verb = Verb::gather, .input = input, .output = output, .root = root});
+        const bool in_place = rank_ == root && part(output, root, input.count).data == input.data;
+        check_mpi(MPI_Gather(in_place ? MPI_IN_PLACE : input.data, each.count, each.type, output.data,
+                             each.count, each.type, root, comm_.get()),
+                  "MPI_Gather");
+    }
+
+    void scatter(const Buffer& input, const Buffer& output, int root) {
+        const Counts each(output);
+        if (!each.fit(1))
+            return over_messages({.verb = Verb::scatter, .input = input, .output = output, .root = root});
+        const bool in_place = rank_ == root && part(input, root, output.count).data == output.data;
+        check_mpi(MPI_Scatter(input.data, each.count, each.type, in_place ? MPI_IN_PLACE : output.data,
+                              each.count, each.type, root, comm_.get()),
+                  "MPI_Scatter");
+    }
+
+    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction) {
+        const Counts each(output);
+        if (!each.fit(1)) {
+            return over_messages(
+                {.verb = Verb::reduce_scatter, .input = input, .output = output, .reduction = reduction});
+        }
+        const bool apart = !detail::overlap(input, output);  // MPI wants it so
+        const algorithms::Scratch own(apart ? output.slice(0, 0) : output);
+        const Buffer& result = apart ? output : own.buffer();
+        check_mpi(MPI_Reduce_scatter_block(input.data, result.data, each.count, each.type,
+                                           detail::mpi_op(reduction.op), comm_.get()),
+                  "MPI_Reduce_scatter_block");
+        if (reduction.averages()) detail::divide(result, size_);
+        algorithms::place(output, result);
+    }
+
+    void all_to_all(const Buffer& input, const Buffer& output) {
+        const Counts each(input.slice(0, input.count / unsigned_size()));
+        if (!each.fit(1)) return over_messages({.verb = Verb::all_to_all, .input = input, .output = output});
+        check_mpi(
+            MPI_Alltoall(input.data, each.count, each.type, output.data, each.count, each.type, comm_.get()),
+            "MPI_Alltoall");
     }
 
     void barrier() { check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier"); }
 
-    /// Hands the call to MPI without waiting for it.
+    /// Hands all_reduce, broadcast, all_gather and barrier to MPI without waiting; null for the others.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call) {
         auto work = std::make_shared<detail::MpiWork>();
         const auto request = [&] { return &work->requests.emplace_back(MPI_REQUEST_NULL); };
+        const auto start_broadcast = [&](const Buffer& data, int root) {
+            in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+                check_mpi(MPI_Ibcast(piece, count, type, root, comm_.get(), request()), "MPI_Ibcast");
+            });
+        };
         switch (call.verb) {
             case Verb::all_reduce:
-                in_pieces(call.output, [&](const Buffer& piece, int count) {
-                    check_mpi(
-                        MPI_Iallreduce(MPI_IN_PLACE, piece.data, count, detail::mpi_datatype(piece.dtype),
-                                       detail::mpi_op(call.op), comm_.get(), request()),
-                        "MPI_Iallreduce");
+                if (!reduces(call.input.dtype, call.reduction)) return nullptr;
+                algorithms::place(call.output, call.input);
+                in_pieces(call.output, [&](void* piece, int count, MPI_Datatype type) {
+                    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece, count, type,
+                                             detail::mpi_op(call.reduction.op), comm_.get(), request()),
+                              "MPI_Iallreduce");
                 });
-                if (call.op == ReduceOp::avg) {
-                    work->average = call.output;
-                    work->divisor = size_;
+                if (call.reduction.averages()) {
+                    work->finish = [data = call.output, size = size_](const MPI_Status&) {
+                        detail::divide(data, size);
+                    };
                 }
-                break;
-            case Verb::broadcast: start_broadcast(call.output, call.root, *work); break;
+                return work;
+            case Verb::broadcast: start_broadcast(call.output, call.root); return work;
             case Verb::all_gather:
-                place_own_part(call.input, call.output);
+                algorithms::place(part(call.output, rank_, call.input.count), call.input);
                 for (int root = 0; root < size_; ++root)
-                    start_broadcast(part(call.output, root), root, *work);
-                break;
-            case Verb::barrier: check_mpi(MPI_Ibarrier(comm_.get(), request()), "MPI_Ibarrier"); break;
-            case Verb::duplicate: throw ArgumentError("duplicate() cannot be started in the background");
+                    start_broadcast(part(call.output, root, call.input.count), root);
+                return work;
+            case Verb::barrier: check_mpi(MPI_Ibarrier(comm_.get(), request()), "MPI_Ibarrier"); return work;
+            default: return nullptr;
         }
-        return work;
     }
 
     [[nodiscard]] MpiTransport duplicate() { return MpiTransport(*this, duplicate_of(comm_.get())); }
 
+    /// Blocks until all of these ranks have called it.
+    [[nodiscard]] MpiTransport subgroup(std::span<const int> ranks, std::string_view) {
+        MPI_Group all = MPI_GROUP_NULL;
+        MPI_Group part = MPI_GROUP_NULL;
+        MPI_Comm comm = MPI_COMM_NULL;
+        check_mpi(MPI_Comm_group(comm_.get(), &all), "MPI_Comm_group");
+        check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &part), "MPI_Group_incl");
+        const int result = MPI_Comm_create_group(comm_.get(), part, 0, &comm);
+        MPI_Group_free(&part);
+        MPI_Group_free(&all);
+        check_mpi(result, "MPI_Comm_create_group");
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        return {detail::OwnedMpiComm(comm), control_};
+    }
+
   private:
     static constexpr std::size_t largest_count = std::size_t{1} << 30;
+
+    /// How many elements one rank gives or gets, as MPI counts them.
+    struct Counts {
+        explicit Counts(const Buffer& each)
+            : all(detail::mpi_count(each)),
+              count(static_cast<int>(all)),
+              type(detail::mpi_datatype(each.dtype)) {}
+
+        /// Whether `parts` times as many can be addressed by an int, as some algorithms of MPIs do inside.
+        [[nodiscard]] bool fit(int parts) const noexcept {
+            return all <= largest_count / static_cast<std::size_t>(parts);
+        }
+
+        std::size_t all;
+        int count;
+        MPI_Datatype type;
+    };
 
     MpiTransport(const MpiTransport& other, detail::OwnedMpiComm comm)
         : comm_(std::move(comm)),
@@ -247,6 +451,27 @@ class MpiTransport {
           local_rank_(other.local_rank_),
           local_size_(other.local_size_) {}
 
+    MpiTransport(detail::OwnedMpiComm comm, MpiOptions options)
+        : comm_(std::move(comm)), control_(detail::MpiControl(comm_.get(), std::move(options)).make()) {
+        find_place();
+    }
+
+    MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<ControlPlane> control)
+        : comm_(std::move(comm)), control_(std::move(control)) {
+        find_place();
+    }
+
+    void find_place() {
+        check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+        check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+        MPI_Comm host = MPI_COMM_NULL;
+        check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
+                  "MPI_Comm_split_type");
+        MPI_Comm_rank(host, &local_rank_);
+        MPI_Comm_size(host, &local_size_);
+        MPI_Comm_free(&host);
+    }
+
     [[nodiscard]] static detail::OwnedMpiComm duplicate_of(MPI_Comm comm) {
         static_cast<void>(MpiEnvironment::get());
         MPI_Comm copy = MPI_COMM_NULL;
@@ -255,33 +480,69 @@ class MpiTransport {
         return detail::OwnedMpiComm(copy);
     }
 
-    /// Calls action(piece, count) for pieces whose count fits into MPI's int; once, with count 0, for none.
+    /// Calls action(piece, count, type) for pieces whose count fits into MPI's int; once, with count 0, for
+    /// none.
     template <class Action>
     static void in_pieces(const Buffer& buffer, Action&& action) {
+        const MPI_Datatype type = detail::mpi_datatype(buffer.dtype);
+        const std::size_t all = detail::mpi_count(buffer);
+        const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
         std::size_t done = 0;
         do {
-            const std::size_t count = std::min(buffer.count - done, largest_count);
-            action(buffer.slice(done, count), static_cast<int>(count));
+            const std::size_t count = std::min(all - done, largest_count);
+            action(static_cast<std::byte*>(buffer.data) + done * bytes, static_cast<int>(count), type);
             done += count;
-        } while (done < buffer.count);
+        } while (done < all);
     }
 
-    void start_broadcast(const Buffer& data, int root, detail::MpiWork& work) {
-        in_pieces(data, [&](const Buffer& piece, int count) {
-            check_mpi(MPI_Ibcast(piece.data, count, detail::mpi_datatype(piece.dtype), root, comm_.get(),
-                                 &work.requests.emplace_back(MPI_REQUEST_NULL)),
-                      "MPI_Ibcast");
-        });
+    /// Where counts are too large for MPI's own verb.
+    void over_messages(const Collective& call) {
+        algorithms::MessagesOver<MpiTransport> messages(*this);
+        algorithms::over_messages(messages, call);
     }
 
-    [[nodiscard]] Buffer part(const Buffer& output, int rank) const {
-        const std::size_t count = output.count / static_cast<std::size_t>(size_);
-        return output.slice(static_cast<std::size_t>(rank) * count, count);
+    [[nodiscard]] std::size_t unsigned_size() const noexcept { return static_cast<std::size_t>(size_); }
+
+    [[nodiscard]] static Buffer part(const Buffer& of, int rank, std::size_t count) {
+        return of.slice(static_cast<std::size_t>(rank) * count, count);
     }
 
-    void place_own_part(const Buffer& input, const Buffer& output) const {
-        const Buffer own = part(output, rank_);
-        if (own.data != input.data && input.bytes() != 0) std::memcpy(own.data, input.data, input.bytes());
+    void broadcast_parts(const Buffer& output, std::span<const std::size_t> counts) {
+        const algorithms::Slices parts(output, counts);
+        for (int root = 0; root < size_; ++root) broadcast(parts[root], root);
+    }
+
+    int receive(const Buffer& buffer, int from, int tag) {
+        const detail::MpiMessageType message(buffer);
+        MPI_Status status;
+        check_received(
+            MPI_Recv(buffer.data, message.count(), message.type(), from, tag, comm_.get(), &status), status,
+            buffer, from, "MPI_Recv");
+        return status.MPI_SOURCE;
+    }
+
+    void check_received(int result, const MPI_Status& status, const Buffer& buffer, int from,
+                        std::string_view call) const {
+        int error_class = MPI_SUCCESS;
+        if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
+        if (error_class == MPI_ERR_TRUNCATE) {
+            throw MismatchError(detail::text("rank ", from < 0 ? status.MPI_SOURCE : from,
+                                             " sends more than ", buffer.bytes(), " bytes to rank ", rank_,
+                                             ", which expects these"));
+        }
+        check_mpi(result, call);
+        check_size(status, buffer, rank_);
+    }
+
+    static void check_size(const MPI_Status& status, const Buffer& buffer, int rank) {
+        MPI_Count received = 0;
+        check_mpi(MPI_Get_elements_x(&status, detail::mpi_datatype(buffer.dtype), &received),
+                  "MPI_Get_elements_x");
+        const auto count = static_cast<std::size_t>(received);
+        if (count == detail::mpi_count(buffer)) return;
+        const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
+        throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", count * bytes,
+                                         " bytes to rank ", rank, ", which expects ", buffer.bytes()));
     }
 
     detail::OwnedMpiComm comm_;

@@ -2,17 +2,21 @@
 /// init_process_group looks here for one that serves the launcher.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/process_group.hpp"
+#include "dptk/comm/channel.hpp"
 #include "dptk/control/job_request.hpp"
 #include "dptk/core/export.hpp"
 
 namespace dptk {
+
+class ProcessGroup;
 
 /// How well a transport fits what a program asks for.
 enum class Fit : std::uint8_t {
@@ -21,12 +25,24 @@ enum class Fit : std::uint8_t {
     natural,   ///< it is made for them
 };
 
+/// A group over some ranks of a job that is connected already, perhaps by another transport.
+struct SubgroupRequest {
+    int rank = 0;
+    /// Of the ranks, in the group's order.
+    std::vector<std::string> hosts;
+    ChannelIdentity identity;
+    ChannelJob job;
+};
+
 struct TransportEntry {
     std::string_view name;
     /// Whether this transport connects such ranks. May initialise its library.
     Fit (*fit)(const JobRequest&);
     /// Connects them. Collective; throws where the launcher and the transport do not go together.
     ProcessGroup (*create)(const JobRequest&);
+    /// Connects some ranks of another transport's job, which has a store. Collective among them. Null where
+    /// it can only connect its own.
+    std::unique_ptr<Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
 };
 
 namespace detail {
@@ -54,10 +70,31 @@ inline bool register_transport(const TransportEntry& entry) {
     return true;
 }
 
+namespace detail {
+
+[[nodiscard]] inline const TransportEntry* find_transport(const std::vector<TransportEntry>& entries,
+                                                          std::string_view name) {
+    const auto entry = std::ranges::find(entries, name, &TransportEntry::name);
+    return entry == entries.end() ? nullptr : &*entry;
+}
+
+}  // namespace detail
+
 [[nodiscard]] inline std::vector<TransportEntry> registered_transports() {
     detail::TransportRegistry& registry = detail::transport_registry();
     const std::lock_guard lock(registry.mutex);
     return registry.entries;
+}
+
+/// Whether the program includes <dptk/comm/mpi.hpp>, <dptk/comm/gloo.hpp> or <dptk/comm/nccl.hpp>.
+[[nodiscard]] inline bool is_mpi_available() {
+    return detail::find_transport(registered_transports(), "mpi") != nullptr;
+}
+[[nodiscard]] inline bool is_gloo_available() {
+    return detail::find_transport(registered_transports(), "gloo") != nullptr;
+}
+[[nodiscard]] inline bool is_nccl_available() {
+    return detail::find_transport(registered_transports(), "nccl") != nullptr;
 }
 
 }  // namespace dptk

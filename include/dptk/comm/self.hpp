@@ -1,7 +1,7 @@
 /// A group of one: every collective is already done. What a program gets when no launcher started it.
 #pragma once
 
-#include <cstring>
+#include <span>
 #include <string_view>
 
 #include "dptk/comm/communicator.hpp"
@@ -18,16 +18,25 @@ class SelfTransport {
     void send(const Buffer&, int to, int) { refuse("send to", to); }
     void recv(const Buffer&, int from, int) { refuse("recv from", from); }
 
-    void all_reduce(const Buffer&, ReduceOp) {}
+    // Of one rank all results are its input, and a function of the user's is never called.
+    [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
+    void all_reduce(const Buffer&, const Reduction&) {}
+    void reduce(const Buffer&, const Reduction&, int) {}
     void broadcast(const Buffer&, int) {}
-
-    void all_gather(const Buffer& input, const Buffer& output) {
-        if (input.bytes() != 0) std::memmove(output.data, input.data, input.bytes());
+    void all_gather(const Buffer& input, const Buffer& output) { algorithms::place(output, input); }
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t>) {
+        algorithms::place(output, input);
     }
-
+    void gather(const Buffer& input, const Buffer& output, int) { algorithms::place(output, input); }
+    void scatter(const Buffer& input, const Buffer& output, int) { algorithms::place(output, input); }
+    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction&) {
+        algorithms::place(output, input);
+    }
+    void all_to_all(const Buffer& input, const Buffer& output) { algorithms::place(output, input); }
     void barrier() {}
 
     [[nodiscard]] SelfTransport duplicate() { return {}; }
+    [[nodiscard]] SelfTransport subgroup(std::span<const int>, std::string_view) { return {}; }
 
   private:
     static void refuse(std::string_view what, int peer) {

@@ -3,17 +3,19 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/algorithms/slices.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/thread_hub.hpp"
@@ -38,50 +40,125 @@ class ThreadTransport {
     [[nodiscard]] std::string_view backend() const noexcept { return "threads"; }
     [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
 
-    void send(const Buffer& buffer, int to, int tag) { hub_->send(rank_, to, tag, buffer); }
-    void recv(const Buffer& buffer, int from, int tag) { hub_->recv(from, rank_, tag, buffer); }
+    void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
+    void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
 
-    void all_reduce(const Buffer& data, ReduceOp op) {
-        together({Verb::all_reduce, data, data, op, 0}, [&](const std::vector<Collective>& calls) {
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) {
+        return complete({Verb::recv, buffer, any_rank, tag});
+    }
+
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
+        Work sent(start({Verb::send, out, to, tag}));
+        recv(in, from, tag);
+        sent.wait();
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message) {
+        return hub_->mailbox().post(rank_, message);
+    }
+
+    /// All reductions are carried out here, in rank order and rounded once.
+    [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
+
+    void all_reduce(const Buffer& data, const Reduction& reduction) {
+        together({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
             const std::size_t first = slice_begin(rank_, data.count);
-            reduce_slice(calls, data.slice(first, slice_begin(rank_ + 1, data.count) - first), first, op);
+            const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
+            reduce_slice(calls, first, data.slice(first, count), reduction,
+                         [&](const Buffer& sum, std::size_t at) {
+                             for (const Collective& call : calls) copy(call.output.slice(at, sum.count), sum);
+                         });
         });
+    }
+
+    void reduce(const Buffer& data, const Reduction& reduction, int root) {
+        together({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
+            const std::size_t first = slice_begin(rank_, data.count);
+            const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
+            const Buffer& output = call_of(calls, root).output;
+            reduce_slice(calls, first, data.slice(first, count), reduction,
+                         [&](const Buffer& sum, std::size_t at) { copy(output.slice(at, sum.count), sum); });
+        });
+    }
+
+    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction) {
+        // The output may lie in the input, which others read meanwhile.
+        const algorithms::Scratch result(output);
+        together({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
+            const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
+            reduce_slice(calls, first, input.slice(first, output.count), reduction,
+                         [&](const Buffer& sum, std::size_t at) {
+                             copy(result.buffer().slice(at - first, sum.count), sum);
+                         });
+        });
+        copy(output, result.buffer());
     }
 
     void broadcast(const Buffer& data, int root) {
-        together({Verb::broadcast, data, data, ReduceOp::sum, root},
-                 [&](const std::vector<Collective>& calls) {
-                     if (rank_ != root) copy(data, calls[static_cast<std::size_t>(root)].input);
-                 });
+        together({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
+            if (rank_ != root) copy(data, call_of(calls, root).input);
+        });
     }
 
     void all_gather(const Buffer& input, const Buffer& output) {
-        together({Verb::all_gather, input, output, ReduceOp::sum, 0},
-                 [&](const std::vector<Collective>& calls) {
-                     for (std::size_t i = 0; i < calls.size(); ++i) {
-                         const Buffer part = output.slice(i * input.count, input.count);
-                         if (part.data != calls[i].input.data) copy(part, calls[i].input);
-                     }
-                 });
+        together({Verb::all_gather, input, output, {}, 0, {}},
+                 [&](const Calls& calls) { collect(calls, output); });
+    }
+
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts) {
+        together({Verb::all_gather_uneven, input, output, {}, 0, counts},
+                 [&](const Calls& calls) { collect(calls, output); });
+    }
+
+    void gather(const Buffer& input, const Buffer& output, int root) {
+        together({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
+            if (rank_ == root) collect(calls, output);
+        });
+    }
+
+    void scatter(const Buffer& input, const Buffer& output, int root) {
+        together({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
+            take(output, call_of(calls, root).input.slice(own_place(output.count), output.count));
+        });
+    }
+
+    void all_to_all(const Buffer& input, const Buffer& output) {
+        together({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
+            const std::size_t count = input.count / calls.size();
+            for (std::size_t i = 0; i < calls.size(); ++i)
+                copy(output.slice(i * count, count), calls[i].input.slice(own_place(count), count));
+        });
     }
 
     void barrier() {
-        together({}, [](const std::vector<Collective>&) {});
+        together({}, [](const Calls&) {});
     }
 
     [[nodiscard]] ThreadTransport duplicate() {
-        std::shared_ptr<void> copy;
-        together({.verb = Verb::duplicate}, [&](const std::vector<Collective>&) {
-            if (rank_ == 0) hub_->handed_over() = detail::ThreadHub::make(size(), hub_->health());
-        });
-        together({.verb = Verb::duplicate},
-                 [&](const std::vector<Collective>&) { copy = hub_->handed_over(); });
-        return {std::static_pointer_cast<detail::ThreadHub>(copy), control_};
+        together({.verb = Verb::duplicate}, [](const Calls&) {});
+        return {hub_->part(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
+    }
+
+    /// The ranks of a part need not meet the others.
+    [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name) {
+        const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
+        return {hub_->part(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
     }
 
     void leave() noexcept { hub_->leave(rank_); }
 
   private:
+    using Calls = std::vector<Collective>;
+
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control, int rank)
+        : hub_(std::move(hub)), control_(std::move(control)), rank_(rank) {}
+
+    int complete(const Message& message) {
+        Work work(start(message));
+        work.wait();
+        return work.source_rank();
+    }
+
     /// Meets the other ranks, checks that all make the same call, and works in everybody's memory.
     template <class Action>
     void together(const Collective& call, Action&& action) {
@@ -112,21 +189,37 @@ class ThreadTransport {
                std::min(count % parts, static_cast<std::size_t>(slice));
     }
 
-    /// Sums one slice of all ranks' buffers, piece by piece in the cache, and writes it back to all.
-    void reduce_slice(const std::vector<Collective>& calls, const Buffer& slice, std::size_t first,
-                      ReduceOp op) const {
-        alignas(64) std::array<std::byte, 16384> memory;
-        const std::size_t step = memory.size() / dtype_size(slice.dtype);
-        for (std::size_t done = 0; done < slice.count; done += step) {
-            const std::size_t count = std::min(step, slice.count - done);
-            const Buffer sum{memory.data(), count, slice.dtype, {}};
-            copy(sum, calls[0].input.slice(first + done, count));
-            for (std::size_t i = 1; i < calls.size(); ++i) {
-                detail::combine(sum, calls[i].input.slice(first + done, count), op);
-            }
-            if (op == ReduceOp::avg) detail::divide(sum, size());
-            for (const Collective& call : calls) copy(call.output.slice(first + done, count), sum);
+    /// Combines one slice of all ranks' inputs, from element `first` on and as `slice` tells, piece by piece
+    /// in the cache; deliver(sum, position of its first element).
+    template <class Deliver>
+    void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice, const Reduction& reduction,
+                      Deliver&& deliver) const {
+        std::vector<Buffer> parts;
+        for (const Collective& call : calls) parts.push_back(call.input.slice(first, slice.count));
+        algorithms::slices::combine_pieces(slice, parts, reduction, [&](const Buffer& sum, std::size_t done) {
+            deliver(sum, first + done);
+        });
+    }
+
+    [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank) {
+        return calls[static_cast<std::size_t>(rank)];
+    }
+
+    [[nodiscard]] std::size_t own_place(std::size_t count) const noexcept {
+        return static_cast<std::size_t>(rank_) * count;
+    }
+
+    /// output = the inputs of all ranks, one after the other.
+    static void collect(const Calls& calls, const Buffer& output) {
+        std::size_t first = 0;
+        for (const Collective& call : calls) {
+            take(output.slice(first, call.input.count), call.input);
+            first += call.input.count;
         }
+    }
+
+    static void take(const Buffer& to, const Buffer& from) {
+        if (to.data != from.data) copy(to, from);
     }
 
     static void copy(const Buffer& to, const Buffer& from) {
@@ -136,6 +229,7 @@ class ThreadTransport {
     std::shared_ptr<detail::ThreadHub> hub_;
     std::shared_ptr<ControlPlane> control_;
     int rank_;
+    int duplicates_ = 0;
 };
 
 using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
@@ -179,7 +273,7 @@ void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
     std::exception_ptr consequence;
 
     const auto run_rank = [&](int rank) {
-        ProcessGroup group = ThreadCommunicator(job.transport(rank));
+        std::optional<ProcessGroup> group;  // closes after its rank's failure is known
         const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
             {
                 const std::lock_guard lock(mutex);
@@ -189,7 +283,8 @@ void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
             job.health->fail(detail::text("rank ", rank, ": ", what));
         };
         try {
-            fn(group);
+            group.emplace(ThreadCommunicator(job.transport(rank)));
+            fn(*group);
         } catch (const PeerLostError& error) {
             failed(std::current_exception(), true, error.what());
         } catch (const std::exception& error) {

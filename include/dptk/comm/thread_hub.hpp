@@ -5,16 +5,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <cstring>
-#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/thread_messages.hpp"
 #include "dptk/control/job_health.hpp"
 
 namespace dptk::detail {
@@ -22,17 +23,22 @@ namespace dptk::detail {
 class ThreadHub final : public Wakeable {
   public:
     ThreadHub(int size, std::shared_ptr<JobHealth> health)
-        : size_(size), health_(std::move(health)), calls_(static_cast<std::size_t>(size)) {}
+        : size_(size),
+          health_(std::move(health)),
+          mailbox_(std::make_shared<ThreadMailbox>(size, health_)),
+          calls_(static_cast<std::size_t>(size)) {}
 
     /// A hub that is woken by its job's failure.
     [[nodiscard]] static std::shared_ptr<ThreadHub> make(int size, const std::shared_ptr<JobHealth>& health) {
         auto hub = std::make_shared<ThreadHub>(size, health);
         health->subscribe(hub);
+        health->subscribe(hub->mailbox_);
         return hub;
     }
 
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+    [[nodiscard]] ThreadMailbox& mailbox() noexcept { return *mailbox_; }
 
     /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read,
     /// and the memory that they name may be used as the ranks have agreed. Throws PeerLostError when a rank
@@ -50,47 +56,19 @@ class ThreadHub final : public Wakeable {
     /// Everybody's calls, by rank.
     [[nodiscard]] const std::vector<Collective>& calls() const noexcept { return calls_; }
 
-    /// What one rank hands to all others between meet and finish.
-    [[nodiscard]] std::shared_ptr<void>& handed_over() noexcept { return handed_over_; }
-
-    /// Blocks until the receiver has the message.
-    void send(int from, int to, int tag, const Buffer& buffer) {
-        Message message{from, to, tag, buffer, false, false, {}};
-        std::unique_lock lock(mutex_);
-        messages_.push_back(&message);
-        changed_.notify_all();
-        changed_.wait(lock, [&] { return message.done || (!message.taken && is_lost()); });
-        if (!message.done) {
-            messages_.remove(&message);
-            throw_lost();
-        }
-        if (!message.problem.empty()) throw MismatchError(message.problem);
-    }
-
-    /// Blocks until the message is there.
-    void recv(int from, int to, int tag, const Buffer& buffer) {
-        std::unique_lock lock(mutex_);
-        Message* message = nullptr;
-        changed_.wait(lock, [&] { return (message = find(from, to, tag)) != nullptr || is_lost(); });
-        if (message == nullptr) throw_lost();
-        messages_.remove(message);
-        message->taken = true;
-        if (message->buffer.bytes() != buffer.bytes()) {
-            message->problem = text("rank ", from, " sends ", message->buffer.bytes(), " bytes to rank ", to,
-                                    ", which expects ", buffer.bytes());
-        } else if (buffer.bytes() != 0) {
-            lock.unlock();
-            std::memcpy(buffer.data, message->buffer.data, buffer.bytes());
-            lock.lock();
-        }
-        const std::string problem = message->problem;
-        message->done = true;
-        changed_.notify_all();
-        if (!problem.empty()) throw MismatchError(problem);
+    /// The hub of that name for `size` of the ranks: the first of them to come makes it.
+    [[nodiscard]] std::shared_ptr<ThreadHub> part(std::string_view name, int size) {
+        const std::lock_guard lock(mutex_);
+        Part& part = parts_[std::string(name)];
+        if (!part.hub) part.hub = make(size, health_);
+        std::shared_ptr<ThreadHub> hub = part.hub;
+        if (++part.taken == size) parts_.erase(std::string(name));
+        return hub;
     }
 
     /// This rank will not come again.
     void leave(int rank) noexcept {
+        mailbox_->leave(rank);
         {
             const std::lock_guard lock(mutex_);
             if (left_ < 0) left_ = rank;
@@ -106,14 +84,9 @@ class ThreadHub final : public Wakeable {
   private:
     enum class Waiting { may_fail, must_end };
 
-    struct Message {
-        int from;
-        int to;
-        int tag;
-        Buffer buffer;
-        bool taken;
-        bool done;
-        std::string problem;
+    struct Part {
+        std::shared_ptr<ThreadHub> hub;
+        int taken = 0;
     };
 
     /// A barrier. With Waiting::may_fail it throws when a rank is lost before all are here.
@@ -148,23 +121,16 @@ class ThreadHub final : public Wakeable {
         throw PeerLostError("another rank has given up waiting");
     }
 
-    Message* find(int from, int to, int tag) {
-        for (Message* message : messages_) {
-            if (message->from == from && message->to == to && message->tag == tag) return message;
-        }
-        return nullptr;
-    }
-
     /// Short meetings end while yielding; a condition variable costs tens of microseconds.
     static constexpr int spins = 64;
 
     const int size_;
     const std::shared_ptr<JobHealth> health_;
+    const std::shared_ptr<ThreadMailbox> mailbox_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<Collective> calls_;
-    std::shared_ptr<void> handed_over_;
-    std::list<Message*> messages_;
+    std::map<std::string, Part, std::less<>> parts_;
     int arrived_ = 0;
     std::atomic<std::uint64_t> phase_ = 0;
     int left_ = -1;

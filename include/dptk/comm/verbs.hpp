@@ -1,61 +1,44 @@
-/// The typed verbs: spans and contiguous ranges of elements in, one erased Collective out. Communicators and
+/// The typed collectives: contiguous ranges of elements in, one erased Collective out. Communicators and
 /// ProcessGroup inherit them, so that each verb stands once.
 ///
-/// All verbs are collective: every rank of the group calls the same ones in the same order, from one thread
-/// at a time. The blocking ones return when this rank's buffers may be used again.
+/// All are collective: every rank of the group calls the same ones in the same order, from one thread at a
+/// time. The blocking ones return when this rank's buffers may be used again; the buffers of those that end
+/// in _async must live until their Work is done (an Allocation's memory does by itself), and cannot be owning
+/// temporaries. All throw ArgumentError, on the rank where it happens, for counts, roots and operations that
+/// make no sense; what must be equal on all ranks, and is not, is found under DPTK_DEBUG=detail.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <ranges>
-#include <type_traits>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/channel.hpp"
+#include "dptk/comm/ranges.hpp"
 
 namespace dptk {
 
-/// A contiguous range of elements to read: std::vector<float>, std::span<const double>, std::array<int, 3>,
-/// ...
-template <class R>
-concept ElementRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
+/// The elements of all ranks, of any number each.
+template <Element T>
+struct UnevenElements {
+    /// In rank order.
+    std::vector<T> elements;
+    /// How many of them each rank gave.
+    std::vector<std::size_t> counts;
 
-/// One whose elements may be written.
-template <class R>
-concept MutableElementRange =
-    ElementRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
-
-/// One that does not die with the call that starts an operation on it: a variable, or a view of one.
-template <class R>
-concept OutlivesCall = std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>;
-
-namespace detail {
-
-template <ElementRange R>
-[[nodiscard]] Buffer buffer_of(R&& range) {
-    using T = std::ranges::range_value_t<R>;
-    // A collective that only reads leaves the elements alone; Buffer does not distinguish.
-    void* data = const_cast<std::remove_const_t<T>*>(std::ranges::data(range));
-    return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}};
-}
-
-/// What an operation on `range` must keep alive: the memory of an Allocation; nothing of the user's.
-template <class R>
-[[nodiscard]] std::shared_ptr<const void> owner_of(const R&) {
-    return nullptr;
-}
-
-template <class T>
-[[nodiscard]] std::shared_ptr<const void> owner_of(const Allocation<T>& allocation) {
-    return allocation.memory();
-}
-
-}  // namespace detail
+    /// Those of one rank.
+    [[nodiscard]] std::span<const T> of(int rank) const {
+        const auto begin = counts.begin();
+        const std::size_t first = std::accumulate(begin, begin + rank, std::size_t{0});
+        return std::span(elements).subspan(first, counts[static_cast<std::size_t>(rank)]);
+    }
+};
 
 /// `Self` gives channel(): the Channel that carries the calls.
 template <class Self>
@@ -67,64 +50,129 @@ class CollectiveVerbs {
     /// The number of ranks in the group.
     [[nodiscard]] int size() const { return channel().size(); }
 
-    /// This process's position among the ranks on its host.
+    /// This process's position among the group's ranks on its host.
     [[nodiscard]] int local_rank() const { return channel().local_rank(); }
 
-    /// The number of ranks on this host.
+    /// The number of the group's ranks on this host.
     [[nodiscard]] int local_size() const { return channel().local_size(); }
 
     /// The transport's name: "mpi", "threads", "self".
     [[nodiscard]] std::string backend() const { return channel().backend(); }
 
     /// Combines the elements of all ranks, position by position, in place: every rank gets the same bits.
-    /// The same count on all ranks. Throws ArgumentError where the operation has no meaning for the type.
+    /// `operation` is a ReduceOp or a function. The same count on all ranks.
     template <MutableElementRange R>
-    void all_reduce(R&& data, ReduceOp op = ReduceOp::sum) {
-        channel().run(all_reduce_call(data, op));
+    void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
+        run(all_reduce_call(data, data, operation));
     }
 
-    /// Starts all_reduce. `data` must live until the Work is done; an Allocation's memory does by itself.
-    /// Takes no owning temporary.
+    /// The same with the result in `output`, of the same count, which may be `input`.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        run(all_reduce_call(input, output, operation));
+    }
+
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work all_reduce_async(R&& data, ReduceOp op = ReduceOp::sum) {
-        return channel().start(all_reduce_call(data, op), detail::owner_of(data));
+    [[nodiscard]] Work all_reduce_async(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
+        return start(all_reduce_call(data, data, operation), data, operation);
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
+                                        const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        return start(all_reduce_call(input, output, operation), input, output, operation);
     }
 
     /// all_reduce of one value, returned.
     template <Element T>
-    [[nodiscard]] T all_reduce_value(T value, ReduceOp op = ReduceOp::sum) {
-        all_reduce(std::span<T>(&value, 1), op);
+    [[nodiscard]] T all_reduce_value(
+        T value, const ReduceOperation<std::type_identity_t<T>>& operation = ReduceOp::sum) {
+        all_reduce(std::span<T>(&value, 1), operation);
         return value;
     }
 
-    /// Sends the root's elements to all ranks, in place. Throws ArgumentError for a root outside the group.
+    /// Combines the elements of all ranks into the root's, in place; other ranks' elements stay as they are.
+    /// The same count on all ranks.
     template <MutableElementRange R>
-    void broadcast(R&& data, int root = 0) {
-        channel().run(broadcast_call(data, root));
+    void reduce(R&& data, int root = 0, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
+        run(reduce_call(data, data, root, operation));
     }
 
-    /// Starts broadcast. `data` must live until the Work is done.
+    /// The same with the result in the root's `output`, of the same count. Elsewhere `output` is not used.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void reduce(In&& input, Out&& output, int root = 0,
+                const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        run(reduce_call(input, output, root, operation));
+    }
+
+    template <MutableElementRange R>
+        requires OutlivesCall<R>
+    [[nodiscard]] Work reduce_async(R&& data, int root = 0,
+                                    const ReduceOperationOn<R>& operation = ReduceOp::sum) {
+        return start(reduce_call(data, data, root, operation), data, operation);
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
+                                    const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        return start(reduce_call(input, output, root, operation), input, output, operation);
+    }
+
+    /// Sends the root's elements to all ranks, in place. The same count on all ranks.
+    template <MutableElementRange R>
+    void broadcast(R&& data, int root = 0) {
+        run(broadcast_call(data, root));
+    }
+
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work broadcast_async(R&& data, int root = 0) {
-        return channel().start(broadcast_call(data, root), detail::owner_of(data));
+        return start(broadcast_call(data, root), data);
     }
 
-    /// output = the inputs of all ranks, in rank order. output has size() times as many elements as input, of
-    /// the same type; throws ArgumentError otherwise. The same count on all ranks.
+    /// output = the inputs of all ranks, in rank order: size() times as many elements. The same count on all
+    /// ranks. `input` may be this rank's place in `output`.
     template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
     void all_gather(In&& input, Out&& output) {
-        channel().run(all_gather_call(input, output));
+        run(all_gather_call(input, output));
     }
 
-    /// Starts all_gather. Both ranges must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
-        requires OutlivesCall<In> && OutlivesCall<Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output) {
-        return channel().start(all_gather_call(input, output),
-                               std::make_shared<std::array<std::shared_ptr<const void>, 2>>(
-                                   std::array{detail::owner_of(input), detail::owner_of(output)}));
+        return start(all_gather_call(input, output), input, output);
+    }
+
+    /// The same where rank i gives counts[i] elements, and `output` has as many as all together. The same
+    /// counts on all ranks.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts) {
+        run(all_gather_uneven_call(input, output, counts));
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts) {
+        const auto kept = std::make_shared<const std::vector<std::size_t>>(counts.begin(), counts.end());
+        return start(all_gather_uneven_call(input, output, *kept), input, output,
+                     std::shared_ptr<const void>(kept));
+    }
+
+    /// The elements of all ranks, where no rank knows how many another one gives.
+    template <ElementRange In>
+    [[nodiscard]] auto all_gather_uneven(In&& input) {
+        UnevenElements<std::remove_cv_t<std::ranges::range_value_t<In>>> all;
+        all.counts = all_gather_value(static_cast<std::size_t>(std::ranges::size(input)));
+        all.elements.resize(std::accumulate(all.counts.begin(), all.counts.end(), std::size_t{0}));
+        all_gather(input, all.elements, all.counts);
+        return all;
     }
 
     /// all_gather of one value: the values of all ranks, in rank order.
@@ -135,19 +183,80 @@ class CollectiveVerbs {
         return values;
     }
 
+    /// The root's output = the inputs of all ranks, in rank order: size() times as many elements. Elsewhere
+    /// `output` is not used. The same count on all ranks. The root's input may be its place in its output.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void gather(In&& input, Out&& output, int root = 0) {
+        run(gather_call(input, output, root));
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0) {
+        return start(gather_call(input, output, root), input, output);
+    }
+
+    /// output = this rank's part of the root's input, which has size() times as many elements. Elsewhere
+    /// `input` is not used. The same count on all ranks. The root's output may be its place in its input.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void scatter(In&& input, Out&& output, int root = 0) {
+        run(scatter_call(input, output, root));
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0) {
+        return start(scatter_call(input, output, root), input, output);
+    }
+
+    /// Combines the inputs of all ranks, position by position; output = this rank's part of the result.
+    /// `input` has size() times as many elements, and stays as it is, unless `output` is this rank's place in
+    /// it. The same count on all ranks.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        run(reduce_scatter_call(input, output, operation));
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
+                                            const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
+        return start(reduce_scatter_call(input, output, operation), input, output, operation);
+    }
+
+    /// Part i of this rank's input becomes part rank() of rank i's output. Both have the same count, a
+    /// multiple of size(), on all ranks. `output` may be `input`.
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out>
+    void all_to_all(In&& input, Out&& output) {
+        run(all_to_all_call(input, output));
+    }
+
+    template <ElementRange In, MutableElementRange Out>
+        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output) {
+        return start(all_to_all_call(input, output), input, output);
+    }
+
     /// Returns when all ranks have called it, and everything that was started before is done. Throws the
     /// error of an operation whose Work was dropped.
-    void barrier() { channel().run({}); }
+    void barrier() { run({}); }
 
     /// Starts a barrier: the Work is done when all ranks have started theirs.
-    [[nodiscard]] Work barrier_async() { return channel().start({}, nullptr); }
+    [[nodiscard]] Work barrier_async() { return start({}); }
 
     /// A barrier that blocks for at most `timeout`; without one, for the group's. Where ranks are missing by
     /// then, all others throw a TimeoutError that names every one of them, and so do these when they come
     /// later. It is agreed: the group stays usable. Dearer than barrier(). Throws ArgumentError where the
     /// transport has no control plane.
     void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
-    void monitored_barrier() { monitored_barrier(channel().control().timeout()); }
+    void monitored_barrier() { monitored_barrier(channel().identity().timeout); }
+
+    /// How the all_reduce calls that follow are carried out. Communicates nothing; the same on all ranks.
+    void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { channel().set_algorithm(algorithm); }
 
     /// `count` elements, the same on all ranks, in memory that the transport reaches without a copy.
     /// Collective.
@@ -163,35 +272,122 @@ class CollectiveVerbs {
     [[nodiscard]] Channel& channel() { return static_cast<Self&>(*this).channel(); }
     [[nodiscard]] const Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
 
-    template <class R>
-    [[nodiscard]] static Collective all_reduce_call(R& data, ReduceOp op) {
-        const Buffer buffer = detail::buffer_of(data);
-        check_reduction(buffer.dtype, op);
-        return {Verb::all_reduce, buffer, buffer, op, 0};
+    void run(const Collective& call) { channel().run(call); }
+
+    template <class... Owners>
+    [[nodiscard]] Work start(const Collective& call, const Owners&... owners) {
+        return channel().start(call, detail::owner_of_all(owners...));
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective all_reduce_call(In& input, Out& output,
+                                             const ReduceOperationOn<Out>& operation) const {
+        const Collective call{.verb = Verb::all_reduce,
+                              .input = detail::buffer_of(input),
+                              .output = detail::buffer_of(output),
+                              .reduction = operation.reduction()};
+        check_reduction(call.input.dtype, call.reduction);
+        check_counts(call, call.input.count, call.output.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective reduce_call(In& input, Out& output, int root,
+                                         const ReduceOperationOn<Out>& operation) const {
+        const Collective call = rooted({.verb = Verb::reduce,
+                                        .input = detail::buffer_of(input),
+                                        .output = detail::buffer_of(output),
+                                        .reduction = operation.reduction(),
+                                        .root = root});
+        check_reduction(call.input.dtype, call.reduction);
+        if (rank() == root) check_counts(call, call.input.count, call.output.count);
+        return call;
     }
 
     template <class R>
     [[nodiscard]] Collective broadcast_call(R& data, int root) const {
-        if (root < 0 || root >= size()) {
-            throw ArgumentError(detail::text("rank ", rank(), ": broadcast from root ", root,
-                                             ", outside [0, ", size() - 1, "]"));
-        }
         const Buffer buffer = detail::buffer_of(data);
-        return {Verb::broadcast, buffer, buffer, ReduceOp::sum, root};
+        return rooted({.verb = Verb::broadcast, .input = buffer, .output = buffer, .root = root});
     }
 
     template <class In, class Out>
     [[nodiscard]] Collective all_gather_call(In& input, Out& output) const {
-        const Buffer in = detail::buffer_of(input);
-        const Buffer out = detail::buffer_of(output);
-        static_assert(dtype_of<std::ranges::range_value_t<In>> == dtype_of<std::ranges::range_value_t<Out>>,
-                      "all_gather: input and output have different element types");
-        if (out.count != in.count * static_cast<std::size_t>(size())) {
-            throw ArgumentError(detail::text("rank ", rank(), ": all_gather of ", in.count,
-                                             " elements on each of ", size(), " ranks into ", out.count,
-                                             " elements"));
+        const Collective call{
+            .verb = Verb::all_gather, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        check_counts(call, call.input.count * ranks(), call.output.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective all_gather_uneven_call(In& input, Out& output,
+                                                    std::span<const std::size_t> counts) const {
+        const Collective call{.verb = Verb::all_gather_uneven,
+                              .input = detail::buffer_of(input),
+                              .output = detail::buffer_of(output),
+                              .counts = counts};
+        if (counts.size() != ranks()) {
+            throw ArgumentError(detail::text("rank ", rank(), ": all_gather with ", counts.size(),
+                                             " counts in a group of ", size(), " ranks"));
         }
-        return {Verb::all_gather, in, out, ReduceOp::sum, 0};
+        check_counts(call, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), call.output.count);
+        check_counts(call, counts[static_cast<std::size_t>(rank())], call.input.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective gather_call(In& input, Out& output, int root) const {
+        const Collective call = rooted({.verb = Verb::gather,
+                                        .input = detail::buffer_of(input),
+                                        .output = detail::buffer_of(output),
+                                        .root = root});
+        if (rank() == root) check_counts(call, call.input.count * ranks(), call.output.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective scatter_call(In& input, Out& output, int root) const {
+        const Collective call = rooted({.verb = Verb::scatter,
+                                        .input = detail::buffer_of(input),
+                                        .output = detail::buffer_of(output),
+                                        .root = root});
+        if (rank() == root) check_counts(call, call.output.count * ranks(), call.input.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective reduce_scatter_call(In& input, Out& output,
+                                                 const ReduceOperationOn<Out>& operation) const {
+        const Collective call{.verb = Verb::reduce_scatter,
+                              .input = detail::buffer_of(input),
+                              .output = detail::buffer_of(output),
+                              .reduction = operation.reduction()};
+        check_reduction(call.input.dtype, call.reduction);
+        check_counts(call, call.output.count * ranks(), call.input.count);
+        return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective all_to_all_call(In& input, Out& output) const {
+        const Collective call{
+            .verb = Verb::all_to_all, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        check_counts(call, call.input.count, call.output.count);
+        check_counts(call, call.input.count / ranks() * ranks(), call.input.count);
+        return call;
+    }
+
+    [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+
+    [[nodiscard]] Collective rooted(const Collective& call) const {
+        if (call.root >= 0 && call.root < size()) return call;
+        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(call.verb), " with root ",
+                                         call.root, ", outside [0, ", size() - 1, "]"));
+    }
+
+    void check_counts(const Collective& call, std::size_t expected, std::size_t found) const {
+        if (expected == found) return;
+        throw ArgumentError(detail::text("rank ", rank(), " of ", size(), ": ", verb_name(call.verb), " of ",
+                                         call.input.count, " elements into ", call.output.count,
+                                         ": there must be ", expected, " and not ", found));
     }
 };
 

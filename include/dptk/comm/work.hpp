@@ -21,6 +21,9 @@ class WorkState {
 
     /// The same, where nobody has asked for it by error() yet.
     virtual std::exception_ptr unseen_error() = 0;
+
+    /// Of a recv that has ended: the rank whose message it was. -1 for all other operations.
+    [[nodiscard]] virtual int source_rank() const { return -1; }
 };
 
 /// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the
@@ -49,6 +52,12 @@ class Work {
 
     /// What the operation failed with; null while it runs and when it went well. Does not block.
     [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
+
+    /// Waits, and returns the rank whose message a recv_async has received; -1 for all other operations.
+    int source_rank() {
+        wait();
+        return state_ ? state_->source_rank() : -1;
+    }
 
   private:
     std::shared_ptr<WorkState> state_;

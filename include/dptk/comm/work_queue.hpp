@@ -21,7 +21,10 @@ namespace dptk::detail {
 /// An operation that a WorkQueue runs.
 class QueuedWork final : public WorkState {
   public:
-    explicit QueuedWork(std::function<void()> operation) : operation_(std::move(operation)) {}
+    /// Returns what source_rank() shall be.
+    using Operation = std::function<int()>;
+
+    explicit QueuedWork(Operation operation) : operation_(std::move(operation)) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
         std::unique_lock lock(mutex_);
@@ -42,12 +45,14 @@ class QueuedWork final : public WorkState {
     void run() noexcept {
         std::exception_ptr error;
         try {
-            operation_();
+            source_rank_ = operation_();
         } catch (...) {
             error = std::current_exception();
         }
         end(error);
     }
+
+    [[nodiscard]] int source_rank() const override { return source_rank_; }
 
     void end(std::exception_ptr error) noexcept {
         operation_ = nullptr;  // lets go of what the operation kept alive
@@ -63,7 +68,8 @@ class QueuedWork final : public WorkState {
     }
 
   private:
-    std::function<void()> operation_;
+    Operation operation_;
+    int source_rank_ = -1;
     std::mutex mutex_;
     std::condition_variable ended_changed_;
     bool ended_ = false;
@@ -79,7 +85,7 @@ class WorkQueue {
 
     ~WorkQueue() { finish(); }
 
-    std::shared_ptr<QueuedWork> start(std::function<void()> operation) {
+    std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation) {
         auto work = std::make_shared<QueuedWork>(std::move(operation));
         if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { serve(*shared); });
         {

@@ -7,19 +7,40 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/core/text.hpp"
 
 namespace dptk {
 
+/// What a channel is, on all its ranks alike.
+struct ChannelIdentity {
+    /// The same on all ranks for channels that belong together.
+    std::string name;
+    /// The channel's ranks as the job numbers them, in the channel's order.
+    std::vector<int> ranks;
+    /// Of every call.
+    std::chrono::milliseconds timeout;
+};
+
 class Activity {
   public:
-    /// A call in two words, whose meaning only `Describe` knows.
+    /// A call in two words, whose meaning only CallReader knows.
     struct Call {
         std::uint64_t first = 0;
         std::uint64_t second = 0;
     };
-    using Describe = std::string (*)(Call);
+
+    /// How calls are read.
+    struct CallReader {
+        /// "all_reduce(sum, 4 x f32)"
+        std::string (*describe)(Call);
+        /// The rank for whose message the call waits, in the channel's order; -1 for any.
+        int (*peer)(Call);
+    };
+
+    /// Collectives are numbered, since all ranks make the same. Messages are not.
+    enum class Calls : std::uint8_t { collectives, messages };
 
     /// What was seen at one moment. Calls are numbered from 1; sequence is that of the last one begun.
     struct Snapshot {
@@ -28,8 +49,8 @@ class Activity {
         Call call = {};
     };
 
-    /// `name` is the same on all ranks for channels that belong together.
-    Activity(std::string name, Describe describe) : name_(std::move(name)), describe_(describe) {}
+    Activity(ChannelIdentity identity, Calls calls, CallReader reader)
+        : identity_(std::move(identity)), calls_(calls), reader_(reader) {}
 
     /// The next call begins.
     void begin(Call call) noexcept { enter(call, 3); }
@@ -41,7 +62,9 @@ class Activity {
         state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     }
 
-    [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    [[nodiscard]] const ChannelIdentity& identity() const noexcept { return identity_; }
+    [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
+    [[nodiscard]] bool carries_messages() const noexcept { return calls_ == Calls::messages; }
 
     [[nodiscard]] Snapshot look() const noexcept {
         while (true) {
@@ -52,13 +75,21 @@ class Activity {
         }
     }
 
-    /// "all_reduce(sum, 4 x f32) #42"
+    /// "all_reduce(sum, 4 x f32) #42", "recv(4 x f32, from rank 1)"
     [[nodiscard]] std::string describe(const Snapshot& snapshot) const {
-        return detail::text(describe_(snapshot.call), " #", snapshot.sequence);
+        const std::string call = reader_.describe(snapshot.call);
+        return carries_messages() ? call : detail::text(call, " #", snapshot.sequence);
     }
 
-    /// The name of the next channel that is made from this one, on all ranks in the same order.
-    [[nodiscard]] std::string next_child() { return detail::text(name_, '.', children_++); }
+    /// The rank of the job for whose message the call waits; -1 where it waits for no single rank.
+    [[nodiscard]] int peer(const Snapshot& snapshot) const {
+        if (!carries_messages() || !snapshot.active) return -1;
+        const int peer = reader_.peer(snapshot.call);
+        return peer < 0 ? -1 : identity_.ranks[static_cast<std::size_t>(peer)];
+    }
+
+    /// The number of the next channel that is made from this one, on all ranks in the same order.
+    [[nodiscard]] int next_child() noexcept { return children_++; }
 
     /// The number of the next monitored_barrier on this channel, from 1.
     [[nodiscard]] std::uint64_t next_barrier() noexcept { return ++barriers_; }
@@ -71,8 +102,9 @@ class Activity {
         state_.store(state + step, std::memory_order_release);
     }
 
-    std::string name_;
-    Describe describe_;
+    ChannelIdentity identity_;
+    Calls calls_;
+    CallReader reader_;
     std::atomic<std::uint64_t> state_ = 0;  // twice the sequence number, plus one while active
     std::atomic<std::uint64_t> first_ = 0;
     std::atomic<std::uint64_t> second_ = 0;

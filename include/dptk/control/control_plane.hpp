@@ -77,6 +77,9 @@ class ControlPlane final : public Watched,
     /// Whether the ranks see each other's state, as monitored_barrier needs.
     [[nodiscard]] bool has_store() const noexcept { return options_.store != nullptr; }
 
+    /// Null where there is none. Threads that wait in it need a clone.
+    [[nodiscard]] const std::shared_ptr<Store>& store() const noexcept { return options_.store; }
+
     /// "rank 2 (host b, process 17)"
     [[nodiscard]] std::string label(int rank) const {
         const auto index = static_cast<std::size_t>(rank);
@@ -88,6 +91,7 @@ class ControlPlane final : public Watched,
     void open(const std::shared_ptr<Activity>& activity) {
         const std::lock_guard lock(mutex_);
         channels_.push_back({activity, {}, clock::now(), false});
+        shortest_timeout_ = std::min(shortest_timeout_.load(), activity->identity().timeout);
     }
 
     /// It ends; when it was the last one, the others learn that this rank will not come again. Does not
@@ -99,7 +103,7 @@ class ControlPlane final : public Watched,
                 const std::lock_guard lock(mutex_);
                 std::erase_if(channels_,
                               [&](const Channel& channel) { return channel.activity == activity; });
-                closed_.push_back({activity->name(), activity->look().sequence, false, {}, ""});
+                closed_.push_back({activity->name(), activity->look().sequence, false, {}, -1, ""});
                 if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
                 if (!channels_.empty()) return;
                 left_ = true;
@@ -132,17 +136,20 @@ class ControlPlane final : public Watched,
         RankStatus out{beat, closed_};
         for (Channel& channel : channels_) {
             refresh(channel, now);
-            out.channels.push_back({channel.activity->name(), channel.seen.sequence, channel.seen.active,
-                                    waited(channel, now), channel.activity->describe(channel.seen)});
+            const Activity& activity = *channel.activity;
+            out.channels.push_back({activity.name(), channel.seen.sequence, channel.seen.active,
+                                    waited(channel, now), activity.peer(channel.seen),
+                                    activity.describe(channel.seen)});
         }
         return out;
     }
 
-    /// Blocks until all ranks have called it, for at most `timeout`. Then all that have come, and those that
-    /// come later, throw a TimeoutError that names every missing rank; it is agreed, and the group stays
-    /// usable. Needs has_store(). Collective.
+    /// Blocks until all ranks of the channel have called it, for at most `timeout`. Then all that have come,
+    /// and those that come later, throw a TimeoutError that names every missing rank; it is agreed, and the
+    /// group stays usable. Needs has_store(). Collective.
     void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout) {
-        if (size() == 1) return;
+        const std::vector<int>& ranks = channel.identity().ranks;
+        if (ranks.size() == 1) return;
         const std::shared_ptr<Store> store = options_.store->clone();
         const auto key = [&](std::uint64_t count, std::string_view what) {
             return detail::text("barrier/", channel.name(), '/', count, '/', what);
@@ -150,10 +157,11 @@ class ControlPlane final : public Watched,
         const std::uint64_t count = channel.next_barrier();
         const std::string verdict_key = key(count, "verdict");
         store->set(key(count, std::to_string(rank())), "here");
-        if (store->add(key(count, "arrived"), 1) == size()) store->compare_and_set(verdict_key, "", "all");
-        const std::string verdict = barrier_verdict(*store, verdict_key, timeout, [&] {
+        if (store->add(key(count, "arrived"), 1) == static_cast<std::int64_t>(ranks.size()))
+            store->compare_and_set(verdict_key, "", "all");
+        const std::string verdict = await_verdict(*store, verdict_key, timeout, [&] {
             std::string missing;
-            for (int other = 0; other < size(); ++other) {
+            for (const int other : ranks) {
                 if (!store->find(key(count, std::to_string(other))))
                     missing += (missing.empty() ? "" : ", ") + label(other);
             }
@@ -165,29 +173,31 @@ class ControlPlane final : public Watched,
             error.mark_agreed();
             throw error;
         }
-        if (rank() != 0) return;
-        for (int other = 0; other < size(); ++other) store->erase(key(count - 1, std::to_string(other)));
+        if (rank() != ranks.front()) return;
+        for (const int other : ranks) store->erase(key(count - 1, std::to_string(other)));
         store->erase(key(count - 1, "arrived"));
         store->erase(key(count - 1, "verdict"));
     }
 
-    /// For whom rank's call number `sequence` on a channel waits: "rank 1 (host b) is in broadcast(...) #4
+    /// For whom this rank waits in a call on a channel: "not there: rank 1 (host b) is in broadcast(...) #4
     /// for 3.0 s".
-    [[nodiscard]] std::string missing_text(std::string_view channel, std::uint64_t sequence) {
+    [[nodiscard]] std::string missing_text(const Activity& channel, const Activity::Snapshot& call) {
         constexpr int listed = 8;
+        const int peer = channel.peer(call);
         std::string out;
         int missing = 0;
-        for (int other = 0; other < size(); ++other) {
-            if (other == rank()) continue;
+        for (const int other : channel.identity().ranks) {
+            if (other == rank() || (peer >= 0 && other != peer)) continue;
             const std::optional<RankStatus> status = read_status(other);
-            const ChannelStatus* theirs = status ? status->channel(channel) : nullptr;
-            if (theirs != nullptr && theirs->sequence >= sequence) continue;
+            const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
+            if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence)
+                continue;
             if (++missing > listed) continue;
             out += detail::text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
         }
         if (missing == 0) return "all ranks have come to it";
         if (missing > listed) out += detail::text("; and ", missing - listed, " more");
-        return "not there: " + out;
+        return channel.carries_messages() ? out : "not there: " + out;
     }
 
     void look() noexcept override {
@@ -200,7 +210,7 @@ class ControlPlane final : public Watched,
     }
 
     [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
-        return std::clamp(options_.timeout / 20, std::chrono::milliseconds(10),
+        return std::clamp(shortest_timeout_.load() / 20, std::chrono::milliseconds(10),
                           std::chrono::milliseconds(500));
     }
 
@@ -244,7 +254,7 @@ class ControlPlane final : public Watched,
     static constexpr std::chrono::milliseconds grace{1000};
 
     ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobHealth> health)
-        : options_(std::move(options)), health_(std::move(health)) {}
+        : options_(std::move(options)), health_(std::move(health)), shortest_timeout_(options_.timeout) {}
 
     static void refresh(Channel& channel, clock::time_point now) {
         const Activity::Snapshot snapshot = channel.activity->look();
@@ -259,8 +269,12 @@ class ControlPlane final : public Watched,
         return std::chrono::duration_cast<std::chrono::milliseconds>(now - channel.since);
     }
 
-    [[nodiscard]] std::chrono::milliseconds patience() const {
-        return std::min<std::chrono::milliseconds>(options_.timeout / 2, std::chrono::minutes(1));
+    [[nodiscard]] static std::chrono::milliseconds timeout_of(const Channel& channel) {
+        return channel.activity->identity().timeout;
+    }
+
+    [[nodiscard]] static std::chrono::milliseconds patience(const Channel& channel) {
+        return std::min<std::chrono::milliseconds>(timeout_of(channel) / 2, std::chrono::minutes(1));
     }
 
     void look_at_channels() {
@@ -271,8 +285,8 @@ class ControlPlane final : public Watched,
             for (Channel& channel : channels_) {
                 refresh(channel, now);
                 if (!channel.seen.active) continue;
-                if (health_->failed() || (waited(channel, now) >= patience() && !channel.warned) ||
-                    waited(channel, now) >= options_.timeout) {
+                if (health_->failed() || (waited(channel, now) >= patience(channel) && !channel.warned) ||
+                    waited(channel, now) >= timeout_of(channel)) {
                     late.push_back(channel);
                     channel.warned = true;
                 }
@@ -286,14 +300,15 @@ class ControlPlane final : public Watched,
         const std::chrono::milliseconds time = waited(channel, clock::now());
         const std::string call = channel.activity->describe(channel.seen);
         const std::string others = missing_or_problem(channel);
-        if (time >= options_.timeout) {
+        const std::chrono::milliseconds timeout = timeout_of(channel);
+        if (time >= timeout) {
             health_->fail(detail::text("rank ", rank(), ": ", call, " has not completed within ",
-                                       detail::duration_text(options_.timeout), "; ", others),
+                                       detail::duration_text(timeout), "; ", others),
                           Failure::deadline);
         } else {
             log(LogLevel::warning, rank(),
                 detail::text(call, " has waited for ", detail::seconds_text(time), " of at most ",
-                             detail::duration_text(options_.timeout), "; ", others));
+                             detail::duration_text(timeout), "; ", others));
         }
     }
 
@@ -302,7 +317,7 @@ class ControlPlane final : public Watched,
         const auto answer = std::make_shared<std::string>();
         const auto ask = [self = shared_from_this(), answer, channel] {
             try {
-                *answer = self->missing_text(channel.activity->name(), channel.seen.sequence);
+                *answer = self->missing_text(*channel.activity, channel.seen);
             } catch (const std::exception& error) {
                 *answer = error.what();
             }
@@ -355,8 +370,8 @@ class ControlPlane final : public Watched,
     }
 
     template <class Missing>
-    std::string barrier_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
-                                Missing&& missing) {
+    std::string await_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
+                              Missing&& missing) {
         const clock::time_point begin = clock::now();
         while (true) {
             health_->check();
@@ -374,6 +389,7 @@ class ControlPlane final : public Watched,
 
     ControlPlaneOptions options_;
     std::shared_ptr<JobHealth> health_;
+    std::atomic<std::chrono::milliseconds> shortest_timeout_;
     std::mutex mutex_;
     std::vector<Channel> channels_;
     std::vector<ChannelStatus> closed_;

@@ -90,10 +90,13 @@ class RankMonitor {
             for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
                 if (ranks_[waiting].left) continue;
                 for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
+                    if (!channel.active || channel.duration < settled) continue;
+                    if (channel.peer == static_cast<int>(gone)) {
+                        return detail::text(labels_[gone], " has left its process group, and ",
+                                            labels_[waiting], " waits for it in ", channel.call);
+                    }
                     const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
-                    if (!channel.active || channel.duration < settled || last == nullptr ||
-                        last->sequence >= channel.sequence)
-                        continue;
+                    if (last == nullptr || last->sequence >= channel.sequence) continue;
                     return detail::text(labels_[gone], " has left its process group after ", last->sequence,
                                         " calls, and ", labels_[waiting], " waits for it in ", channel.call);
                 }

@@ -7,8 +7,10 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,22 @@ namespace dptk {
 }
 
 namespace detail {
+
+/// The position of a rank among those of its host, and how many there are.
+struct LocalPlace {
+    int rank = 0;
+    int size = 1;
+};
+
+/// `hosts` are those of all ranks, by rank. Where they are not known, each rank has a host of its own.
+[[nodiscard]] inline LocalPlace local_place(std::span<const std::string> hosts, int rank) {
+    const auto own = static_cast<std::size_t>(rank);
+    if (own >= hosts.size()) return {};
+    const auto count = [&](std::span<const std::string> some) {
+        return static_cast<int>(std::ranges::count(some, hosts[own]));
+    };
+    return {count(hosts.first(own)), count(hosts)};
+}
 
 /// host_identity() without blanks, for lines of words.
 [[nodiscard]] inline std::string host_word() {

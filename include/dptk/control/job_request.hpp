@@ -73,6 +73,11 @@ namespace detail {
     return option.empty() ? environment_text(variable) : std::move(option);
 }
 
+/// On which Gloo connects, where the program does not say.
+[[nodiscard]] inline std::string socket_interface() {
+    return first_of(environment_text("DPTK_SOCKET_IFNAME"), "GLOO_SOCKET_IFNAME");
+}
+
 /// Seconds, perhaps with a fraction: "2.5".
 [[nodiscard]] inline std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
     const std::string value = environment_text(variable);
@@ -126,13 +131,12 @@ namespace detail {
                        .timeout = default_timeout,
                        .heartbeat_timeout = default_heartbeat_timeout,
                        .store = options.store,
-                       .network_interface = detail::first_of(options.network_interface, "DPTK_SOCKET_IFNAME"),
+                       .network_interface = options.network_interface,
                        .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),
                        .token = detail::first_of(options.token, "DPTK_TOKEN")};
     if (!options.store)
         request.method = parse_init_method(detail::first_of(options.init_method, "DPTK_INIT_METHOD"));
-    if (request.network_interface.empty())
-        request.network_interface = detail::environment_text("GLOO_SOCKET_IFNAME");
+    if (request.network_interface.empty()) request.network_interface = detail::socket_interface();
     const auto timeout = options.timeout ? options.timeout : detail::environment_seconds("DPTK_TIMEOUT");
     if (timeout) request.timeout = detail::positive("timeout", *timeout);
     const auto heartbeat = options.heartbeat_timeout ? options.heartbeat_timeout

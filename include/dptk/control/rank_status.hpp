@@ -20,6 +20,8 @@ struct ChannelStatus {
     std::uint64_t sequence = 0;
     bool active = false;
     std::chrono::milliseconds duration{0};
+    /// The rank whose message the call waits for; -1 where it is none.
+    int peer = -1;
     std::string call;
 };
 
@@ -60,12 +62,12 @@ template <class Number>
 
 }  // namespace detail
 
-/// A line with the beat, then one per channel: name, sequence, active or idle, milliseconds, call.
+/// A line with the beat, then one per channel: name, sequence, active or idle, milliseconds, peer, call.
 [[nodiscard]] inline std::string to_text(const RankStatus& status) {
     std::string out = detail::text(status.beat, '\n');
     for (const ChannelStatus& channel : status.channels) {
         out += detail::text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
-                            channel.duration.count(), ' ', channel.call, '\n');
+                            channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
     }
     return out;
 }
@@ -89,6 +91,7 @@ template <class Number>
         if (!detail::parse_number(detail::next_word(line), channel.sequence)) return std::nullopt;
         channel.active = detail::next_word(line) == "active";
         if (!detail::parse_number(detail::next_word(line), milliseconds)) return std::nullopt;
+        if (!detail::parse_number(detail::next_word(line), channel.peer)) return std::nullopt;
         channel.duration = std::chrono::milliseconds(milliseconds);
         channel.call = line;
         status.channels.push_back(std::move(channel));

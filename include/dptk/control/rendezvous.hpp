@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "dptk/control/deadline.hpp"
+#include "dptk/control/debug.hpp"
 #include "dptk/control/host.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
-#include "dptk/core/version.hpp"
 
 namespace dptk {
 
@@ -33,8 +33,7 @@ struct RendezvousOptions {
 /// The processes that have met, by rank.
 struct Peers {
     std::vector<std::string> labels;
-    int local_rank = 0;
-    int local_size = 1;
+    std::vector<std::string> hosts;
 };
 
 namespace detail {
@@ -137,7 +136,7 @@ class Rendezvous {
     Rendezvous(Store& store, RendezvousOptions options)
         : store_(store),
           options_(std::move(options)),
-          self_{options_.rank, options_.world_size, DPTK_VERSION, host_word(), process_label()} {}
+          self_{options_.rank, options_.world_size, job_version(), host_word(), process_label()} {}
 
     [[nodiscard]] Peers meet() {
         const std::int64_t number = store_.add("arrivals", 1);
@@ -242,7 +241,6 @@ class Rendezvous {
 
     [[nodiscard]] Peers peers_from(std::string_view table) const {
         Peers peers;
-        peers.local_size = 0;
         while (!table.empty()) {
             const std::size_t end = table.find('\n');
             const std::optional<Arrival> arrival = Arrival::parse(table.substr(0, end));
@@ -253,9 +251,7 @@ class Rendezvous {
                                          " and ", self_.label));
             }
             peers.labels.push_back(arrival->label);
-            if (arrival->host != self_.host) continue;
-            if (arrival->rank < options_.rank) ++peers.local_rank;
-            ++peers.local_size;
+            peers.hosts.push_back(arrival->host);
         }
         return peers;
     }

@@ -156,7 +156,8 @@ class StoreSession {
         }
     }
 
-    /// A key that this connection waits for has been written, and its place in the line of those who wait taken.
+    /// A key that this connection waits for has been written, and its place in the line of those who wait
+    /// taken.
     void key_written(const std::string& key, TimePoint now) {
         if (waits_for_value_) {
             std::optional<std::string> value = sessions_.map_->find(key);

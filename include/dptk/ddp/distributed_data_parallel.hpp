@@ -44,7 +44,7 @@ class DistributedDataParallel {
         : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
         for (const ParameterRef& parameter : reducer_->parameters()) {
             const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            reducer_->group().channel().run({Verb::broadcast, value, value, ReduceOp::sum, 0});
+            reducer_->group().channel().run({.verb = Verb::broadcast, .input = value, .output = value});
         }
     }
 

@@ -44,18 +44,21 @@ class GradientBucket {
 
     /// The element that carries the status: above 0 after the reduction where any rank has raised it.
     void set_status(bool raised) noexcept {
-        visit_floating(
-            [&](auto zero) { store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised)); });
+        visit_floating([&](auto zero) {
+            store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised ? 1.0F : 0.0F));
+        });
     }
 
     [[nodiscard]] bool status() const noexcept {
         bool raised = false;
-        visit_floating([&](auto zero) { raised = load<decltype(zero)>(all_.data, all_.count - 1) != 0; });
+        visit_floating([&](auto zero) {
+            raised = static_cast<float>(load<decltype(zero)>(all_.data, all_.count - 1)) != 0;
+        });
         return raised;
     }
 
     [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept {
-        return {Verb::all_reduce, all_, all_, op, 0};
+        return {.verb = Verb::all_reduce, .input = all_, .output = all_, .reduction = op};
     }
 
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
@@ -63,11 +66,9 @@ class GradientBucket {
   private:
     template <class Fn>
     void visit_floating(Fn&& fn) const noexcept {
-        if (all_.dtype == DType::f64) {
-            fn(double{});
-        } else {
-            fn(float{});
-        }
+        visit_dtype(all_.dtype, [&](auto zero) {
+            if constexpr (Real<decltype(zero)>) fn(zero);
+        });
     }
 
     std::vector<std::size_t> indices_;

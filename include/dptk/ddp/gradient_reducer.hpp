@@ -235,7 +235,7 @@ class GradientReducer {
         *header_ = {static_cast<double>(samples_.value_or(0)), samples_ ? 1.0 : 0.0,
                     problem_.empty() ? 0.0 : 1.0};
         const Buffer buffer{header_.get(), sizeof(Header) / sizeof(double), DType::f64, {}};
-        return {Verb::all_reduce, buffer, buffer, ReduceOp::sum, 0};
+        return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
     }
 
     void start_header() {

@@ -1,0 +1,109 @@
+/// Shows the watchdog which call a channel is in: while it runs, or while somebody waits for an operation
+/// that was started before.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/control/activity.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/deadline.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk::detail {
+
+[[nodiscard]] inline int packed_peer(Activity::Call call) {
+    return PackedCall(call).peer();
+}
+
+/// How the calls of channels are read.
+inline constexpr Activity::CallReader call_reader{&describe_packed, &packed_peer};
+
+/// Marks a call as under way, for as long as it lives.
+class ActiveCall {
+  public:
+    ActiveCall(Activity& activity, const Collective& call) noexcept : activity_(activity) {
+        activity_.begin(PackedCall(call).words());
+    }
+    ActiveCall(Activity& activity, const Message& message) noexcept : activity_(activity) {
+        activity_.resume(pack(message).words());  // messages are not counted
+    }
+    ~ActiveCall() { activity_.end(); }
+    ActiveCall(const ActiveCall&) = delete;
+    ActiveCall& operator=(const ActiveCall&) = delete;
+
+  private:
+    Activity& activity_;
+};
+
+/// An operation that goes on while somebody waits for it: then its call is under way.
+class ResumedWork final : public WorkState {
+  public:
+    ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
+                std::shared_ptr<Activity> activity, const PackedCall& call, std::function<void()> then)
+        : work_(std::move(work)),
+          control_(std::move(control)),
+          activity_(std::move(activity)),
+          call_(call),
+          then_(std::move(then)),
+          deadline_(activity_->identity().timeout) {}
+
+    bool wait(std::chrono::nanoseconds timeout) override {
+        activity_->resume(call_.words());
+        const bool ended = work_->wait(timeout);
+        activity_->end();
+        if (ended) {
+            finish();
+        } else if (deadline_.passed()) {
+            // The watchdog sees no call under way where a program only asks, again and again.
+            control_->health()->fail(
+                text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
+                     duration_text(activity_->identity().timeout)),
+                Failure::deadline);
+        }
+        return ended || given_up();
+    }
+
+    std::exception_ptr error() override {
+        const std::exception_ptr error = work_->error();
+        return error ? error : given_up_;
+    }
+
+    std::exception_ptr unseen_error() override { return work_->unseen_error(); }
+
+    [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
+
+  private:
+    void finish() {
+        if (finished_) return;
+        finished_ = true;
+        if (!work_->unseen_error() && then_) then_();
+        then_ = nullptr;
+    }
+
+    /// Nobody will complete a call of a job that has failed.
+    [[nodiscard]] bool given_up() {
+        try {
+            control_->health()->check();
+        } catch (const Error&) {
+            given_up_ = std::current_exception();
+        }
+        return given_up_ != nullptr;
+    }
+
+    std::exception_ptr given_up_;
+    std::shared_ptr<WorkState> work_;
+    std::shared_ptr<ControlPlane> control_;
+    std::shared_ptr<Activity> activity_;
+    PackedCall call_;
+    std::function<void()> then_;
+    bool finished_ = false;
+    Deadline deadline_;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,305 @@
+/// DPTK_DEBUG=detail: before each collective of a channel its ranks compare, over the control plane, what
+/// they are about to do. Where they differ, or wait for each other in different groups, all of them throw the
+/// same MismatchError, before anything has been communicated.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/control/activity.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/rank_status.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk::detail {
+
+/// On which channel the program itself waits. Only where all its calls come from one thread is a rank that
+/// waits in one group known not to come to another one meanwhile. One object for all channels of a rank.
+class WaitingCaller {
+  public:
+    /// The calling thread waits on that channel, for as long as this lives.
+    class Here {
+      public:
+        Here(WaitingCaller& caller, const std::string& channel) : caller_(caller) { caller_.begin(channel); }
+        ~Here() { caller_.begin({}); }
+        Here(const Here&) = delete;
+        Here& operator=(const Here&) = delete;
+
+      private:
+        WaitingCaller& caller_;
+    };
+
+    [[nodiscard]] bool waits_on(std::string_view channel) const {
+        const std::lock_guard lock(mutex_);
+        return !several_threads_ && channel_ == channel;
+    }
+
+  private:
+    void begin(const std::string& channel) {
+        const std::lock_guard lock(mutex_);
+        if (!thread_) thread_ = std::this_thread::get_id();
+        several_threads_ = several_threads_ || thread_ != std::this_thread::get_id();
+        channel_ = channel;
+    }
+
+    mutable std::mutex mutex_;
+    std::optional<std::thread::id> thread_;
+    bool several_threads_ = false;
+    std::string channel_;
+};
+
+/// Where a rank waits: in which call, of which channel, with whom.
+struct WaitingPlace {
+    std::string channel;
+    std::uint64_t number = 0;
+    std::vector<int> ranks;
+    std::string call;
+
+    friend bool operator==(const WaitingPlace&, const WaitingPlace&) = default;
+
+    [[nodiscard]] std::string to_value() const {
+        std::string out = text(channel, ' ', number);
+        for (const int rank : ranks) out += text(' ', rank);
+        return out + " ; " + call;
+    }
+
+    [[nodiscard]] static std::optional<WaitingPlace> from_value(std::string_view value) {
+        WaitingPlace place;
+        place.channel = next_word(value);
+        if (!parse_number(next_word(value), place.number)) return std::nullopt;
+        for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
+            int rank = 0;
+            if (!parse_number(word, rank)) return std::nullopt;
+            place.ranks.push_back(rank);
+        }
+        place.call = value;
+        return place;
+    }
+
+    [[nodiscard]] bool is_same_call(const WaitingPlace& other) const {
+        return channel == other.channel && number == other.number;
+    }
+};
+
+/// Ranks that wait for each other in a circle, each for the next and the last for the first; empty where
+/// `first` is in no circle.
+[[nodiscard]] inline std::vector<int> find_circle(const std::map<int, WaitingPlace>& waiting, int first) {
+    std::vector<int> path = {first};
+    std::vector<int> visited;
+    const auto follow = [&](const auto& self) -> bool {
+        const WaitingPlace& here = waiting.at(path.back());
+        for (const int other : here.ranks) {
+            const auto there = waiting.find(other);
+            if (there == waiting.end() || there->second.is_same_call(here)) continue;
+            if (other == first) return true;
+            if (std::ranges::find(visited, other) != visited.end()) continue;
+            visited.push_back(other);
+            path.push_back(other);
+            if (self(self)) return true;
+            path.pop_back();
+        }
+        return false;
+    };
+    if (waiting.contains(first) && follow(follow)) return path;
+    return {};
+}
+
+class CallChecker {
+  public:
+    /// Of a channel with several ranks, whose control plane has a store.
+    CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<Activity> activity,
+                std::shared_ptr<WaitingCaller> caller)
+        : control_(std::move(control)),
+          activity_(std::move(activity)),
+          caller_(std::move(caller)),
+          store_(control_->store()->clone()) {}
+
+    [[nodiscard]] WaitingCaller& caller() const noexcept { return *caller_; }
+    [[nodiscard]] const std::string& channel() const noexcept { return activity_->name(); }
+
+    /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
+    /// MismatchError, which is agreed.
+    void check(const Collective& call, AllReduceAlgorithm algorithm) {
+        const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
+        const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
+        if (first != own_call(here) && call_in(first) != here.call)
+            store_->set(key(here, text("differs/", control_->rank())), here.call);
+        const bool last = store_->add(key(here, "arrived"), 1) == static_cast<std::int64_t>(ranks().size());
+        if (last) post_verdict(here, compare(here, first));
+        const std::string verdict = last ? store_->get(key(here, "verdict"), moment) : await(here, first);
+        if (verdict != agreed_verdict) {
+            MismatchError error(verdict);
+            error.mark_agreed();
+            throw error;
+        }
+        forget(here.number - 1);
+    }
+
+  private:
+    static constexpr std::string_view agreed_verdict = "agreed";
+    static constexpr std::chrono::milliseconds moment{200};
+    /// How long all ranks may take to come before it is looked at why they do not.
+    static constexpr std::chrono::milliseconds patience{1000};
+
+    [[nodiscard]] const std::vector<int>& ranks() const noexcept { return activity_->identity().ranks; }
+
+    [[nodiscard]] static std::string key(const WaitingPlace& place, std::string_view what) {
+        return text("check/", place.channel, '/', place.number, '/', what);
+    }
+    [[nodiscard]] static std::string waiting_key(int rank) { return text("check/waiting/", rank); }
+
+    [[nodiscard]] std::string own_call(const WaitingPlace& here) const {
+        return text(control_->rank(), ' ', here.call);
+    }
+    [[nodiscard]] static std::string_view call_in(std::string_view first) {
+        static_cast<void>(next_word(first));
+        return first;
+    }
+    [[nodiscard]] static int rank_in(std::string_view first) {
+        int rank = 0;
+        static_cast<void>(parse_number(next_word(first), rank));
+        return rank;
+    }
+
+    /// All that must be the same on all ranks.
+    [[nodiscard]] static std::string fingerprint(const Collective& call, AllReduceAlgorithm algorithm) {
+        std::string out = describe(call);
+        if (call.shared_shape().dtype == DType::opaque && has_buffers(call.verb))
+            out += text(" of ", call.shared_shape().opaque_size, " bytes each");
+        if (call.verb == Verb::all_gather_uneven) {
+            out += " in parts of";
+            const std::size_t shown = std::min<std::size_t>(call.counts.size(), 16);
+            for (const std::size_t count : call.counts.first(shown)) out += text(' ', count);
+            const auto* bytes = reinterpret_cast<const char*>(call.counts.data());
+            if (shown < call.counts.size())
+                out += text(" ... (", fnv1a({bytes, call.counts.size_bytes()}), ')');
+        }
+        if (call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic)
+            out += text(" by ", algorithm_name(algorithm));
+        return out;
+    }
+
+    void post_verdict(const WaitingPlace& place, std::string_view verdict) {
+        store_->compare_and_set(key(place, "verdict"), "", verdict);
+    }
+
+    /// The verdict on those who have come.
+    [[nodiscard]] std::string compare(const WaitingPlace& here, std::string_view first) {
+        std::string others;
+        for (const int rank : ranks()) {
+            const std::optional<std::string> call = store_->find(key(here, text("differs/", rank)));
+            if (call) others += text(others.empty() ? "" : "; ", control_->label(rank), " calls ", *call);
+        }
+        if (others.empty()) return std::string(agreed_verdict);
+        return text("call #", here.number, " of group ", here.channel, " differs between ranks: ", others,
+                    ", where ", control_->label(rank_in(first)), " calls ", call_in(first));
+    }
+
+    [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first) {
+        const Deadline patient(patience);
+        bool told = false;
+        std::optional<std::string> verdict;
+        while (!verdict) {
+            control_->health()->check();
+            try {
+                verdict = store_->get(key(here, "verdict"), moment);
+            } catch (const TimeoutError&) {
+                if (!patient.passed()) continue;
+                const std::string differences = compare(here, first);
+                if (differences != agreed_verdict) post_verdict(here, differences);
+                told = tell_where(here) || told;
+                look_for_circle();
+            }
+        }
+        if (told) store_->erase(waiting_key(control_->rank()));
+        return *verdict;
+    }
+
+    /// Tells the other ranks where this one waits, where it is the program itself that does.
+    bool tell_where(const WaitingPlace& here) {
+        if (!caller_->waits_on(here.channel)) return false;
+        store_->set(waiting_key(control_->rank()), here.to_value());
+        return true;
+    }
+
+    [[nodiscard]] std::map<int, WaitingPlace> read_waiting() {
+        std::map<int, WaitingPlace> waiting;
+        for (int rank = 0; rank < control_->size(); ++rank) {
+            const std::optional<std::string> value = store_->find(waiting_key(rank));
+            std::optional<WaitingPlace> place = value ? WaitingPlace::from_value(*value) : std::nullopt;
+            if (place) waiting.emplace(rank, std::move(*place));
+        }
+        return waiting;
+    }
+
+    /// Those that wait for each other at two moments have done so in between, since calls are numbered.
+    void look_for_circle() {
+        const std::map<int, WaitingPlace> before = read_waiting();
+        const std::vector<int> circle = find_circle(before, control_->rank());
+        if (circle.empty()) return;
+        std::this_thread::sleep_for(moment);
+        const std::map<int, WaitingPlace> now = read_waiting();
+        std::string who;
+        for (const int rank : circle) {
+            const auto place = now.find(rank);
+            if (place == now.end() || place->second != before.at(rank)) return;
+            who += text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
+                        " of group ", place->second.channel, " (ranks ", list_text(place->second.ranks), ")");
+        }
+        const std::string verdict = "ranks wait for each other in different groups: " + who;
+        for (const int rank : circle) post_verdict(now.at(rank), verdict);
+    }
+
+    /// All ranks have come to the call after it.
+    void forget(std::uint64_t number) {
+        if (number == 0 || control_->rank() != ranks().front()) return;
+        const WaitingPlace place{channel(), number, {}, {}};
+        for (const std::string_view what : {"first", "arrived", "verdict"}) store_->erase(key(place, what));
+    }
+
+    std::shared_ptr<ControlPlane> control_;
+    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<WaitingCaller> caller_;
+    std::shared_ptr<Store> store_;
+    std::uint64_t calls_ = 0;
+};
+
+/// A checked operation on a channel's thread: while somebody waits for it, the caller waits on that channel.
+class CheckedWork final : public WorkState {
+  public:
+    CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker)
+        : work_(std::move(work)), checker_(std::move(checker)) {}
+
+    bool wait(std::chrono::nanoseconds timeout) override {
+        if (timeout == std::chrono::nanoseconds::zero()) return work_->wait(timeout);
+        const WaitingCaller::Here here(checker_->caller(), checker_->channel());
+        return work_->wait(timeout);
+    }
+
+    std::exception_ptr error() override { return work_->error(); }
+    std::exception_ptr unseen_error() override { return work_->unseen_error(); }
+    [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
+
+  private:
+    std::shared_ptr<WorkState> work_;
+    std::shared_ptr<CallChecker> checker_;
+};
+
+}  // namespace dptk::detail

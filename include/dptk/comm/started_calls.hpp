@@ -1,0 +1,148 @@
+/// Operations of one channel that go on, or are carried out, when somebody waits for them. They are kept here
+/// until they have ended, also where nobody else keeps their Work.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/work.hpp"
+
+namespace dptk::detail {
+
+/// An operation that is carried out, behind those deferred before it, when somebody waits for it or asks
+/// whether it is done: there is no thread that could do so meanwhile.
+class DeferredWork final : public WorkState {
+  public:
+    DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before)
+        : operation_(std::move(operation)), before_(std::move(before)) {}
+
+    bool wait(std::chrono::nanoseconds) override {
+        if (const auto before = std::exchange(before_, nullptr))
+            static_cast<void>(before->wait(std::chrono::nanoseconds::max()));
+        if (const auto operation = std::exchange(operation_, nullptr)) {
+            try {
+                operation();
+            } catch (...) {
+                error_ = std::current_exception();
+            }
+        }
+        return true;
+    }
+
+    std::exception_ptr error() override {
+        if (error_) seen_ = true;
+        return error_;
+    }
+
+    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
+
+  private:
+    std::function<void()> operation_;
+    std::shared_ptr<DeferredWork> before_;
+    bool seen_ = false;
+    std::exception_ptr error_;
+};
+
+class StartedCalls {
+  public:
+    /// A call that goes on while somebody waits.
+    void add(const Collective& call, std::shared_ptr<WorkState> work,
+             std::shared_ptr<const void> keep_alive) {
+        drop_ended(started_);
+        started_.push_back({call, std::move(work), std::move(keep_alive)});
+    }
+
+    /// A message that does so.
+    void add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive) {
+        drop_ended(messages_);
+        messages_.push_back({{}, std::move(work), std::move(keep_alive)});
+    }
+
+    /// A call that `operation` carries out when somebody waits for it.
+    [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
+                                                   std::shared_ptr<const void> keep_alive) {
+        auto work = std::make_shared<DeferredWork>(std::move(operation), last_deferred_);
+        last_deferred_ = work;
+        deferred_.push_back({call, work, std::move(keep_alive)});
+        return work;
+    }
+
+    /// Before a call: those that were deferred, and those that work in the same memory. Before a barrier all,
+    /// and the messages whose Work nobody keeps; throws the first error that nobody has seen.
+    void finish_before(const Collective& call) {
+        if (started_.empty() && deferred_.empty() && messages_.empty()) return;
+        finish_deferred();
+        for (const Started& started : started_) {
+            if (call.verb == Verb::barrier || share_memory(started.call, call)) started.finish();
+        }
+        if (call.verb != Verb::barrier) return;
+        std::vector<Started> ended = std::exchange(started_, {});
+        take_dropped_messages(ended);
+        rethrow_unseen(ended);
+    }
+
+    /// When the channel closes: all of them.
+    void finish_all() {
+        for (const Started& message : messages_) message.finish();
+        finish_before({});
+        rethrow_unseen(std::exchange(messages_, {}));
+    }
+
+    /// Keeps what cannot be stopped, and its memory, for ever.
+    void abandon() {
+        static_cast<void>(new std::vector<Started>(std::move(started_)));
+        static_cast<void>(new std::vector<Started>(std::move(messages_)));
+    }
+
+  private:
+    struct Started {
+        Collective call;
+        std::shared_ptr<WorkState> work;
+        std::shared_ptr<const void> keep_alive;
+
+        void finish() const { static_cast<void>(work->wait(std::chrono::nanoseconds::max())); }
+    };
+
+    static void drop_ended(std::vector<Started>& calls) {
+        std::erase_if(calls, [](const Started& call) {
+            return call.work->wait(std::chrono::nanoseconds::zero()) && !call.work->unseen_error();
+        });
+    }
+
+    static void rethrow_unseen(const std::vector<Started>& ended) {
+        for (const Started& call : ended) {
+            if (const std::exception_ptr error = call.work->unseen_error()) std::rethrow_exception(error);
+        }
+    }
+
+    void finish_deferred() {
+        for (Started& call : std::exchange(deferred_, {})) {
+            call.finish();
+            started_.push_back(std::move(call));
+        }
+        last_deferred_ = nullptr;
+    }
+
+    void take_dropped_messages(std::vector<Started>& ended) {
+        const auto dropped = std::ranges::stable_partition(
+            messages_, [](const Started& message) { return message.work.use_count() > 1; });
+        for (Started& message : dropped) {
+            message.finish();
+            ended.push_back(std::move(message));
+        }
+        messages_.erase(dropped.begin(), dropped.end());
+    }
+
+    std::vector<Started> started_;
+    std::vector<Started> deferred_;
+    std::vector<Started> messages_;
+    std::shared_ptr<DeferredWork> last_deferred_;
+};
+
+}  // namespace dptk::detail

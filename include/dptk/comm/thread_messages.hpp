@@ -1,0 +1,168 @@
+/// The mailbox of thread ranks: sends and receives find each other by rank and tag, in the order in which
+/// they were posted, and whoever comes second copies.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/control/job_health.hpp"
+
+namespace dptk::detail {
+
+class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this<ThreadMailbox> {
+  public:
+    ThreadMailbox(int size, std::shared_ptr<JobHealth> health)
+        : health_(std::move(health)), left_(static_cast<std::size_t>(size), false) {}
+
+    /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr.
+    [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message) {
+        auto posted = std::make_shared<Posted>(shared_from_this(), rank, message);
+        std::unique_lock lock(mutex_);
+        std::list<std::shared_ptr<Posted>>& others = message.verb == Verb::send ? receives_ : sends_;
+        const auto match =
+            std::ranges::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
+        if (match == others.end()) {
+            (message.verb == Verb::send ? sends_ : receives_).push_back(posted);
+            return posted;
+        }
+        const std::shared_ptr<Posted> other = *match;
+        others.erase(match);
+        posted->stage = other->stage = Stage::copying;
+        lock.unlock();
+        const std::string problem =
+            message.verb == Verb::send ? copy(*posted, *other) : copy(*other, *posted);
+        lock.lock();
+        for (Posted* one : {posted.get(), other.get()}) {
+            if (!problem.empty()) one->error_ = std::make_exception_ptr(MismatchError(problem));
+            one->stage = Stage::done;
+        }
+        lock.unlock();
+        changed_.notify_all();
+        return posted;
+    }
+
+    /// This rank will not come again.
+    void leave(int rank) noexcept {
+        {
+            const std::lock_guard lock(mutex_);
+            left_[static_cast<std::size_t>(rank)] = true;
+        }
+        changed_.notify_all();
+    }
+
+    void wake() noexcept override {
+        { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+        changed_.notify_all();
+    }
+
+  private:
+    enum class Stage : std::uint8_t { waiting, copying, done };
+
+    class Posted final : public WorkState {
+      public:
+        Posted(std::shared_ptr<ThreadMailbox> mailbox, int rank_, const Message& message_)
+            : rank(rank_), message(message_), peer(message_.peer), mailbox_(std::move(mailbox)) {}
+
+        bool wait(std::chrono::nanoseconds timeout) override { return mailbox_->wait(*this, timeout); }
+
+        std::exception_ptr error() override {
+            const std::lock_guard lock(mailbox_->mutex_);
+            if (error_) seen_ = true;
+            return error_;
+        }
+
+        std::exception_ptr unseen_error() override {
+            const std::lock_guard lock(mailbox_->mutex_);
+            return seen_ ? nullptr : error_;
+        }
+
+        [[nodiscard]] int source_rank() const override { return message.verb == Verb::recv ? peer : -1; }
+
+        const int rank;
+        const Message message;
+        int peer;
+        Stage stage = Stage::waiting;
+        std::exception_ptr error_;
+
+      private:
+        std::shared_ptr<ThreadMailbox> mailbox_;
+        bool seen_ = false;
+    };
+
+    [[nodiscard]] static bool fit(const Posted& a, const Posted& b) noexcept {
+        const auto expects = [](const Posted& x, const Posted& y) {
+            return x.message.peer == y.rank || x.message.peer == any_rank;
+        };
+        return a.message.tag == b.message.tag && expects(a, b) && expects(b, a);
+    }
+
+    [[nodiscard]] static std::string copy(const Posted& from, Posted& to) {
+        to.peer = from.rank;
+        const Buffer& source = from.message.buffer;
+        const Buffer& target = to.message.buffer;
+        if (source.bytes() != target.bytes()) {
+            return text("rank ", from.rank, " sends ", source.bytes(), " bytes to rank ", to.rank,
+                        ", which expects ", target.bytes());
+        }
+        if (source.bytes() != 0) std::memcpy(target.data, source.data, source.bytes());
+        return {};
+    }
+
+    bool wait(Posted& posted, std::chrono::nanoseconds timeout) {
+        std::unique_lock lock(mutex_);
+        const auto over = [&] {
+            return posted.stage == Stage::done || (posted.stage == Stage::waiting && is_lost(posted));
+        };
+        if (timeout == std::chrono::nanoseconds::max()) {
+            changed_.wait(lock, over);
+        } else if (!changed_.wait_for(lock, timeout, over)) {
+            return false;
+        }
+        if (posted.stage == Stage::done) return true;
+        posted.stage = Stage::done;
+        (posted.message.verb == Verb::send ? sends_ : receives_).remove_if([&](const auto& other) {
+            return other.get() == &posted;
+        });
+        posted.error_ = why_lost(posted);
+        return true;
+    }
+
+    [[nodiscard]] bool is_lost(const Posted& posted) const {
+        if (health_->failed()) return true;
+        if (posted.message.peer != any_rank) return left_[static_cast<std::size_t>(posted.message.peer)];
+        for (std::size_t rank = 0; rank < left_.size(); ++rank) {
+            if (static_cast<int>(rank) != posted.rank && !left_[rank]) return false;
+        }
+        return true;
+    }
+
+    [[nodiscard]] std::exception_ptr why_lost(const Posted& posted) const {
+        try {
+            health_->check();
+            if (posted.message.peer == any_rank) throw PeerLostError("all other ranks have left the group");
+            throw PeerLostError(text("rank ", posted.message.peer, " has left the group"));
+        } catch (const Error&) {
+            return std::current_exception();
+        }
+    }
+
+    const std::shared_ptr<JobHealth> health_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::list<std::shared_ptr<Posted>> sends_;
+    std::list<std::shared_ptr<Posted>> receives_;
+    std::vector<bool> left_;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,462 @@
+/// A channel over any transport. It adds what every transport needs alike: background work, the state of the
+/// job's health, and an orderly or a disorderly end.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/active_call.hpp"
+#include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/call_checker.hpp"
+#include "dptk/comm/channel.hpp"
+#include "dptk/comm/started_calls.hpp"
+#include "dptk/comm/transport.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/comm/work_queue.hpp"
+#include "dptk/control/agreed_errors.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/debug.hpp"
+#include "dptk/core/log.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+[[nodiscard]] inline std::shared_ptr<void> allocate_aligned(std::size_t bytes) {
+    constexpr std::size_t alignment = 64;
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_alloc();
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, rounded);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, rounded);
+    return {memory, [](void* pointer) { std::free(pointer); }};
+}
+
+/// The deadlines of a transport that brings no control plane of its own.
+template <Transport T>
+[[nodiscard]] std::shared_ptr<ControlPlane> control_of(const T& transport) {
+    if constexpr (HasControl<T>) {
+        return transport.control();
+    } else {
+        const int rank = transport.rank();
+        return ControlPlane::make({.rank = rank,
+                                   .size = transport.size(),
+                                   .last_resort =
+                                       [rank](const std::string& cause) {
+                                           log(LogLevel::error, rank, "ends the process: " + cause);
+                                           std::_Exit(EXIT_FAILURE);
+                                       }},
+                                  std::make_shared<JobHealth>());
+    }
+}
+
+/// Returns the rank from which the message came, or to which it went.
+template <Transport T>
+int transfer(T& transport, const Message& message) {
+    if (message.verb == Verb::send) {
+        transport.send(message.buffer, message.peer, message.tag);
+        return message.peer;
+    }
+    if constexpr (HasRecvAny<T>) {
+        if (message.peer == any_rank) return transport.recv_any(message.buffer, message.tag);
+    }
+    transport.recv(message.buffer, message.peer, message.tag);
+    return message.peer;
+}
+
+/// What carries calls out, on whatever thread. Operations own it: a channel that is abandoned goes before
+/// they end.
+template <Transport T>
+struct Carrier {
+    std::shared_ptr<T> transport;
+    ChannelJob job;
+    std::shared_ptr<Activity> activity;
+    /// Null unless DPTK_DEBUG asks for it.
+    std::shared_ptr<CallChecker> checker;
+
+    void run(const Collective& call, AllReduceAlgorithm algorithm) const {
+        const ActiveCall active(*activity, call);
+        if (checker) checker->check(call, algorithm);
+        algorithms::run(*transport, call, algorithm);
+    }
+
+    /// The same on the program's own thread.
+    void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
+        if (!checker) return run(call, algorithm);
+        const WaitingCaller::Here here(checker->caller(), checker->channel());
+        run(call, algorithm);
+    }
+
+    /// Makes one of the collectives that have a result of their own.
+    template <class Make>
+    auto make(Verb verb, Make&& make_result) const {
+        const Collective call{.verb = verb};
+        const ActiveCall active(*activity, call);
+        if (checker) {
+            const WaitingCaller::Here here(checker->caller(), checker->channel());
+            checker->check(call, AllReduceAlgorithm::automatic);
+        }
+        return make_result();
+    }
+
+    int run(const Message& message, Activity& messages) const {
+        const ActiveCall active(messages, message);
+        return transfer(*transport, message);
+    }
+
+    /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
+    template <class Operation>
+    void guarded(Operation&& operation) const {
+        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), operation);
+    }
+};
+
+}  // namespace detail
+
+template <Transport T>
+class TransportChannel final : public Channel {
+  public:
+    explicit TransportChannel(T transport) : TransportChannel(std::make_shared<T>(std::move(transport))) {}
+
+    /// Of a job that has channels already, over whatever transport.
+    TransportChannel(T transport, const ChannelJob& job, ChannelIdentity identity)
+        : TransportChannel(std::make_shared<T>(std::move(transport)), job, std::move(identity),
+                           std::make_shared<detail::WaitingCaller>()) {}
+
+    ~TransportChannel() override {
+        const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
+        if (unwinding && !carrier_->job.agreed_errors->under_way()) {
+            health_->fail(detail::text("rank ", carrier_->job.control->rank(),
+                                       " left its process group while an exception was unwinding"));
+        }
+        close();
+    }
+
+    [[nodiscard]] int rank() const override { return transport().rank(); }
+    [[nodiscard]] int size() const override { return transport().size(); }
+    [[nodiscard]] std::string backend() const override { return std::string(transport().backend()); }
+
+    [[nodiscard]] int local_rank() const override {
+        if constexpr (detail::HasLocalRank<T>) return transport().local_rank();
+        return 0;
+    }
+
+    [[nodiscard]] int local_size() const override {
+        if constexpr (detail::HasLocalRank<T>) return transport().local_size();
+        return 1;
+    }
+
+    [[nodiscard]] bool callable_from_this_thread() const override {
+        if constexpr (detail::HasThreadRule<T>) return transport().callable_from_this_thread();
+        return true;
+    }
+
+    void run(const Collective& call) override {
+        health_->check();
+        guarded([&] {
+            started_.finish_before(call);
+            if (queue_.idle()) {
+                carrier_->run_on_caller(call, algorithm_);
+            } else {
+                Work(start_on_thread(call, nullptr, nullptr)).wait();
+            }
+        });
+        if (call.verb == Verb::barrier) queue_.rethrow_dropped_error();
+    }
+
+    [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
+                             std::function<void()> then) override {
+        health_->check();
+        if constexpr (detail::HasStart<T>) {
+            if (transport().progresses_by_caller())
+                return Work(start_by_caller(call, std::move(keep_alive), std::move(then)));
+        }
+        return Work(start_on_thread(call, std::move(keep_alive), std::move(then)));
+    }
+
+    int run(const Message& message) override {
+        begin_message(message);
+        int peer = message.peer;
+        const auto transfer = [&] { peer = carrier_->run(message, *message_activity_); };
+        if constexpr (detail::HasStartMessage<T>) {
+            guarded(transfer);
+        } else {
+            in_order(transfer);
+        }
+        return peer;
+    }
+
+    [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
+        begin_message(message);
+        if constexpr (detail::HasStartMessage<T>) {
+            std::shared_ptr<WorkState> work;
+            guarded([&] {
+                work =
+                    std::make_shared<detail::ResumedWork>(transport().start(message), carrier_->job.control,
+                                                          message_activity_, detail::pack(message), nullptr);
+            });
+            started_.add(work, std::move(keep_alive));
+            return Work(work);
+        } else {
+            return Work(queue_.start(
+                [carrier = carrier_, activity = message_activity_, keep = std::move(keep_alive), message] {
+                    int peer = message.peer;
+                    carrier->guarded([&] { peer = carrier->run(message, *activity); });
+                    return message.verb == Verb::recv ? peer : -1;
+                }));
+        }
+    }
+
+    [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
+        if constexpr (detail::HasDuplicate<T>) {
+            health_->check();
+            std::unique_ptr<TransportChannel> copy;
+            in_order([&] {
+                copy = carrier_->make(Verb::duplicate, [&] {
+                    ChannelIdentity same = identity();
+                    same.name += detail::text('.', activity().next_child());
+                    return child_channel(transport().duplicate(), std::move(same));
+                });
+            });
+            return copy;
+        } else {
+            return nullptr;
+        }
+    }
+
+    [[nodiscard]] bool has_subgroups() const override { return detail::HasSubgroup<T>; }
+
+    [[nodiscard]] std::unique_ptr<Channel> subgroup(
+        std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
+        std::unique_ptr<TransportChannel> part;
+        if constexpr (detail::HasSubgroup<T>) {
+            health_->check();
+            in_order([&] {
+                part = carrier_->make(Verb::subgroup, [&] { return make_subgroup(ranks, timeout); });
+            });
+        }
+        return part;
+    }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
+        if constexpr (detail::HasAllocate<T>) {
+            health_->check();
+            std::shared_ptr<void> memory;
+            in_order([&] { memory = transport().allocate(bytes); });
+            return memory;
+        } else {
+            return detail::allocate_aligned(bytes);
+        }
+    }
+
+    void monitored_barrier(std::chrono::milliseconds timeout) override {
+        if (size() > 1 && !control().has_store()) {
+            throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
+                                             ", which has no control plane here"));
+        }
+        health_->check();
+        in_order([&] { control().monitored_barrier(activity(), timeout); });
+    }
+
+    void set_algorithm(AllReduceAlgorithm algorithm) override { algorithm_ = algorithm; }
+
+    [[nodiscard]] const ChannelIdentity& identity() const override { return activity().identity(); }
+
+    [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
+                                                std::optional<std::chrono::milliseconds> timeout) override {
+        // Parts that are made by one call differ in their first ranks; a rank that is in none needs no name.
+        const int first = ranks.empty() ? no_color : ranks.front();
+        ChannelIdentity next{.name = detail::text(identity().name, '.', activity().next_child(), '-', first),
+                             .ranks = {},
+                             .timeout = timeout.value_or(identity().timeout)};
+        for (const int member : ranks)
+            next.ranks.push_back(identity().ranks[static_cast<std::size_t>(member)]);
+        return next;
+    }
+
+    [[nodiscard]] const ChannelJob& job() const override { return carrier_->job; }
+
+  private:
+    explicit TransportChannel(const std::shared_ptr<T>& transport)
+        : TransportChannel(transport, {detail::control_of(*transport), std::make_shared<AgreedErrors>()}) {}
+
+    TransportChannel(const std::shared_ptr<T>& transport, const ChannelJob& job)
+        : TransportChannel(
+              transport, job,
+              ChannelIdentity{.name = "0", .ranks = all_ranks(*transport), .timeout = job.control->timeout()},
+              std::make_shared<detail::WaitingCaller>()) {}
+
+    TransportChannel(std::shared_ptr<T> transport, const ChannelJob& job, ChannelIdentity identity,
+                     std::shared_ptr<detail::WaitingCaller> caller)
+        : carrier_(std::make_shared<detail::Carrier<T>>(
+              detail::Carrier<T>{std::move(transport), job,
+                                 std::make_shared<Activity>(std::move(identity), Activity::Calls::collectives,
+                                                            detail::call_reader),
+                                 nullptr})),
+          health_(job.control->health()),
+          caller_(std::move(caller)) {
+        if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
+            carrier_->checker =
+                std::make_shared<detail::CallChecker>(job.control, carrier_->activity, caller_);
+        control().open(carrier_->activity);
+    }
+
+    [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
+                                                                  ChannelIdentity identity) const {
+        std::unique_ptr<TransportChannel> child(new TransportChannel(
+            std::make_shared<T>(std::move(transport)), job(), std::move(identity), caller_));
+        child->algorithm_ = algorithm_;
+        return child;
+    }
+
+    [[nodiscard]] std::unique_ptr<TransportChannel> make_subgroup(
+        std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) {
+        ChannelIdentity part = next_identity(ranks, timeout);
+        if (std::ranges::find(ranks, rank()) == ranks.end()) return nullptr;
+        T transport_of_part = transport().subgroup(ranks, part.name);
+        return child_channel(std::move(transport_of_part), std::move(part));
+    }
+
+    [[nodiscard]] static std::vector<int> all_ranks(const T& transport) {
+        std::vector<int> ranks(static_cast<std::size_t>(transport.size()));
+        std::iota(ranks.begin(), ranks.end(), 0);
+        return ranks;
+    }
+
+    [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
+    [[nodiscard]] Activity& activity() const noexcept { return *carrier_->activity; }
+
+    template <class Operation>
+    void guarded(Operation&& operation) {
+        carrier_->guarded(operation);
+    }
+
+    /// Like guarded, behind everything that was started before.
+    template <class Operation>
+    void in_order(Operation&& operation) {
+        guarded([&] {
+            started_.finish_before({.verb = Verb::duplicate});
+            if (!queue_.idle()) queue_.start([] { return -1; })->wait(std::chrono::nanoseconds::max());
+            operation();
+        });
+    }
+
+    std::shared_ptr<WorkState> start_on_thread(const Collective& call, std::shared_ptr<const void> keep_alive,
+                                               std::function<void()> then) {
+        std::shared_ptr<WorkState> work =
+            queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
+                          algorithm = algorithm_] {
+                carrier->job.control->health()->check();
+                carrier->guarded([&] { carrier->run(call, algorithm); });
+                if (then) then();
+                return -1;
+            });
+        if (!carrier_->checker) return work;
+        return std::make_shared<detail::CheckedWork>(std::move(work), carrier_->checker);
+    }
+
+    /// A call that its transport progresses when somebody waits; where it cannot, it is carried out then.
+    std::shared_ptr<WorkState> start_by_caller(const Collective& call, std::shared_ptr<const void> keep_alive,
+                                               std::function<void()> then) {
+        if constexpr (detail::HasStart<T>) {
+            std::shared_ptr<WorkState> work;
+            const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
+            if (!chosen && !carrier_->checker) {
+                guarded([&] {
+                    started_.finish_before(call);
+                    const detail::ActiveCall active(activity(), call);
+                    work = transport().start(call);
+                });
+            }
+            if (work) {
+                work = std::make_shared<detail::ResumedWork>(std::move(work), carrier_->job.control,
+                                                             carrier_->activity, detail::PackedCall(call),
+                                                             std::move(then));
+                started_.add(call, work, std::move(keep_alive));
+                return work;
+            }
+            const auto carry_out = [carrier = carrier_, then = std::move(then), call,
+                                    algorithm = algorithm_] {
+                carrier->job.control->health()->check();
+                carrier->guarded([&] { carrier->run_on_caller(call, algorithm); });
+                if (then) then();
+            };
+            return started_.defer(call, carry_out, std::move(keep_alive));
+        } else {
+            return nullptr;
+        }
+    }
+
+    /// Throws ArgumentError for a message that cannot be.
+    void begin_message(const Message& message) {
+        health_->check();
+        const auto refuse = [&](std::string_view why) {
+            throw ArgumentError(
+                detail::text("rank ", rank(), ": ", detail::pack(message).describe(), ": ", why));
+        };
+        const bool from_any = message.verb == Verb::recv && message.peer == any_rank;
+        if (from_any && !detail::HasRecvAny<T>) refuse("the transport " + backend() + " has no recv_any");
+        if (!from_any && (message.peer < 0 || message.peer >= size()))
+            refuse(detail::text("the other rank is outside [0, ", size() - 1, "]"));
+        if (message.peer == rank()) refuse("the other rank is this one");
+        if (from_any && size() == 1) refuse("there is no other rank");
+        if (message.tag < 0 || message.tag > max_tag)
+            refuse(detail::text("tag ", message.tag, " is outside [0, ", max_tag, "]"));
+        if (message_activity_) return;
+        ChannelIdentity its = identity();
+        its.name += "/messages";
+        message_activity_ =
+            std::make_shared<Activity>(std::move(its), Activity::Calls::messages, detail::call_reader);
+        control().open(message_activity_);
+    }
+
+    void close() noexcept {
+        const auto leave_control = [&] {
+            if (message_activity_) control().close(message_activity_);
+            control().close(carrier_->activity);
+        };
+        try {
+            if (health_->failed() && !detail::Interruptible<T>) {
+                // What is under way cannot be stopped, and goes on to use its memory.
+                queue_.abandon();
+                started_.abandon();
+                return leave_control();
+            }
+            if (!health_->failed()) started_.finish_all();
+            queue_.finish();
+            leave_control();
+            if (!health_->failed()) queue_.rethrow_dropped_error();
+        } catch (const std::exception& failure) {
+            log(LogLevel::error, carrier_->job.control->rank(),
+                detail::text("while a process group closed: ", failure.what()));
+        } catch (...) {
+            log(LogLevel::error, carrier_->job.control->rank(),
+                "an exception that is no std::exception while a process group closed");
+        }
+        if constexpr (detail::HasLeave<T>) transport().leave();
+    }
+
+    std::shared_ptr<detail::Carrier<T>> carrier_;
+    std::shared_ptr<JobHealth> health_;
+    std::shared_ptr<detail::WaitingCaller> caller_;
+    std::shared_ptr<Activity> message_activity_;
+    AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
+    detail::WorkQueue queue_;
+    detail::StartedCalls started_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace dptk

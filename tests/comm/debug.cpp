@@ -1,0 +1,188 @@
+// DPTK_DEBUG=detail: calls that differ between ranks are an error on all of them before anything is
+// communicated.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/verb_suite.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using dptk::ReduceOp;
+
+/// Groups that are made while this lives check their calls.
+class DebugMode {
+  public:
+    explicit DebugMode(const char* level = "detail") { ::setenv("DPTK_DEBUG", level, 1); }
+    ~DebugMode() {
+        if (before_.empty()) {
+            ::unsetenv("DPTK_DEBUG");
+        } else {
+            ::setenv("DPTK_DEBUG", before_.c_str(), 1);
+        }
+    }
+    DebugMode(const DebugMode&) = delete;
+    DebugMode& operator=(const DebugMode&) = delete;
+
+  private:
+    std::string before_ = std::getenv("DPTK_DEBUG") == nullptr ? "" : std::getenv("DPTK_DEBUG");
+};
+
+/// On all ranks `call(group, odd)` must throw the same MismatchError, where `odd` is true on the last one; it
+/// names that rank, and has all parts. Afterwards the group works.
+void expect_mismatch(const std::vector<std::string>& parts,
+                     const std::function<void(ProcessGroup&, bool)>& call) {
+    const DebugMode debug;
+    test::on_ranks([&](ProcessGroup& group) {
+        if (group.size() == 1) return;
+        const auto begin = std::chrono::steady_clock::now();
+        const int odd = group.size() - 1;
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { call(group, group.rank() == odd); }, test::Agreed::yes));
+        CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+        CAPTURE(text);
+        CHECK(test::contains(text, dptk::detail::text("rank ", odd)));
+        for (const std::string& part : parts) CHECK(test::contains(text, part));
+        CHECK(group.all_reduce_value(1) == group.size());
+    });
+}
+
+}  // namespace
+
+TEST_CASE("another verb") {
+    expect_mismatch({"calls broadcast(root 0, 4 x f32)", "calls all_reduce(sum, 4 x f32)"},
+                    [](ProcessGroup& group, bool odd) {
+                        std::vector<float> data(4);
+                        if (odd) return group.broadcast(data);
+                        group.all_reduce(data);
+                    });
+}
+
+TEST_CASE("another order") {
+    expect_mismatch({"barrier", "all_reduce(sum, 4 x f32)", "call #"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(4);
+        if (odd) group.barrier();
+        group.all_reduce(data);
+        if (!odd) group.barrier();
+    });
+}
+
+TEST_CASE("another dtype") {
+    expect_mismatch({"4 x i32", "4 x f32"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> floats(4);
+        std::vector<int> ints(4);
+        if (odd) return group.all_reduce(ints);
+        group.all_reduce(floats);
+    });
+}
+
+TEST_CASE("another count") {
+    expect_mismatch({"all_reduce(sum, 5 x f32)", "all_reduce(sum, 4 x f32)"},
+                    [](ProcessGroup& group, bool odd) {
+                        std::vector<float> data(odd ? 5 : 4);
+                        group.all_reduce(data);
+                    });
+    expect_mismatch({"in parts of"}, [](ProcessGroup& group, bool odd) {
+        const auto size = static_cast<std::size_t>(group.size());
+        std::vector<std::size_t> counts(size, 2);
+        if (odd) std::swap(counts[0], ++counts[size - 1]);
+        std::vector<float> input(counts[static_cast<std::size_t>(group.rank())]);
+        std::vector<float> output(2 * size + (odd ? 1 : 0));
+        group.all_gather(input, output, counts);
+    });
+}
+
+TEST_CASE("another operation") {
+    expect_mismatch({"all_reduce(max, 4 x f32)", "all_reduce(min, 4 x f32)"},
+                    [](ProcessGroup& group, bool odd) {
+                        std::vector<float> data(4);
+                        group.all_reduce(data, odd ? ReduceOp::max : ReduceOp::min);
+                    });
+    expect_mismatch({"user's function"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(4);
+        if (odd) return group.all_reduce(data, [](float a, float b) { return a + b; });
+        group.all_reduce(data);
+    });
+}
+
+TEST_CASE("another root") {
+    expect_mismatch({"root 1", "root 0"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(4);
+        group.broadcast(data, odd ? 1 : 0);
+    });
+}
+
+TEST_CASE("another algorithm") {
+    expect_mismatch({"by ring"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(4);
+        ProcessGroup other = group.duplicate();
+        if (odd) other.set_all_reduce_algorithm(dptk::AllReduceAlgorithm::ring);
+        other.all_reduce(data);
+    });
+}
+
+TEST_CASE("another group") {
+    expect_mismatch({"wait for each other in different groups", "all_reduce(sum, 4 x f32) of group"},
+                    [](ProcessGroup& group, bool odd) {
+                        std::vector<float> data(4);
+                        ProcessGroup a = group.duplicate();
+                        ProcessGroup b = group.duplicate();
+                        (odd ? a : b).all_reduce(data);
+                    });
+}
+
+TEST_CASE("in the background the error comes with the Work") {
+    expect_mismatch({"5 x f32", "4 x f32"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(odd ? 5 : 4);
+        group.all_reduce_async(data).wait();
+    });
+    expect_mismatch({"different groups"}, [](ProcessGroup& group, bool odd) {
+        std::vector<float> data(4);
+        ProcessGroup a = group.duplicate();
+        ProcessGroup b = group.duplicate();
+        (odd ? a : b).all_reduce_async(data).wait();
+    });
+}
+
+TEST_CASE("calls that agree are carried out as ever") {
+    const DebugMode debug;
+    test::on_ranks([](ProcessGroup& group) {
+        test::check_user_functions(group);
+        test::check_messages(group);
+        test::check_many(group);
+        ProcessGroup other = group.duplicate();
+        std::vector<float> data(1000, 1.0F);
+        dptk::Work background = other.all_reduce_async(data);
+        for (int i = 0; i < 10; ++i) CHECK(group.all_reduce_value(1) == group.size());
+        background.wait();
+        CHECK(data[999] == static_cast<float>(group.size()));
+    });
+}
+
+TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waited for") {
+    const DebugMode debug;
+    test::on_ranks([](ProcessGroup& group) {
+        ProcessGroup other = group.duplicate();
+        std::vector<float> data(1000, 1.0F);
+        dptk::Work background;
+        if (group.rank() == 0) background = other.all_reduce_async(data);
+        if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1600));
+        group.barrier();
+        if (group.rank() != 0) background = other.all_reduce_async(data);
+        background.wait();
+        CHECK(data[0] == static_cast<float>(group.size()));
+    });
+}
+
+TEST_CASE("a level that there is not is refused") {
+    const DebugMode debug("loud");
+    CHECK_THROWS_WITH_AS(dptk::launch_threads(2, [](ProcessGroup&) {}),
+                         "DPTK_DEBUG is \"loud\"; it may be off or detail", dptk::ArgumentError);
+}

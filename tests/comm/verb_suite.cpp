@@ -1,0 +1,531 @@
+#include "comm/verb_suite.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace test {
+
+namespace {
+
+using dptk::Collective;
+using dptk::ProcessGroup;
+using dptk::ReduceOp;
+using dptk::Verb;
+using dptk::detail::Complex;
+using dptk::detail::SixteenBitFloat;
+
+struct Particle {
+    double mass;
+    std::array<std::int16_t, 5> place;
+
+    friend bool operator==(const Particle&, const Particle&) = default;
+};
+
+/// Elements whose address is `offset` bytes off their alignment.
+template <class T>
+class Elements {
+  public:
+    Elements(std::size_t count, std::size_t offset)
+        : memory_(count * sizeof(T) + offset), offset_(offset), count_(count) {}
+
+    [[nodiscard]] T operator[](std::size_t i) const {
+        return dptk::detail::load<T>(memory_.data() + offset_, i);
+    }
+    void set(std::size_t i, const T& value) { dptk::detail::store<T>(memory_.data() + offset_, i, value); }
+    [[nodiscard]] std::size_t size() const { return count_; }
+
+    [[nodiscard]] dptk::Buffer buffer() {
+        return {memory_.data() + offset_, count_, dptk::dtype_of<T>, {}, sizeof(T)};
+    }
+
+    [[nodiscard]] dptk::Buffer part(int rank, std::size_t count) {
+        return buffer().slice(static_cast<std::size_t>(rank) * count, count);
+    }
+
+  private:
+    std::vector<std::byte> memory_;
+    std::size_t offset_;
+    std::size_t count_;
+};
+
+/// What rank `rank` gives at place `i`: small, so that sums and products are exact, but for the 16-bit
+/// formats, where they are not, and a sum that is rounded on the way differs from one that is rounded once.
+template <class T>
+T given(int rank, std::size_t i) {
+    const auto number = static_cast<std::size_t>(rank) * 2 + i;
+    if constexpr (std::same_as<T, Particle>) {
+        return {0.5 * static_cast<double>(number),
+                {static_cast<std::int16_t>(rank), static_cast<std::int16_t>(i)}};
+    } else if constexpr (std::same_as<T, bool>) {
+        return number % 3 == 0;
+    } else if constexpr (SixteenBitFloat<T>) {
+        return T(rank == 0 && i % 2 == 0 ? 2048.0F : 1.0F + static_cast<float>(number % 3) / 8);
+    } else if constexpr (Complex<T>) {
+        using Part = typename T::value_type;
+        return {static_cast<Part>(1 + number % 3), static_cast<Part>(number % 2)};
+    } else {
+        return static_cast<T>(1 + number % 3);
+    }
+}
+
+/// All ranks' elements combined, in rank order, and rounded once.
+template <class T>
+T combined(ReduceOp op, int ranks, std::size_t i) {
+    using Wide = std::conditional_t<SixteenBitFloat<T>, float, T>;
+    auto result = static_cast<Wide>(given<T>(0, i));
+    for (int rank = 1; rank < ranks; ++rank) {
+        const auto next = static_cast<Wide>(given<T>(rank, i));
+        if constexpr (!Complex<T>) {
+            if (op == ReduceOp::min) result = std::min(result, next);
+            if (op == ReduceOp::max) result = std::max(result, next);
+        }
+        if constexpr (!std::same_as<T, bool>) {
+            if (op == ReduceOp::sum || op == ReduceOp::avg) result = static_cast<Wide>(result + next);
+            if (op == ReduceOp::product) result = static_cast<Wide>(result * next);
+        }
+        if constexpr (std::integral<T>) {
+            if (op == ReduceOp::band) result = static_cast<Wide>(result & next);
+            if (op == ReduceOp::bor) result = static_cast<Wide>(result | next);
+            if (op == ReduceOp::bxor) result = static_cast<Wide>(result ^ next);
+        }
+    }
+    if constexpr (std::floating_point<Wide>) {
+        if (op == ReduceOp::avg) result /= static_cast<Wide>(ranks);
+    } else if constexpr (Complex<T>) {
+        if (op == ReduceOp::avg) result /= static_cast<typename T::value_type>(ranks);
+    }
+    return static_cast<T>(result);
+}
+
+enum class Mode { blocking, async };
+
+void carry_out(ProcessGroup& group, const Collective& call, Mode mode) {
+    if (mode == Mode::blocking) {
+        group.channel().run(call);
+    } else {
+        group.channel().start(call, nullptr).wait();
+    }
+}
+
+/// How many of the elements from `first` on are not expected(i).
+template <class T, class Expected>
+std::size_t count_wrong(const Elements<T>& found, Expected&& expected, std::size_t first = 0,
+                        std::size_t count = static_cast<std::size_t>(-1)) {
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < std::min(count, found.size()); ++i)
+        wrong += !(found[first + i] == expected(i));
+    return wrong;
+}
+
+/// One way to make a call.
+struct Case {
+    std::size_t count;
+    std::size_t offset;
+    Mode mode;
+};
+
+constexpr std::array cases = {Case{0, 0, Mode::blocking}, Case{1, 0, Mode::async}, Case{7, 1, Mode::blocking},
+                              Case{1000, 1, Mode::async}, Case{5001, 0, Mode::blocking}};
+
+template <class T>
+class Suite {
+  public:
+    Suite(ProcessGroup& group, const Case& how)
+        : group_(group), how_(how), rank_(group.rank()), size_(group.size()), count_(how.count) {}
+
+    void check_all_reduce(ReduceOp op) {
+        Elements<T> data = own(count_);
+        Elements<T> apart = zeros(count_);
+        const Elements<T> before = data;
+        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = apart.buffer(), .reduction = op});
+        expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op, "all_reduce's input");
+        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = data.buffer(), .reduction = op});
+        for (const Elements<T>& result : {data, apart})
+            expect(count_wrong(result, sum(op)) == 0, op, "all_reduce");
+    }
+
+    void check_reduce(ReduceOp op) {
+        for (int root = 0; root < size_; ++root) {
+            Elements<T> data = own(count_);
+            Elements<T> apart = zeros(rank_ == root ? count_ : 0);
+            const Elements<T> before = data;
+            run({.verb = Verb::reduce,
+                 .input = data.buffer(),
+                 .output = apart.buffer(),
+                 .reduction = op,
+                 .root = root});
+            expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op, "reduce's input");
+            if (rank_ == root) expect(count_wrong(apart, sum(op)) == 0, op, "reduce");
+            run({.verb = Verb::reduce,
+                 .input = data.buffer(),
+                 .output = data.buffer(),
+                 .reduction = op,
+                 .root = root});
+            const auto expected = [&](std::size_t i) { return rank_ == root ? sum(op)(i) : before[i]; };
+            expect(count_wrong(data, expected) == 0, op, "reduce in place");
+        }
+    }
+
+    void check_reduce_scatter(ReduceOp op) {
+        Elements<T> data = own(count_ * ranks());
+        const Elements<T> before = data;
+        Elements<T> apart = zeros(count_);
+        const std::size_t first = static_cast<std::size_t>(rank_) * count_;
+        const auto expected = [&](std::size_t i) { return sum(op)(first + i); };
+        run({.verb = Verb::reduce_scatter,
+             .input = data.buffer(),
+             .output = apart.buffer(),
+             .reduction = op});
+        expect(count_wrong(apart, expected) == 0, op, "reduce_scatter");
+        expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op,
+               "reduce_scatter's input");
+        run({.verb = Verb::reduce_scatter,
+             .input = data.buffer(),
+             .output = data.part(rank_, count_),
+             .reduction = op});
+        expect(count_wrong(data, expected, first, count_) == 0, op, "reduce_scatter in place");
+    }
+
+    void check_broadcast() {
+        for (int root = 0; root < size_; ++root) {
+            Elements<T> data = own(count_);
+            run({.verb = Verb::broadcast, .input = data.buffer(), .output = data.buffer(), .root = root});
+            expect(count_wrong(data, [&](std::size_t i) { return given<T>(root, i); }) == 0, "broadcast");
+        }
+    }
+
+    void check_gather() {
+        Elements<T> data = own(count_);
+        Elements<T> all = zeros(count_ * ranks());
+        const auto everybodys = [&](std::size_t i) {
+            return given<T>(static_cast<int>(i / count_), i % count_);
+        };
+        run({.verb = Verb::all_gather, .input = data.buffer(), .output = all.buffer()});
+        expect(count_wrong(all, everybodys) == 0, "all_gather");
+        Elements<T> in_place = with_own_part();
+        run({.verb = Verb::all_gather, .input = in_place.part(rank_, count_), .output = in_place.buffer()});
+        expect(count_wrong(in_place, everybodys) == 0, "all_gather in place");
+        for (int root = 0; root < size_; ++root) {
+            Elements<T> roots = zeros(rank_ == root ? count_ * ranks() : 0);
+            run({.verb = Verb::gather, .input = data.buffer(), .output = roots.buffer(), .root = root});
+            expect(count_wrong(roots, everybodys) == 0, "gather");
+            if (rank_ == root) roots = with_own_part();
+            run({.verb = Verb::gather,
+                 .input = rank_ == root ? roots.part(rank_, count_) : data.buffer(),
+                 .output = roots.buffer(),
+                 .root = root});
+            expect(count_wrong(roots, everybodys) == 0, "gather in place");
+        }
+    }
+
+    void check_all_gather_uneven() {
+        std::vector<std::size_t> counts;
+        std::vector<T> expected;
+        for (int rank = 0; rank < size_; ++rank) {
+            counts.push_back(rank % 2 == 0 ? count_ + static_cast<std::size_t>(rank) : count_ / 3);
+            for (std::size_t i = 0; i < counts.back(); ++i) expected.push_back(given<T>(rank, i));
+        }
+        Elements<T> data = own(counts[static_cast<std::size_t>(rank_)]);
+        Elements<T> all = zeros(expected.size());
+        run({.verb = Verb::all_gather_uneven,
+             .input = data.buffer(),
+             .output = all.buffer(),
+             .counts = counts});
+        expect(count_wrong(all, [&](std::size_t i) { return expected[i]; }) == 0, "all_gather_uneven");
+    }
+
+    void check_scatter() {
+        for (int root = 0; root < size_; ++root) {
+            Elements<T> all = rank_ == root ? own(count_ * ranks()) : zeros(0);
+            Elements<T> part = zeros(count_);
+            const std::size_t first = static_cast<std::size_t>(rank_) * count_;
+            const auto expected = [&](std::size_t i) { return given<T>(root, first + i); };
+            run({.verb = Verb::scatter, .input = all.buffer(), .output = part.buffer(), .root = root});
+            expect(count_wrong(part, expected) == 0, "scatter");
+            run({.verb = Verb::scatter,
+                 .input = all.buffer(),
+                 .output = rank_ == root ? all.part(rank_, count_) : part.buffer(),
+                 .root = root});
+            expect(count_wrong(rank_ == root ? all : part, expected, rank_ == root ? first : 0, count_) == 0,
+                   "scatter in place");
+        }
+    }
+
+    void check_all_to_all() {
+        Elements<T> data = own(count_ * ranks());
+        Elements<T> apart = zeros(count_ * ranks());
+        const auto expected = [&](std::size_t i) {
+            return given<T>(static_cast<int>(i / count_),
+                            static_cast<std::size_t>(rank_) * count_ + i % count_);
+        };
+        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = apart.buffer()});
+        expect(count_wrong(apart, expected) == 0, "all_to_all");
+        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = data.buffer()});
+        expect(count_wrong(data, expected) == 0, "all_to_all in place");
+    }
+
+  private:
+    [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
+
+    [[nodiscard]] Elements<T> zeros(std::size_t count) const { return {count, how_.offset}; }
+
+    [[nodiscard]] Elements<T> own(std::size_t count) const {
+        Elements<T> elements = zeros(count);
+        for (std::size_t i = 0; i < count; ++i) elements.set(i, given<T>(rank_, i));
+        return elements;
+    }
+
+    [[nodiscard]] Elements<T> with_own_part() const {
+        Elements<T> elements = zeros(count_ * ranks());
+        for (std::size_t i = 0; i < count_; ++i)
+            elements.set(static_cast<std::size_t>(rank_) * count_ + i, given<T>(rank_, i));
+        return elements;
+    }
+
+    [[nodiscard]] auto sum(ReduceOp op) const {
+        return [op, size = size_](std::size_t i) { return combined<T>(op, size, i); };
+    }
+
+    void run(const Collective& call) { carry_out(group_, call, how_.mode); }
+
+    void expect(bool right, ReduceOp op, const char* what) const {
+        CHECK_MESSAGE(right, what, " of ", count_, " ", dptk::dtype_name(dptk::dtype_of<T>), " by ",
+                      dptk::reduce_op_name(op), " on rank ", rank_, " of ", size_);
+    }
+    void expect(bool right, const char* what) const {
+        CHECK_MESSAGE(right, what, " of ", count_, " ", dptk::dtype_name(dptk::dtype_of<T>), " on rank ",
+                      rank_, " of ", size_);
+    }
+
+    ProcessGroup& group_;
+    Case how_;
+    int rank_;
+    int size_;
+    std::size_t count_;
+};
+
+template <class Action>
+void with_each_dtype(Action&& action) {
+    for (int dtype = 0; dtype < static_cast<int>(dptk::DType::opaque); ++dtype)
+        dptk::visit_dtype(static_cast<dptk::DType>(dtype), action);
+}
+
+constexpr std::array operations = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product, ReduceOp::min,
+                                   ReduceOp::max, ReduceOp::band, ReduceOp::bor,     ReduceOp::bxor};
+
+}  // namespace
+
+void check_reductions(ProcessGroup& group) {
+    with_each_dtype([&](auto zero) {
+        using T = decltype(zero);
+        for (const ReduceOp op : operations) {
+            if (!dptk::is_meaningful(dptk::dtype_of<T>, op)) {
+                std::array<T, 8> some{};
+                std::array<T, 1> one{};
+                CHECK_THROWS_AS(group.all_reduce(some, op), dptk::ArgumentError);
+                CHECK_THROWS_AS(group.reduce(some, 0, op), dptk::ArgumentError);
+                const auto whole = std::span(some).first(static_cast<std::size_t>(group.size()));
+                CHECK_THROWS_AS(group.reduce_scatter(whole, one, op), dptk::ArgumentError);
+                continue;
+            }
+            for (const Case& how : cases) {
+                Suite<T> suite(group, how);
+                suite.check_all_reduce(op);
+                suite.check_reduce(op);
+                suite.check_reduce_scatter(op);
+            }
+        }
+    });
+}
+
+void check_moves(ProcessGroup& group) {
+    const auto check = [&]<class T>(T) {
+        for (const Case& how : cases) {
+            Suite<T> suite(group, how);
+            suite.check_broadcast();
+            suite.check_gather();
+            suite.check_all_gather_uneven();
+            suite.check_scatter();
+            suite.check_all_to_all();
+        }
+    };
+    with_each_dtype(check);
+    check(Particle{});
+}
+
+void check_user_functions(ProcessGroup& group) {
+    const int size = group.size();
+    // Associative, and not commutative: the last one wins, and knows how many came before.
+    struct Last {
+        int value;
+        int count;
+    };
+    const auto last = [](const Last& a, const Last& b) { return Last{b.value, a.count + b.count}; };
+    std::vector<Last> data(1001, Last{group.rank(), 1});
+    group.all_reduce(data, last);
+    CHECK(std::ranges::all_of(data, [&](const Last& l) { return l.value == size - 1 && l.count == size; }));
+    for (int root = 0; root < size; ++root) {
+        std::vector<Last> mine(3, Last{group.rank(), 1});
+        group.reduce(mine, root, last);
+        CHECK(mine[2].value == (group.rank() == root ? size - 1 : group.rank()));
+        CHECK(mine[2].count == (group.rank() == root ? size : 1));
+    }
+    std::vector<Last> parts(2 * static_cast<std::size_t>(size), Last{group.rank(), 1});
+    std::vector<Last> own(2);
+    group.reduce_scatter_async(parts, own, last).wait();
+    CHECK(own[1].value == size - 1);
+    CHECK(own[1].count == size);
+    // On a type of dptk's own as well.
+    const float largest = group.all_reduce_value(static_cast<float>(-group.rank()) - 1, [](float a, float b) {
+        return std::abs(a) < std::abs(b) ? b : a;
+    });
+    CHECK(largest == static_cast<float>(-size));
+}
+
+void check_messages(ProcessGroup& group) {
+    const int rank = group.rank();
+    for (int from = 0; from < group.size(); ++from) {
+        for (int to = 0; to < group.size(); ++to) {
+            if (from == to) continue;
+            for (const std::size_t count : {0U, 1U, 5000U}) {
+                std::vector<std::int32_t> data(count, rank == from ? 100 * from + to : -1);
+                if (rank == from) group.send(data, to, 3);
+                if (rank != to) continue;
+                CHECK(group.recv(data, from, 3) == from);
+                CHECK(std::ranges::all_of(data, [&](int value) { return value == 100 * from + to; }));
+            }
+        }
+    }
+    std::vector<int> one(1);
+    CHECK_THROWS_AS(group.send(one, group.size()), dptk::ArgumentError);
+    CHECK_THROWS_AS(group.send(one, rank), dptk::ArgumentError);
+    CHECK_THROWS_AS(group.recv(one, -2), dptk::ArgumentError);
+    if (group.size() > 1)
+        CHECK_THROWS_AS(group.send(one, rank == 0 ? 1 : 0, dptk::max_tag + 1), dptk::ArgumentError);
+    if (group.size() > 1) CHECK_THROWS_AS(group.send(one, rank == 0 ? 1 : 0, -1), dptk::ArgumentError);
+}
+
+void check_messages_in_background(ProcessGroup& group) {
+    const int rank = group.rank();
+    const int size = group.size();
+    std::vector<int> others;
+    for (int other = 0; other < size; ++other) {
+        if (other != rank) others.push_back(other);
+    }
+    const auto content = [](int from, int to, int tag) { return 10'000 * from + 100 * to + tag; };
+
+    // Everybody to everybody at once; received in another order than sent.
+    std::vector<std::vector<int>> sent;
+    std::vector<std::vector<int>> received;
+    std::vector<dptk::Work> works;
+    std::vector<int> expected;
+    for (const std::size_t count : {1U, 20'000U}) {
+        for (const int tag : {5, 6, 7}) {
+            for (const int other : others) sent.emplace_back(count, content(rank, other, tag));
+        }
+        for (const int tag : {7, 6, 5}) {
+            for (const int other : others) {
+                received.emplace_back(count, -1);
+                expected.push_back(content(other, rank, tag));
+            }
+        }
+        std::size_t next_sent = sent.size() - 3 * others.size();
+        std::size_t next_received = received.size() - 3 * others.size();
+        for (const int tag : {5, 6, 7}) {
+            for (const int other : others) works.push_back(group.send_async(sent[next_sent++], other, tag));
+        }
+        for (const int tag : {7, 6, 5}) {
+            for (const int other : others)
+                works.push_back(group.recv_async(received[next_received++], other, tag));
+        }
+        std::ranges::reverse(works);
+        for (dptk::Work& work : works) work.wait();
+        works.clear();
+        for (std::size_t i = 0; i < received.size(); ++i)
+            CHECK(received[i] == std::vector<int>(received[i].size(), expected[i]));
+        sent.clear();
+        received.clear();
+        expected.clear();
+    }
+
+    // In the order sent, where the tag is the same; from any rank; and while a collective waits.
+    std::vector<int> sum(1000, 1);
+    dptk::Work background;
+    if (rank == 0) background = group.all_reduce_async(sum);
+    if (rank == 0) {
+        int from_all = 0;
+        for (std::size_t i = 0; i < 2 * others.size(); ++i) {
+            int value = 0;
+            const int from = group.recv(std::span(&value, 1));
+            CHECK(value / 10 == from);
+            from_all += value;
+        }
+        int expected_sum = 0;
+        for (const int other : others) expected_sum += 2 * 10 * other + 1;
+        CHECK(from_all == expected_sum);
+        for (const int other : others) {
+            std::array<int, 3> values{};
+            std::array<dptk::Work, 3> in_order;
+            for (std::size_t i = 0; i < 3; ++i)
+                in_order[i] = group.recv_async(std::span(values).subspan(i, 1), other, 9);
+            for (dptk::Work& work : in_order) CHECK(work.source_rank() == other);
+            CHECK(values == std::array{other, other + 1, other + 2});
+        }
+    } else {
+        for (const int i : {0, 1}) group.send(std::array{10 * rank + i}, 0);
+        const std::array values = {rank, rank + 1, rank + 2};
+        for (std::size_t i = 0; i < 3; ++i)
+            static_cast<void>(group.send_async(std::span(values).subspan(i, 1), 0, 9));
+        background = group.all_reduce_async(sum);
+        background.wait();
+        group.barrier();  // completes the messages whose handles were dropped
+    }
+    if (rank == 0) {
+        background.wait();
+        group.barrier();
+    }
+    CHECK(sum == std::vector<int>(1000, size));
+}
+
+void check_many(ProcessGroup& group) {
+    const int size = group.size();
+    std::vector<std::vector<float>> data;
+    std::vector<dptk::Work> works;
+    for (int i = 0; i < 16; ++i) data.emplace_back(1000 * (i % 3), static_cast<float>(i));
+    for (auto& each : data) works.push_back(group.all_reduce_async(each));
+    std::ranges::reverse(works);
+    for (dptk::Work& work : works) work.wait();
+    for (int i = 0; i < 16; ++i) {
+        const auto right = [&](float value) { return value == static_cast<float>(i * size); };
+        CHECK(std::ranges::all_of(data[static_cast<std::size_t>(i)], right));
+    }
+
+    std::vector<std::int64_t> dropped(100, 1);
+    std::vector<std::int64_t> parts(static_cast<std::size_t>(size), group.rank());
+    std::vector<std::int64_t> swapped(parts.size());
+    static_cast<void>(group.all_reduce_async(dropped));
+    static_cast<void>(group.all_to_all_async(parts, swapped));
+    group.barrier();
+    CHECK(dropped == std::vector<std::int64_t>(100, size));
+    for (int i = 0; i < size; ++i) CHECK(swapped[static_cast<std::size_t>(i)] == i);
+
+    int wrong = 0;
+    for (int i = 0; i < 1000; ++i) wrong += group.all_reduce_value(i) != i * size;
+    CHECK(wrong == 0);
+}
+
+void check_verbs(ProcessGroup& group) {
+    check_reductions(group);
+    check_moves(group);
+    check_user_functions(group);
+    check_messages(group);
+    check_many(group);
+}
+
+}  // namespace test

@@ -1,0 +1,83 @@
+// What docs/collectives.md says about threads, and about transports with nothing but send and recv.
+#include <doctest/doctest.h>
+#include <dptk/comm/thread.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/messages_only.hpp"
+#include "support/verb_table.hpp"
+
+namespace {
+
+/// Counts what each rank sends.
+class CountingMessages {
+  public:
+    CountingMessages(const dptk::detail::ThreadJob& job, int rank, std::atomic<int>& sends)
+        : messages_(job, rank), sends_(&sends) {}
+
+    [[nodiscard]] int rank() const noexcept { return messages_.rank(); }
+    [[nodiscard]] int size() const noexcept { return messages_.size(); }
+    [[nodiscard]] std::string_view backend() const noexcept { return "counting messages"; }
+    void send(const dptk::Buffer& buffer, int to, int tag) {
+        ++*sends_;
+        messages_.send(buffer, to, tag);
+    }
+    void recv(const dptk::Buffer& buffer, int from, int tag) { messages_.recv(buffer, from, tag); }
+
+  private:
+    test::MessagesOnly messages_;
+    std::atomic<int>* sends_;
+};
+
+int evaluate(const std::string& formula, int n) {
+    const std::map<std::string, int> formulas = {{"1", 1},
+                                                 {"n", n},
+                                                 {"n-1", n - 1},
+                                                 {"2(n-1)", 2 * (n - 1)},
+                                                 {"log2 n", std::bit_width(static_cast<unsigned>(n)) - 1}};
+    REQUIRE_MESSAGE(formulas.contains(formula), formula);
+    return formulas.at(formula);
+}
+
+}  // namespace
+
+TEST_CASE("docs/collectives.md: the busiest rank sends as many messages as it says") {
+    for (const test::TableRow& row : test::verb_table()) {
+        for (const int ranks : {2, 4, 8}) {
+            const dptk::detail::ThreadJob job(ranks, {});
+            std::vector<std::atomic<int>> sends(static_cast<std::size_t>(ranks));
+            dptk::launch_threads(ranks, [&](const dptk::ProcessGroup& threads) {
+                std::atomic<int>& own = sends[static_cast<std::size_t>(threads.rank())];
+                dptk::ProcessGroup group =
+                    dptk::BasicCommunicator(CountingMessages(job, threads.rank(), own));
+                test::make_call(group, row[0]);
+            });
+            CHECK_MESSAGE(
+                std::ranges::max(sends, {}, [](const auto& count) { return count.load(); }).load() ==
+                    evaluate(row[2], ranks),
+                row[0], " on ", ranks, " ranks");
+        }
+    }
+}
+
+TEST_CASE("docs/collectives.md: all verbs of threads are their own") {
+    using Transport = dptk::ThreadTransport;
+    static_assert(dptk::detail::HasAllReduce<Transport> && dptk::detail::HasReduce<Transport> &&
+                  dptk::detail::HasBroadcast<Transport> && dptk::detail::HasAllGather<Transport> &&
+                  dptk::detail::HasAllGatherUneven<Transport> && dptk::detail::HasGather<Transport> &&
+                  dptk::detail::HasScatter<Transport> && dptk::detail::HasReduceScatter<Transport> &&
+                  dptk::detail::HasAllToAll<Transport> && dptk::detail::HasBarrier<Transport>);
+    for (const test::TableRow& row : test::verb_table()) CHECK_MESSAGE(row[3] == "in memory", row[0]);
+}
+
+TEST_CASE("docs/collectives.md: every verb has a row") {
+    std::vector<std::string> named;
+    for (const test::TableRow& row : test::verb_table()) named.push_back(row[0].substr(0, row[0].find(',')));
+    for (int verb = 0; verb < static_cast<int>(dptk::Verb::duplicate); ++verb)
+        CHECK(std::ranges::count(named, dptk::verb_name(static_cast<dptk::Verb>(verb))) > 0);
+}
