@@ -68,7 +68,6 @@ class CollectiveVerbs {
 
     /// The same with the result in `output`, of the same count, which may be `input`.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         run(all_reduce_call(input, output, operation));
     }
@@ -80,7 +79,7 @@ class CollectiveVerbs {
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
                                         const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         return start(all_reduce_call(input, output, operation), input, output, operation);
@@ -103,7 +102,6 @@ class CollectiveVerbs {
 
     /// The same with the result in the root's `output`, of the same count. Elsewhere `output` is not used.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void reduce(In&& input, Out&& output, int root = 0,
                 const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         run(reduce_call(input, output, root, operation));
@@ -117,7 +115,7 @@ class CollectiveVerbs {
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
                                     const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         return start(reduce_call(input, output, root, operation), input, output, operation);
@@ -138,13 +136,12 @@ class CollectiveVerbs {
     /// output = the inputs of all ranks, in rank order: size() times as many elements. The same count on all
     /// ranks. `input` may be this rank's place in `output`.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void all_gather(In&& input, Out&& output) {
         run(all_gather_call(input, output));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output) {
         return start(all_gather_call(input, output), input, output);
     }
@@ -152,13 +149,12 @@ class CollectiveVerbs {
     /// The same where rank i gives counts[i] elements, and `output` has as many as all together. The same
     /// counts on all ranks.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts) {
         run(all_gather_uneven_call(input, output, counts));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts) {
         const auto kept = std::make_shared<const std::vector<std::size_t>>(counts.begin(), counts.end());
         return start(all_gather_uneven_call(input, output, *kept), input, output,
@@ -186,13 +182,12 @@ class CollectiveVerbs {
     /// The root's output = the inputs of all ranks, in rank order: size() times as many elements. Elsewhere
     /// `output` is not used. The same count on all ranks. The root's input may be its place in its output.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void gather(In&& input, Out&& output, int root = 0) {
         run(gather_call(input, output, root));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0) {
         return start(gather_call(input, output, root), input, output);
     }
@@ -200,13 +195,12 @@ class CollectiveVerbs {
     /// output = this rank's part of the root's input, which has size() times as many elements. Elsewhere
     /// `input` is not used. The same count on all ranks. The root's output may be its place in its input.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void scatter(In&& input, Out&& output, int root = 0) {
         run(scatter_call(input, output, root));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0) {
         return start(scatter_call(input, output, root), input, output);
     }
@@ -215,13 +209,12 @@ class CollectiveVerbs {
     /// `input` has size() times as many elements, and stays as it is, unless `output` is this rank's place in
     /// it. The same count on all ranks.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         run(reduce_scatter_call(input, output, operation));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
                                             const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
         return start(reduce_scatter_call(input, output, operation), input, output, operation);
@@ -230,13 +223,12 @@ class CollectiveVerbs {
     /// Part i of this rank's input becomes part rank() of rank i's output. Both have the same count, a
     /// multiple of size(), on all ranks. `output` may be `input`.
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out>
     void all_to_all(In&& input, Out&& output) {
         run(all_to_all_call(input, output));
     }
 
     template <ElementRange In, MutableElementRange Out>
-        requires detail::SameElements<In, Out> && OutlivesCall<In> && OutlivesCall<Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_to_all_async(In&& input, Out&& output) {
         return start(all_to_all_call(input, output), input, output);
     }
@@ -280,12 +272,25 @@ class CollectiveVerbs {
     }
 
     template <class In, class Out>
+    [[nodiscard]] static Collective call_on(Verb verb, In& input, Out& output) {
+        static_assert(detail::SameElements<In, Out>, "input and output have different element types");
+        return {.verb = verb, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective rooted_call_on(Verb verb, In& input, Out& output, int root) const {
+        Collective call = call_on(verb, input, output);
+        call.root = root;
+        if (root >= 0 && root < size()) return call;
+        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(verb), " with root ", root,
+                                         ", outside [0, ", size() - 1, "]"));
+    }
+
+    template <class In, class Out>
     [[nodiscard]] Collective all_reduce_call(In& input, Out& output,
                                              const ReduceOperationOn<Out>& operation) const {
-        const Collective call{.verb = Verb::all_reduce,
-                              .input = detail::buffer_of(input),
-                              .output = detail::buffer_of(output),
-                              .reduction = operation.reduction()};
+        Collective call = call_on(Verb::all_reduce, input, output);
+        call.reduction = operation.reduction();
         check_reduction(call.input.dtype, call.reduction);
         check_counts(call, call.input.count, call.output.count);
         return call;
@@ -294,11 +299,8 @@ class CollectiveVerbs {
     template <class In, class Out>
     [[nodiscard]] Collective reduce_call(In& input, Out& output, int root,
                                          const ReduceOperationOn<Out>& operation) const {
-        const Collective call = rooted({.verb = Verb::reduce,
-                                        .input = detail::buffer_of(input),
-                                        .output = detail::buffer_of(output),
-                                        .reduction = operation.reduction(),
-                                        .root = root});
+        Collective call = rooted_call_on(Verb::reduce, input, output, root);
+        call.reduction = operation.reduction();
         check_reduction(call.input.dtype, call.reduction);
         if (rank() == root) check_counts(call, call.input.count, call.output.count);
         return call;
@@ -306,14 +308,12 @@ class CollectiveVerbs {
 
     template <class R>
     [[nodiscard]] Collective broadcast_call(R& data, int root) const {
-        const Buffer buffer = detail::buffer_of(data);
-        return rooted({.verb = Verb::broadcast, .input = buffer, .output = buffer, .root = root});
+        return rooted_call_on(Verb::broadcast, data, data, root);
     }
 
     template <class In, class Out>
     [[nodiscard]] Collective all_gather_call(In& input, Out& output) const {
-        const Collective call{
-            .verb = Verb::all_gather, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        const Collective call = call_on(Verb::all_gather, input, output);
         check_counts(call, call.input.count * ranks(), call.output.count);
         return call;
     }
@@ -321,10 +321,8 @@ class CollectiveVerbs {
     template <class In, class Out>
     [[nodiscard]] Collective all_gather_uneven_call(In& input, Out& output,
                                                     std::span<const std::size_t> counts) const {
-        const Collective call{.verb = Verb::all_gather_uneven,
-                              .input = detail::buffer_of(input),
-                              .output = detail::buffer_of(output),
-                              .counts = counts};
+        Collective call = call_on(Verb::all_gather_uneven, input, output);
+        call.counts = counts;
         if (counts.size() != ranks()) {
             throw ArgumentError(detail::text("rank ", rank(), ": all_gather with ", counts.size(),
                                              " counts in a group of ", size(), " ranks"));
@@ -336,20 +334,14 @@ class CollectiveVerbs {
 
     template <class In, class Out>
     [[nodiscard]] Collective gather_call(In& input, Out& output, int root) const {
-        const Collective call = rooted({.verb = Verb::gather,
-                                        .input = detail::buffer_of(input),
-                                        .output = detail::buffer_of(output),
-                                        .root = root});
+        const Collective call = rooted_call_on(Verb::gather, input, output, root);
         if (rank() == root) check_counts(call, call.input.count * ranks(), call.output.count);
         return call;
     }
 
     template <class In, class Out>
     [[nodiscard]] Collective scatter_call(In& input, Out& output, int root) const {
-        const Collective call = rooted({.verb = Verb::scatter,
-                                        .input = detail::buffer_of(input),
-                                        .output = detail::buffer_of(output),
-                                        .root = root});
+        const Collective call = rooted_call_on(Verb::scatter, input, output, root);
         if (rank() == root) check_counts(call, call.output.count * ranks(), call.input.count);
         return call;
     }
@@ -357,10 +349,8 @@ class CollectiveVerbs {
     template <class In, class Out>
     [[nodiscard]] Collective reduce_scatter_call(In& input, Out& output,
                                                  const ReduceOperationOn<Out>& operation) const {
-        const Collective call{.verb = Verb::reduce_scatter,
-                              .input = detail::buffer_of(input),
-                              .output = detail::buffer_of(output),
-                              .reduction = operation.reduction()};
+        Collective call = call_on(Verb::reduce_scatter, input, output);
+        call.reduction = operation.reduction();
         check_reduction(call.input.dtype, call.reduction);
         check_counts(call, call.output.count * ranks(), call.input.count);
         return call;
@@ -368,20 +358,13 @@ class CollectiveVerbs {
 
     template <class In, class Out>
     [[nodiscard]] Collective all_to_all_call(In& input, Out& output) const {
-        const Collective call{
-            .verb = Verb::all_to_all, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        const Collective call = call_on(Verb::all_to_all, input, output);
         check_counts(call, call.input.count, call.output.count);
         check_counts(call, call.input.count / ranks() * ranks(), call.input.count);
         return call;
     }
 
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
-
-    [[nodiscard]] Collective rooted(const Collective& call) const {
-        if (call.root >= 0 && call.root < size()) return call;
-        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(call.verb), " with root ",
-                                         call.root, ", outside [0, ", size() - 1, "]"));
-    }
 
     void check_counts(const Collective& call, std::size_t expected, std::size_t found) const {
         if (expected == found) return;
