@@ -3,7 +3,8 @@
 /// Nobody but the two ranks takes part. Messages with one tag from one rank to another arrive in the order in
 /// which they were sent; a message and its receiver have the same number of bytes. Over threads, MPI and Gloo
 /// messages are independent of collectives that go on in the background; over a transport that brings nothing
-/// but send and recv, they take their turn behind what was started before.
+/// but send and recv, they take their turn behind what was started before: there, one of two ranks that
+/// exchange messages sends first, and the other one receives first.
 #pragma once
 
 #include "dptk/comm/channel.hpp"
