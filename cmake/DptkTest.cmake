@@ -22,17 +22,19 @@ set(DPTK_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1)
 
-# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [RANKS])
-# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. With RANKS it also runs at 1, 2,
-# 3 and 4 ranks: under mpirun over MPI (also where MPI serves the main thread alone), and under dptk-run over Gloo.
+# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [UNITY] [RANKS])
+# The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs as one process. UNITY compiles them together:
+# faster where the headers that they share take the time. With RANKS it also runs at 1, 2, 3 and 4 ranks: under mpirun
+# over MPI (also where MPI serves the main thread alone), and under dptk-run over Gloo.
 function(dptk_add_test room)
-    cmake_parse_arguments(ARG "RANKS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "RANKS;UNITY" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(NOT ARG_SOURCES)
         set(ARG_SOURCES ${room}/*.cpp)
     endif()
     file(GLOB sources CONFIGURE_DEPENDS ${ARG_SOURCES})
 
     dptk_add_program(test_${room} SOURCES ${sources} LIBRARIES ${ARG_LIBRARIES} dptk_test_main)
+    set_target_properties(test_${room} PROPERTIES UNITY_BUILD ${ARG_UNITY})
     add_test(NAME ${room} COMMAND test_${room})
     set_tests_properties(${room} PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
 
 namespace {

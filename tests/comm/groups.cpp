@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
 
 using namespace std::chrono_literals;
@@ -218,7 +218,7 @@ TEST_CASE("a thousand groups come and go without growth") {
         const std::size_t files = count_entries("/proc/self/fd");
         const std::size_t threads = count_entries("/proc/self/task");
         const std::size_t memory = resident_kilobytes();
-        make(group.size() == 2 ? 1000 : 200);
+        make(group.size() == 2 ? 1000 : 100);
         CHECK(count_entries("/proc/self/fd") <= files + 4);
         CHECK(count_entries("/proc/self/task") <= threads + 4);
         CHECK(resident_kilobytes() < memory + 20'000);

@@ -24,7 +24,7 @@ using Devices = std::vector<std::vector<T>>;
 
 /// What device number `number` of all gives at place i.
 template <class T>
-T given(std::size_t number, std::size_t i) {
+T device_value(std::size_t number, std::size_t i) {
     return static_cast<T>(static_cast<float>(1 + (number * 2 + i) % 3));
 }
 
@@ -34,16 +34,16 @@ Devices<T> own(int rank, std::size_t devices, std::size_t count) {
     Devices<T> all(devices, std::vector<T>(count));
     for (std::size_t d = 0; d < devices; ++d) {
         for (std::size_t i = 0; i < count; ++i)
-            all[d][i] = given<T>(static_cast<std::size_t>(rank) * devices + d, i);
+            all[d][i] = device_value<T>(static_cast<std::size_t>(rank) * devices + d, i);
     }
     return all;
 }
 
 /// Of the first `number` devices, in double, which is exact for what is given here.
 double combined(ReduceOp op, std::size_t number, std::size_t i) {
-    double result = given<double>(0, i);
+    double result = device_value<double>(0, i);
     for (std::size_t n = 1; n < number; ++n) {
-        const auto next = given<double>(n, i);
+        const auto next = device_value<double>(n, i);
         if (op == ReduceOp::sum || op == ReduceOp::avg) result += next;
         if (op == ReduceOp::product) result *= next;
         if (op == ReduceOp::max) result = std::max(result, next);
@@ -119,7 +119,7 @@ TEST_CASE("all_gather puts the devices in the order of ranks, and of devices in 
         const std::size_t all = devices * static_cast<std::size_t>(group.size());
         std::vector<std::int32_t> expected;
         for (std::size_t number = 0; number < all; ++number) {
-            for (std::size_t i = 0; i < count; ++i) expected.push_back(given<std::int32_t>(number, i));
+            for (std::size_t i = 0; i < count; ++i) expected.push_back(device_value<std::int32_t>(number, i));
         }
         const auto inputs = own<std::int32_t>(group.rank(), devices, count);
         Devices<std::int32_t> outputs(devices, std::vector<std::int32_t>(all * count));

@@ -1,7 +1,7 @@
 // Every verb over every transport between the ranks of this run.
 #include <doctest/doctest.h>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
 
 TEST_CASE("reductions give what one process computes, with every dtype and operation") {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "fork_ranks.hpp"
 #include "pipe_transport.hpp"
 

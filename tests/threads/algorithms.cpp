@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <vector>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "support/messages_only.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/verb_suite.hpp"
+#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
 
 namespace {
