@@ -33,9 +33,10 @@ namespace detail {
     const std::uint32_t sign = (bits & 0x8000U) << 16;
     const std::uint32_t magnitude = bits & 0x7fffU;
     if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f80'0000U | (magnitude << 13));
-    // As a float these bits are 2^-112 of the value, for subnormals as well.
-    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+    // No float here is subnormal: programs may flush these to zero.
+    const float positive = magnitude < 0x400U ? static_cast<float>(magnitude) * 0x1p-24F
+                                              : std::bit_cast<float>((magnitude << 13) + 0x3800'0000U);
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(positive));
 }
 
 /// To the nearest bfloat16; ties to even, NaN to a quiet NaN.
