@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
+#include "support/verb_suite.hpp"
 
 namespace {
 
@@ -178,6 +178,24 @@ TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waite
         if (group.rank() != 0) background = other.all_reduce_async(data);
         background.wait();
         CHECK(data[0] == static_cast<float>(group.size()));
+    });
+}
+
+TEST_CASE("a rank that waits in one group is no mismatch where its thread has come to another") {
+    const DebugMode debug;
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() != 3) return;
+        ProcessGroup all = group.duplicate();
+        ProcessGroup pair = group.subgroup({0, 1});
+        std::vector<float> data(10, 1.0F);
+        std::vector<float> others(10, 1.0F);
+        if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+        dptk::Work work = all.all_reduce_async(data);
+        if (group.rank() != 0) work.wait();
+        if (pair.is_member()) pair.all_reduce(others);
+        work.wait();
+        CHECK(data[9] == 3.0F);
+        CHECK(others[9] == (pair.is_member() ? 2.0F : 1.0F));
     });
 }
 

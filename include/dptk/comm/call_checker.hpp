@@ -65,7 +65,7 @@ class WaitingCaller {
     std::string channel_;
 };
 
-/// Where a rank waits: in which call, of which channel, with whom.
+/// Where a rank waits: in which call, of which channel, for whom.
 struct WaitingPlace {
     std::string channel;
     std::uint64_t number = 0;
@@ -138,6 +138,7 @@ class CallChecker {
     /// MismatchError, which is agreed.
     void check(const Collective& call, AllReduceAlgorithm algorithm) {
         const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
+        store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
         const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
         if (first != own_call(here) && call_in(first) != here.call)
             store_->set(key(here, text("differs/", control_->rank())), here.call);
@@ -164,6 +165,9 @@ class CallChecker {
         return text("check/", place.channel, '/', place.number, '/', what);
     }
     [[nodiscard]] static std::string waiting_key(int rank) { return text("check/waiting/", rank); }
+    [[nodiscard]] static std::string arrival_key(std::string_view channel, int rank) {
+        return text("check/", channel, "/arrival/", rank);
+    }
 
     [[nodiscard]] std::string own_call(const WaitingPlace& here) const {
         return text(control_->rank(), ' ', here.call);
@@ -232,11 +236,20 @@ class CallChecker {
         return *verdict;
     }
 
-    /// Tells the other ranks where this one waits, where it is the program itself that does.
+    /// Tells the other ranks where this one waits, and for whom, where it is the program itself that does.
     bool tell_where(const WaitingPlace& here) {
         if (!caller_->waits_on(here.channel)) return false;
-        store_->set(waiting_key(control_->rank()), here.to_value());
+        WaitingPlace place = here;
+        std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
+        store_->set(waiting_key(control_->rank()), place.to_value());
         return true;
+    }
+
+    /// A rank may be in a call by a thread of its group, while it waits in another one itself.
+    [[nodiscard]] bool has_arrived(int rank, const WaitingPlace& place) {
+        const std::optional<std::string> value = store_->find(arrival_key(place.channel, rank));
+        std::uint64_t number = 0;
+        return value && parse_number(*value, number) && number >= place.number;
     }
 
     [[nodiscard]] std::map<int, WaitingPlace> read_waiting() {
@@ -261,7 +274,8 @@ class CallChecker {
             const auto place = now.find(rank);
             if (place == now.end() || place->second != before.at(rank)) return;
             who += text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
-                        " of group ", place->second.channel, " (ranks ", list_text(place->second.ranks), ")");
+                        " of group ", place->second.channel, " and waits for ranks ",
+                        list_text(place->second.ranks));
         }
         const std::string verdict = "ranks wait for each other in different groups: " + who;
         for (const int rank : circle) post_verdict(now.at(rank), verdict);
