@@ -42,6 +42,16 @@ void train(const std::string& ending) {
             return 0;
         });
     }
+    if (ending == "nobody-sends") {
+        std::vector<int> data(3);
+        if (group.rank() == 0) group.recv(data);
+        return;
+    }
+    if (ending == "long-message") {
+        std::vector<int> data(group.rank() == 0 ? 5 : 3);
+        if (group.rank() == 0) group.send(data, 1);
+        if (group.rank() == 1) group.recv_async(data, 0).wait();
+    }
     for (int step = 0; step < 10; ++step) {
         const bool now = step == 5 && group.rank() == 1;
         if (now && ending == "exit") std::exit(3);

@@ -191,7 +191,15 @@ class MpiWork final : public WorkState {
         int error_class = MPI_SUCCESS;
         MPI_Error_class(result, &error_class);
         if (error_class != MPI_ERR_IN_STATUS) return check_mpi(result, call);
-        for (const MPI_Status& status : statuses) check_mpi(status.MPI_ERROR, call);
+        for (const MPI_Status& status : statuses) {
+            if (status.MPI_ERROR == MPI_SUCCESS) continue;
+            MPI_Error_class(status.MPI_ERROR, &error_class);
+            if (error_class == MPI_ERR_TRUNCATE) {
+                throw MismatchError(
+                    text("rank ", status.MPI_SOURCE, " sends more bytes than its receiver expects"));
+            }
+            check_mpi(status.MPI_ERROR, call);
+        }
     }
 
     bool ended_ = false;
@@ -539,10 +547,12 @@ class MpiTransport {
         check_mpi(MPI_Get_elements_x(&status, detail::mpi_datatype(buffer.dtype), &received),
                   "MPI_Get_elements_x");
         const auto count = static_cast<std::size_t>(received);
-        if (count == detail::mpi_count(buffer)) return;
+        if (received != MPI_UNDEFINED && count == detail::mpi_count(buffer)) return;
         const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
-        throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", count * bytes,
-                                         " bytes to rank ", rank, ", which expects ", buffer.bytes()));
+        const std::string sent =
+            received == MPI_UNDEFINED ? "parts of elements" : detail::text(count * bytes, " bytes");
+        throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", sent, " to rank ", rank,
+                                         ", which expects ", buffer.bytes()));
     }
 
     detail::OwnedMpiComm comm_;

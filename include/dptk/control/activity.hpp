@@ -81,11 +81,14 @@ class Activity {
         return carries_messages() ? call : detail::text(call, " #", snapshot.sequence);
     }
 
-    /// The rank of the job for whose message the call waits; -1 where it waits for no single rank.
+    /// The rank of the job for whose message the call waits; any_peer where one of any rank will do; no_peer
+    /// where it is no message.
+    static constexpr int no_peer = -1;
+    static constexpr int any_peer = -2;
     [[nodiscard]] int peer(const Snapshot& snapshot) const {
-        if (!carries_messages() || !snapshot.active) return -1;
+        if (!carries_messages() || !snapshot.active) return no_peer;
         const int peer = reader_.peer(snapshot.call);
-        return peer < 0 ? -1 : identity_.ranks[static_cast<std::size_t>(peer)];
+        return peer < 0 ? any_peer : identity_.ranks[static_cast<std::size_t>(peer)];
     }
 
     /// The number of the next channel that is made from this one, on all ranks in the same order.

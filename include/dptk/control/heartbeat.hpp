@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/control/activity.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/rank_status.hpp"
@@ -85,12 +86,18 @@ class RankMonitor {
     /// A rank that has left cannot come to a call that others are in.
     [[nodiscard]] std::optional<std::string> find_waiting_in_vain() const {
         constexpr std::chrono::milliseconds settled{1000};
+        const auto left = std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.left; });
+        const bool alone = static_cast<std::size_t>(left) + 1 == ranks_.size();
         for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
             if (!ranks_[gone].left) continue;
             for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
                 if (ranks_[waiting].left) continue;
                 for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
                     if (!channel.active || channel.duration < settled) continue;
+                    if (channel.peer == Activity::any_peer && alone) {
+                        return detail::text("all ranks but one have left their process groups, and ",
+                                            labels_[waiting], " waits for them in ", channel.call);
+                    }
                     if (channel.peer == static_cast<int>(gone)) {
                         return detail::text(labels_[gone], " has left its process group, and ",
                                             labels_[waiting], " waits for it in ", channel.call);
