@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 #include <vector>
 
-#include "support/verb_suite.hpp"
 #include "support/messages_only.hpp"
+#include "support/verb_suite.hpp"
 
 namespace {
 

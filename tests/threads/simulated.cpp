@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
+#include "support/verb_suite.hpp"
 
 namespace {
 

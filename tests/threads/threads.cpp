@@ -27,6 +27,62 @@ TEST_CASE("an exception on one rank ends the others' waits and is rethrown") {
     }
 }
 
+TEST_CASE("a function that throws while elements are combined ends everybody") {
+    const auto run = [] {
+        dptk::launch_threads(3, [](dptk::ProcessGroup& group) {
+            std::vector<int> data(3000, group.rank());
+            group.all_reduce(data, [&](int a, int b) {
+                if (group.rank() == 1) throw std::runtime_error("no sum");
+                return a + b;
+            });
+            group.barrier();
+        });
+    };
+    CHECK_THROWS_WITH_AS(run(), "no sum", std::runtime_error);
+}
+
+TEST_CASE("messages that wait are taken back when the job fails, or when their sender does so") {
+    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto mailbox = std::make_shared<dptk::detail::ThreadMailbox>(2, health);
+    health->subscribe(mailbox);
+    std::vector<int> one(1);
+    const dptk::Buffer buffer = dptk::detail::buffer_of(one);
+    const auto post = [&](dptk::Verb verb, int rank) {
+        return mailbox->post(rank, {verb, buffer, 1 - rank, 0});
+    };
+
+    auto withdrawn = post(dptk::Verb::send, 0);
+    mailbox->withdraw(*withdrawn);
+    auto received = post(dptk::Verb::recv, 1);
+    CHECK_FALSE(received->wait(std::chrono::milliseconds(1)));
+    health->fail("that was all");
+    CHECK(received->wait(std::chrono::nanoseconds(0)));
+    CHECK(received->unseen_error() != nullptr);
+    CHECK_THROWS_AS(static_cast<void>(post(dptk::Verb::send, 0)), dptk::PeerLostError);
+    withdrawn.reset();
+    received.reset();
+    CHECK(mailbox.use_count() == 1);
+}
+
+TEST_CASE("a message of another size breaks the job also where both sides have started it") {
+    std::atomic<int> broken = 0;
+    const auto run = [&] {
+        dptk::launch_threads(2, [&](dptk::ProcessGroup& group) {
+            std::vector<int> data(group.rank() == 0 ? 3 : 5);
+            dptk::Work work = group.rank() == 0 ? group.recv_async(data, 1) : group.send_async(data, 0);
+            CHECK_THROWS_AS(work.wait(), dptk::MismatchError);
+            try {
+                group.barrier();
+            } catch (const dptk::PeerLostError&) {
+                ++broken;
+                throw;
+            }
+        });
+    };
+    CHECK_THROWS_AS(run(), dptk::PeerLostError);
+    CHECK(broken == 2);
+}
+
 TEST_CASE("an exception in the middle of background work ends everybody") {
     const auto run = [] {
         dptk::launch_threads(4, [](dptk::ProcessGroup& group) {

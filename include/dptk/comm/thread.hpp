@@ -48,9 +48,14 @@ class ThreadTransport {
     }
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
-        Work sent(start({Verb::send, out, to, tag}));
-        recv(in, from, tag);
-        sent.wait();
+        const std::shared_ptr<WorkState> sent = start({Verb::send, out, to, tag});
+        try {
+            recv(in, from, tag);
+        } catch (...) {
+            hub_->mailbox().withdraw(*sent);  // nobody may read `out` any more
+            throw;
+        }
+        Work(sent).wait();
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message) {
@@ -163,9 +168,16 @@ class ThreadTransport {
     template <class Action>
     void together(const Collective& call, Action&& action) {
         hub_->meet(rank_, call);
-        const std::string difference = find_difference();
-        if (difference.empty()) action(hub_->calls());
+        std::string difference;
+        std::exception_ptr failure;
+        try {
+            difference = find_difference();
+            if (difference.empty()) action(hub_->calls());
+        } catch (...) {  // the others wait for finish()
+            failure = std::current_exception();
+        }
         hub_->finish();
+        if (failure) std::rethrow_exception(failure);
         if (difference.empty()) return;
         MismatchError error(difference);
         error.mark_agreed();

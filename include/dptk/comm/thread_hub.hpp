@@ -37,7 +37,6 @@ class ThreadHub final : public Wakeable {
     }
 
     [[nodiscard]] int size() const noexcept { return size_; }
-    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
     [[nodiscard]] ThreadMailbox& mailbox() noexcept { return *mailbox_; }
 
     /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read,

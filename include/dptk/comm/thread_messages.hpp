@@ -25,10 +25,12 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
     ThreadMailbox(int size, std::shared_ptr<JobHealth> health)
         : health_(std::move(health)), left_(static_cast<std::size_t>(size), false) {}
 
-    /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr.
+    /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr. Throws
+    /// where the job has failed: the memory of messages that others have posted may be gone.
     [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message) {
         auto posted = std::make_shared<Posted>(shared_from_this(), rank, message);
         std::unique_lock lock(mutex_);
+        health_->check();
         std::list<std::shared_ptr<Posted>>& others = message.verb == Verb::send ? receives_ : sends_;
         const auto match =
             std::ranges::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
@@ -52,6 +54,14 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
         return posted;
     }
 
+    /// Takes a message back, unless it is copied already. From then on nobody touches its memory.
+    void withdraw(WorkState& work) {
+        auto& posted = static_cast<Posted&>(work);
+        std::unique_lock lock(mutex_);
+        if (posted.stage == Stage::waiting) give_up(posted);
+        changed_.wait(lock, [&] { return posted.stage == Stage::done; });
+    }
+
     /// This rank will not come again.
     void leave(int rank) noexcept {
         {
@@ -61,8 +71,15 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
         changed_.notify_all();
     }
 
+    /// Where the job has failed, nobody takes a message any more.
     void wake() noexcept override {
-        { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+        {
+            const std::lock_guard lock(mutex_);  // whoever has looked already is waiting by now
+            if (health_->failed()) {
+                while (!sends_.empty()) give_up(*std::shared_ptr(sends_.front()));
+                while (!receives_.empty()) give_up(*std::shared_ptr(receives_.front()));
+            }
+        }
         changed_.notify_all();
     }
 
@@ -129,13 +146,17 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
         } else if (!changed_.wait_for(lock, timeout, over)) {
             return false;
         }
-        if (posted.stage == Stage::done) return true;
+        if (posted.stage == Stage::waiting) give_up(posted);
+        return true;
+    }
+
+    /// Ends a message that waits.
+    void give_up(Posted& posted) {
         posted.stage = Stage::done;
+        posted.error_ = why_lost(posted);
         (posted.message.verb == Verb::send ? sends_ : receives_).remove_if([&](const auto& other) {
             return other.get() == &posted;
         });
-        posted.error_ = why_lost(posted);
-        return true;
     }
 
     [[nodiscard]] bool is_lost(const Posted& posted) const {
