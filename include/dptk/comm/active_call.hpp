@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "dptk/comm/collective.hpp"
@@ -13,6 +14,7 @@
 #include "dptk/control/activity.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/deadline.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk::detail {
@@ -58,6 +60,7 @@ class ResumedWork final : public WorkState {
         const bool ended = work_->wait(timeout);
         activity_->end();
         if (ended) {
+            tell_error();
             finish();
         } else if (deadline_.passed()) {
             // The watchdog sees no call under way where a program only asks, again and again.
@@ -79,6 +82,22 @@ class ResumedWork final : public WorkState {
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 
   private:
+    /// An error that is not agreed between the ranks breaks the job, as in a blocking call.
+    void tell_error() {
+        const std::exception_ptr error = work_->unseen_error();
+        if (!error) return;
+        const auto fail = [&](std::string_view what) {
+            control_->health()->fail(text("rank ", control_->rank(), ": ", what));
+        };
+        try {
+            std::rethrow_exception(error);
+        } catch (const Error& failure) {
+            if (!failure.agreed()) fail(failure.what());
+        } catch (const std::exception& failure) {
+            fail(failure.what());
+        }
+    }
+
     void finish() {
         if (finished_) return;
         finished_ = true;

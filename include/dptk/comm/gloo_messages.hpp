@@ -8,7 +8,6 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

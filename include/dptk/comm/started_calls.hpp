@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class DeferredWork final : public WorkState {
 
     std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
 
+    [[nodiscard]] bool carried_out() const noexcept { return operation_ == nullptr; }
+
   private:
     std::function<void()> operation_;
     std::shared_ptr<DeferredWork> before_;
@@ -67,10 +70,19 @@ class StartedCalls {
     /// A call that `operation` carries out when somebody waits for it.
     [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
                                                    std::shared_ptr<const void> keep_alive) {
+        if (last_deferred_ != nullptr && !has_deferred()) {
+            finish_deferred();
+            drop_ended(started_);
+        }
         auto work = std::make_shared<DeferredWork>(std::move(operation), last_deferred_);
         last_deferred_ = work;
         deferred_.push_back({call, work, std::move(keep_alive)});
         return work;
+    }
+
+    /// Whether a call waits to be carried out.
+    [[nodiscard]] bool has_deferred() const {
+        return last_deferred_ != nullptr && !last_deferred_->carried_out();
     }
 
     /// Before a call: those that were deferred, and those that work in the same memory. Before a barrier all,
@@ -89,9 +101,11 @@ class StartedCalls {
 
     /// When the channel closes: all of them.
     void finish_all() {
-        for (const Started& message : messages_) message.finish();
-        finish_before({});
-        rethrow_unseen(std::exchange(messages_, {}));
+        finish_deferred();
+        std::vector<Started> ended = std::exchange(started_, {});
+        std::ranges::move(std::exchange(messages_, {}), std::back_inserter(ended));
+        for (const Started& each : ended) each.finish();
+        rethrow_unseen(ended);
     }
 
     /// Keeps what cannot be stopped, and its memory, for ever.

@@ -213,6 +213,7 @@ class TransportChannel final : public Channel {
         } else {
             return Work(queue_.start(
                 [carrier = carrier_, activity = message_activity_, keep = std::move(keep_alive), message] {
+                    carrier->job.control->health()->check();
                     int peer = message.peer;
                     carrier->guarded([&] { peer = carrier->run(message, *activity); });
                     return message.verb == Verb::recv ? peer : -1;
@@ -374,7 +375,7 @@ class TransportChannel final : public Channel {
         if constexpr (detail::HasStart<T>) {
             std::shared_ptr<WorkState> work;
             const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
-            if (!chosen && !carrier_->checker) {
+            if (!chosen && !carrier_->checker && !started_.has_deferred()) {
                 guarded([&] {
                     started_.finish_before(call);
                     const detail::ActiveCall active(activity(), call);
@@ -424,29 +425,32 @@ class TransportChannel final : public Channel {
     }
 
     void close() noexcept {
+        const auto attempt = [&](auto&& step) {
+            try {
+                step();
+            } catch (const std::exception& failure) {
+                log(LogLevel::error, carrier_->job.control->rank(),
+                    detail::text("while a process group closed: ", failure.what()));
+            } catch (...) {
+                log(LogLevel::error, carrier_->job.control->rank(),
+                    "an exception that is no std::exception while a process group closed");
+            }
+        };
         const auto leave_control = [&] {
             if (message_activity_) control().close(message_activity_);
             control().close(carrier_->activity);
         };
-        try {
-            if (health_->failed() && !detail::Interruptible<T>) {
-                // What is under way cannot be stopped, and goes on to use its memory.
-                queue_.abandon();
-                started_.abandon();
-                return leave_control();
-            }
-            if (!health_->failed()) started_.finish_all();
-            queue_.finish();
-            leave_control();
-            if (!health_->failed()) queue_.rethrow_dropped_error();
-        } catch (const std::exception& failure) {
-            log(LogLevel::error, carrier_->job.control->rank(),
-                detail::text("while a process group closed: ", failure.what()));
-        } catch (...) {
-            log(LogLevel::error, carrier_->job.control->rank(),
-                "an exception that is no std::exception while a process group closed");
+        if (!health_->failed()) attempt([&] { started_.finish_all(); });
+        if (health_->failed() && !detail::Interruptible<T>) {
+            // What is under way cannot be stopped, and goes on to use its memory.
+            queue_.abandon();
+            started_.abandon();
+            return attempt(leave_control);
         }
-        if constexpr (detail::HasLeave<T>) transport().leave();
+        attempt([&] { queue_.finish(); });
+        attempt(leave_control);
+        if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
+        if constexpr (detail::HasLeave<T>) attempt([&] { transport().leave(); });
     }
 
     std::shared_ptr<detail::Carrier<T>> carrier_;

@@ -59,6 +59,9 @@ class Work {
         return state_ ? state_->source_rank() : -1;
     }
 
+    /// For those who make one Work of several. Null where the operation has ended well from the start.
+    [[nodiscard]] const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
+
   private:
     std::shared_ptr<WorkState> state_;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/comm/work.hpp"
+#include "dptk/control/quiet_thread.hpp"
 #include "dptk/core/error.hpp"
 
 namespace dptk::detail {
@@ -87,7 +88,7 @@ class WorkQueue {
 
     std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation) {
         auto work = std::make_shared<QueuedWork>(std::move(operation));
-        if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { serve(*shared); });
+        if (!thread_.joinable()) thread_ = start_quiet_thread([shared = shared_] { serve(*shared); });
         {
             const std::lock_guard lock(shared_->mutex);
             shared_->waiting.push_back(work);
