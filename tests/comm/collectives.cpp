@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -132,6 +133,64 @@ TEST_CASE("allocated memory is zero, aligned, and goes into collectives") {
             work = group.all_reduce_async(gone_early);
         }
         work.wait();
+    });
+}
+
+TEST_CASE("values of bool are gathered as well") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<bool> expected(static_cast<std::size_t>(group.size()), false);
+        expected[0] = true;
+        CHECK(group.all_gather_value(group.rank() == 0) == expected);
+    });
+}
+
+TEST_CASE("an average of complex numbers keeps infinity in its own part") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const float infinity = std::numeric_limits<float>::infinity();
+        const std::complex<float> mine(1, group.rank() == 0 ? infinity : 0);
+        const std::complex<float> mean = group.all_reduce_value(mine, dptk::ReduceOp::avg);
+        CHECK(mean.real() == 1);
+        CHECK(mean.imag() == infinity);
+    });
+}
+
+TEST_CASE("calls that were started hold no messages up") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        // Not of a kind that every transport progresses by itself, and of one that it does.
+        std::vector<dptk::bfloat16> first(10, dptk::bfloat16(1.0F));
+        std::vector<float> second(10, 1.0F);
+        std::vector<int> message(3, group.rank());
+        std::vector<dptk::Work> works;
+        works.push_back(group.all_reduce_async(first));
+        if (group.rank() == 1) group.recv(message, 0);
+        works.push_back(group.all_reduce_async(second));
+        if (group.rank() == 0) group.send(message, 1);
+        for (dptk::Work& work : works) work.wait();
+        CHECK(first[9] == dptk::bfloat16(static_cast<float>(group.size())));
+        CHECK(second[9] == static_cast<float>(group.size()));
+        CHECK(message[2] == (group.rank() < 2 ? 0 : group.rank()));
+    });
+}
+
+TEST_CASE("a group that closes completes calls and messages that wait for each other") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        std::vector<dptk::bfloat16> data(10, dptk::bfloat16(1.0F));
+        std::vector<int> message(3, 7);
+        {
+            dptk::ProcessGroup copy = group.duplicate();
+            if (group.rank() == 0) {
+                message.assign(3, -1);
+                static_cast<void>(copy.recv_async(message, 1));
+                static_cast<void>(copy.all_reduce_async(data));
+            } else {
+                copy.all_reduce(data);
+                if (group.rank() == 1) copy.send(message, 0);
+            }
+        }
+        CHECK(message[2] == 7);
+        CHECK(data[9] == dptk::bfloat16(static_cast<float>(group.size())));
     });
 }
 

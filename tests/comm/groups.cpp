@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
+#include "support/verb_suite.hpp"
 
 using namespace std::chrono_literals;
 

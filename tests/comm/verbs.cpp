@@ -1,8 +1,8 @@
 // Every verb over every transport between the ranks of this run.
 #include <doctest/doctest.h>
 
-#include "support/verb_suite.hpp"
 #include "support/ranks.hpp"
+#include "support/verb_suite.hpp"
 
 TEST_CASE("reductions give what one process computes, with every dtype and operation") {
     test::on_ranks(test::check_reductions);

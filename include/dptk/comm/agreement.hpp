@@ -111,6 +111,8 @@ auto on_all_or_none(Group& group, Fn&& fn) {
     } catch (const std::exception& error) {
         problem = error.what();
         if (problem.empty()) problem = "an exception without a text";
+    } catch (...) {
+        problem = "an exception that is no std::exception";
     }
     detail::check_no_problem<Error>(group, problem);
     return std::move(*result);

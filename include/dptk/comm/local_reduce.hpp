@@ -109,7 +109,7 @@ inline void scale(const Buffer& to, const void* from, double factor) {
         using T = decltype(zero);
         if constexpr (Real<T> || Complex<T>) {
             using Wide = typename Arithmetic<T>::type;
-            const auto by = static_cast<Wide>(static_cast<ScalarOf<T>>(factor));
+            const auto by = static_cast<ScalarOf<T>>(factor);
             for (std::size_t i = 0; i < to.count; ++i)
                 store<T>(to.data, i, static_cast<T>(static_cast<Wide>(load<T>(from, i)) * by));
         }
@@ -122,7 +122,8 @@ inline void divide(const Buffer& data, double divisor) {
         using T = decltype(zero);
         if constexpr (Real<T> || Complex<T>) {
             using Wide = typename Arithmetic<T>::type;
-            const auto by = static_cast<Wide>(static_cast<ScalarOf<T>>(divisor));
+            const auto by =
+                static_cast<ScalarOf<T>>(divisor);  // a complex divisor would make NaN of infinity
             for (std::size_t i = 0; i < data.count; ++i)
                 store<T>(data.data, i, static_cast<T>(static_cast<Wide>(load<T>(data.data, i)) / by));
         }

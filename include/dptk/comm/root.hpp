@@ -1,5 +1,4 @@
-/// What is wrong with the root of a call: one text, for verbs that throw where it happens and for checks that
-/// all ranks agree about.
+/// What is wrong with the root of a call, for checks that all ranks agree about.
 #pragma once
 
 #include <string>

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -164,7 +166,10 @@ class CollectiveVerbs {
     /// The elements of all ranks, where no rank knows how many another one gives.
     template <ElementRange In>
     [[nodiscard]] auto all_gather_uneven(In&& input) {
-        UnevenElements<std::remove_cv_t<std::ranges::range_value_t<In>>> all;
+        using T = std::remove_cv_t<std::ranges::range_value_t<In>>;
+        static_assert(!std::same_as<T, bool>,
+                      "a vector of bool has no elements to receive: gather std::uint8_t");
+        UnevenElements<T> all;
         all.counts = all_gather_value(static_cast<std::size_t>(std::ranges::size(input)));
         all.elements.resize(std::accumulate(all.counts.begin(), all.counts.end(), std::size_t{0}));
         all_gather(input, all.elements, all.counts);
@@ -174,9 +179,14 @@ class CollectiveVerbs {
     /// all_gather of one value: the values of all ranks, in rank order.
     template <Element T>
     [[nodiscard]] std::vector<T> all_gather_value(T value) {
-        std::vector<T> values(static_cast<std::size_t>(size()));
-        all_gather(std::span<const T>(&value, 1), values);
-        return values;
+        if constexpr (std::same_as<T, bool>) {  // whose vector has no elements to receive
+            const auto bytes = all_gather_value(static_cast<std::uint8_t>(value));
+            return {bytes.begin(), bytes.end()};
+        } else {
+            std::vector<T> values(static_cast<std::size_t>(size()));
+            all_gather(std::span<const T>(&value, 1), values);
+            return values;
+        }
     }
 
     /// The root's output = the inputs of all ranks, in rank order: size() times as many elements. Elsewhere
@@ -233,8 +243,9 @@ class CollectiveVerbs {
         return start(all_to_all_call(input, output), input, output);
     }
 
-    /// Returns when all ranks have called it, and everything that was started before is done. Throws the
-    /// error of an operation whose Work was dropped.
+    /// Returns when all ranks have called it, and all collectives that were started before are done, and all
+    /// messages whose Work was dropped: it waits for these first, so they must not be received behind the
+    /// barrier alone. Throws the error of an operation whose Work was dropped.
     void barrier() { run({}); }
 
     /// Starts a barrier: the Work is done when all ranks have started theirs.
