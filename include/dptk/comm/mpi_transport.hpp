@@ -207,6 +207,12 @@ class MpiWork final : public WorkState {
     std::exception_ptr error_;
 };
 
+#ifdef MPICH_VERSION
+inline constexpr bool mpi_reduces_in_place_at_any_root = false;  // MPICH 4.0 crashes where it is not rank 0
+#else
+inline constexpr bool mpi_reduces_in_place_at_any_root = true;
+#endif
+
 }  // namespace detail
 
 class MpiTransport {
@@ -294,8 +300,13 @@ class MpiTransport {
     void reduce(const Buffer& data, const Reduction& reduction, int root) {
         const bool here = rank_ == root;
         in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
-            check_mpi(MPI_Reduce(here ? MPI_IN_PLACE : piece, here ? piece : nullptr, count, type,
-                                 detail::mpi_op(reduction.op), root, comm_.get()),
+            const Buffer own{piece, static_cast<std::size_t>(count), data.dtype};
+            const bool apart = here && root != 0 && !detail::mpi_reduces_in_place_at_any_root;
+            const algorithms::Scratch copy(own.slice(0, apart ? own.count : 0));
+            if (apart) detail::convert(copy.buffer(), own);
+            const void* input = apart ? copy.buffer().data : here ? MPI_IN_PLACE : piece;
+            check_mpi(MPI_Reduce(input, here ? piece : nullptr, count, type, detail::mpi_op(reduction.op),
+                                 root, comm_.get()),
                       "MPI_Reduce");
         });
         if (here && reduction.averages()) detail::divide(data, size_);
