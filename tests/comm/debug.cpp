@@ -184,7 +184,8 @@ TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waite
 TEST_CASE("a rank that waits in one group is no mismatch where its thread has come to another") {
     const DebugMode debug;
     test::on_ranks([](ProcessGroup& group) {
-        if (group.size() != 3) return;
+        // Below MPI_THREAD_MULTIPLE no thread comes to a call while the program waits elsewhere.
+        if (group.size() != 3 || std::getenv("DPTK_TEST_MPI") != nullptr) return;
         ProcessGroup all = group.duplicate();
         ProcessGroup pair = group.subgroup({0, 1});
         std::vector<float> data(10, 1.0F);
