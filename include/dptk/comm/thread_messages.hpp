@@ -46,7 +46,7 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
             message.verb == Verb::send ? copy(*posted, *other) : copy(*other, *posted);
         lock.lock();
         for (Posted* one : {posted.get(), other.get()}) {
-            if (!problem.empty()) one->error_ = std::make_exception_ptr(MismatchError(problem));
+            one->mismatch = problem;
             one->stage = Stage::done;
         }
         lock.unlock();
@@ -95,13 +95,13 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
 
         std::exception_ptr error() override {
             const std::lock_guard lock(mailbox_->mutex_);
-            if (error_) seen_ = true;
-            return error_;
+            seen_ = seen_ || stage == Stage::done;
+            return make_error();
         }
 
         std::exception_ptr unseen_error() override {
             const std::lock_guard lock(mailbox_->mutex_);
-            return seen_ ? nullptr : error_;
+            return seen_ ? nullptr : make_error();
         }
 
         [[nodiscard]] int source_rank() const override { return message.verb == Verb::recv ? peer : -1; }
@@ -110,9 +110,16 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
         const Message message;
         int peer;
         Stage stage = Stage::waiting;
-        std::exception_ptr error_;
+        std::string mismatch;
+        bool lost = false;
 
       private:
+        /// Made by the thread that asks: ranks share no exception objects.
+        [[nodiscard]] std::exception_ptr make_error() const {
+            if (lost) return mailbox_->why_lost(*this);
+            return mismatch.empty() ? nullptr : std::make_exception_ptr(MismatchError(mismatch));
+        }
+
         std::shared_ptr<ThreadMailbox> mailbox_;
         bool seen_ = false;
     };
@@ -153,7 +160,7 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
     /// Ends a message that waits.
     void give_up(Posted& posted) {
         posted.stage = Stage::done;
-        posted.error_ = why_lost(posted);
+        posted.lost = true;
         (posted.message.verb == Verb::send ? sends_ : receives_).remove_if([&](const auto& other) {
             return other.get() == &posted;
         });
