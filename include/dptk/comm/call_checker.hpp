@@ -137,6 +137,24 @@ class CallChecker {
     /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
     /// MismatchError, which is agreed.
     void check(const Collective& call, AllReduceAlgorithm algorithm) {
+        try {
+            agree_on(call, algorithm);
+        } catch (const Error& error) {
+            // A store that goes with its rank is not why the job ends: the control plane is about to know
+            // that.
+            constexpr std::chrono::milliseconds soon{2000};
+            if (!error.agreed() && control_->health()->wait_until_failed(soon)) control_->health()->check();
+            throw;
+        }
+    }
+
+  private:
+    static constexpr std::string_view agreed_verdict = "agreed";
+    static constexpr std::chrono::milliseconds moment{200};
+    /// How long all ranks may take to come before it is looked at why they do not.
+    static constexpr std::chrono::milliseconds patience{1000};
+
+    void agree_on(const Collective& call, AllReduceAlgorithm algorithm) {
         const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
         store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
         const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
@@ -152,12 +170,6 @@ class CallChecker {
         }
         forget(here.number - 1);
     }
-
-  private:
-    static constexpr std::string_view agreed_verdict = "agreed";
-    static constexpr std::chrono::milliseconds moment{200};
-    /// How long all ranks may take to come before it is looked at why they do not.
-    static constexpr std::chrono::milliseconds patience{1000};
 
     [[nodiscard]] const std::vector<int>& ranks() const noexcept { return activity_->identity().ranks; }
 
