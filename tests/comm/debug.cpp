@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/debug_mode.hpp"
 #include "support/ranks.hpp"
 #include "support/verb_suite.hpp"
 
@@ -16,29 +17,11 @@ namespace {
 using dptk::ProcessGroup;
 using dptk::ReduceOp;
 
-/// Groups that are made while this lives check their calls.
-class DebugMode {
-  public:
-    explicit DebugMode(const char* level = "detail") { ::setenv("DPTK_DEBUG", level, 1); }
-    ~DebugMode() {
-        if (before_.empty()) {
-            ::unsetenv("DPTK_DEBUG");
-        } else {
-            ::setenv("DPTK_DEBUG", before_.c_str(), 1);
-        }
-    }
-    DebugMode(const DebugMode&) = delete;
-    DebugMode& operator=(const DebugMode&) = delete;
-
-  private:
-    std::string before_ = std::getenv("DPTK_DEBUG") == nullptr ? "" : std::getenv("DPTK_DEBUG");
-};
-
 /// On all ranks `call(group, odd)` must throw the same MismatchError, where `odd` is true on the last one; it
 /// names that rank, and has all parts. Afterwards the group works.
 void expect_mismatch(const std::vector<std::string>& parts,
                      const std::function<void(ProcessGroup&, bool)>& call) {
-    const DebugMode debug;
+    const test::DebugMode debug;
     test::on_ranks([&](ProcessGroup& group) {
         if (group.size() == 1) return;
         const auto begin = std::chrono::steady_clock::now();
@@ -152,7 +135,7 @@ TEST_CASE("in the background the error comes with the Work") {
 }
 
 TEST_CASE("calls that agree are carried out as ever") {
-    const DebugMode debug;
+    const test::DebugMode debug;
     test::on_ranks([](ProcessGroup& group) {
         test::check_user_functions(group);
         test::check_messages(group);
@@ -167,7 +150,7 @@ TEST_CASE("calls that agree are carried out as ever") {
 }
 
 TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waited for") {
-    const DebugMode debug;
+    const test::DebugMode debug;
     test::on_ranks([](ProcessGroup& group) {
         ProcessGroup other = group.duplicate();
         std::vector<float> data(1000, 1.0F);
@@ -182,7 +165,7 @@ TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waite
 }
 
 TEST_CASE("a rank that waits in one group is no mismatch where its thread has come to another") {
-    const DebugMode debug;
+    const test::DebugMode debug;
     test::on_ranks([](ProcessGroup& group) {
         // Below MPI_THREAD_MULTIPLE no thread comes to a call while the program waits elsewhere.
         if (group.size() != 3 || std::getenv("DPTK_TEST_MPI") != nullptr) return;
@@ -201,7 +184,7 @@ TEST_CASE("a rank that waits in one group is no mismatch where its thread has co
 }
 
 TEST_CASE("a level that there is not is refused") {
-    const DebugMode debug("loud");
+    const test::DebugMode debug("loud");
     CHECK_THROWS_WITH_AS(dptk::launch_threads(2, [](ProcessGroup&) {}),
                          "DPTK_DEBUG is \"loud\"; it may be off or detail", dptk::ArgumentError);
 }

@@ -1,0 +1,27 @@
+// Sets DPTK_DEBUG for a while.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace test {
+
+/// Groups that are made while this lives check their calls, or do not.
+class DebugMode {
+  public:
+    explicit DebugMode(const char* level = "detail") { ::setenv("DPTK_DEBUG", level, 1); }
+    ~DebugMode() {
+        if (before_.empty()) {
+            ::unsetenv("DPTK_DEBUG");
+        } else {
+            ::setenv("DPTK_DEBUG", before_.c_str(), 1);
+        }
+    }
+    DebugMode(const DebugMode&) = delete;
+    DebugMode& operator=(const DebugMode&) = delete;
+
+  private:
+    std::string before_ = std::getenv("DPTK_DEBUG") == nullptr ? "" : std::getenv("DPTK_DEBUG");
+};
+
+}  // namespace test
