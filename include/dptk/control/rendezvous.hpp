@@ -152,8 +152,9 @@ class Rendezvous {
   private:
     using clock = std::chrono::steady_clock;
 
-    /// Until when rank 0 stays for the others to read why it fails.
+    /// For how long rank 0 stays, at most and at least, for the others to come and read why it fails.
     static constexpr std::chrono::milliseconds farewell{2000};
+    static constexpr std::chrono::milliseconds shortest_farewell{500};
     static constexpr std::chrono::milliseconds first_report{5000};
     static constexpr std::chrono::milliseconds report_interval{30000};
 
@@ -204,12 +205,16 @@ class Rendezvous {
 
     void wait_for_readers() {
         const Deadline deadline(farewell);
+        const Deadline shortest(shortest_farewell);
         const auto count = [&](std::string_view key) {
             std::int64_t number = 0;
             static_cast<void>(parse_number(store_.find(key).value_or("0"), number));
             return number;
         };
-        while (!deadline.passed() && count("readers") + 1 < count("arrivals")) {
+        const auto all_have_read = [&] {
+            return count("readers") + 1 >= std::max<std::int64_t>(count("arrivals"), self_.world_size);
+        };
+        while (!deadline.passed() && (!shortest.passed() || !all_have_read())) {
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
         }
     }
@@ -218,7 +223,11 @@ class Rendezvous {
         try {
             // Rank 0 gives up at the timeout, and then says who is missing.
             const std::string verdict = store_.get("verdict", options_.timeout + farewell);
-            store_.add("readers", 1);
+            try {
+                store_.add("readers", 1);
+            } catch (const Error&) {
+                // Rank 0 goes as soon as it sees this, perhaps before it answers.
+            }
             return RollCallResult::parse(verdict);
         } catch (const TimeoutError&) {
             return {"timeout", text("waited ", duration_text(options_.timeout), " at ", options_.where,
