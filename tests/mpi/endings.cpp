@@ -50,6 +50,7 @@ void train(const std::string& ending) {
     if (ending == "long-message") {
         std::vector<int> data(group.rank() == 0 ? 5 : 3);
         if (group.rank() == 0) group.send(data, 1);
+        group.barrier();  // it lies there when it is asked for
         if (group.rank() == 1) group.recv_async(data, 0).wait();
     }
     for (int step = 0; step < 10; ++step) {

@@ -151,27 +151,28 @@ class MpiWork final : public WorkState {
     /// Of a recv.
     int source = -1;
 
+    /// One after the other: Open MPI 4.1's MPI_Waitall does not return where one has failed before the call.
     bool wait(std::chrono::nanoseconds timeout) override {
-        if (ended_) return true;
         const bool forever = timeout == std::chrono::nanoseconds::max();
         const auto begin = std::chrono::steady_clock::now();
-        const int count = static_cast<int>(requests.size());
-        std::vector<MPI_Status> statuses(requests.size());
-        int ended = 0;
         try {
-            do {
-                check_mpi_message(forever ? MPI_Waitall(count, requests.data(), statuses.data())
-                                          : MPI_Testall(count, requests.data(), &ended, statuses.data()),
-                                  "MPI_Wait", statuses);
-                ended_ = forever || ended != 0;
-            } while (!ended_ && std::chrono::steady_clock::now() - begin < timeout);
-            if (ended_ && finish) finish(statuses.back());
+            while (waited_for_ < requests.size()) {
+                MPI_Request& request = requests[waited_for_];
+                int ended = 1;
+                check_message(forever ? MPI_Wait(&request, &last_) : MPI_Test(&request, &ended, &last_));
+                if (ended != 0) {
+                    ++waited_for_;
+                } else if (std::chrono::steady_clock::now() - begin >= timeout) {
+                    return false;
+                }
+            }
+            if (const auto action = std::exchange(finish, {})) action(last_);
         } catch (const Error& error) {
             MpiEnvironment::get().health()->fail(error.what());
             error_ = std::current_exception();
-            ended_ = true;
+            waited_for_ = requests.size();
         }
-        return ended_;
+        return true;
     }
 
     std::exception_ptr error() override {
@@ -184,25 +185,18 @@ class MpiWork final : public WorkState {
     [[nodiscard]] int source_rank() const override { return source; }
 
   private:
-    /// Of several operations MPI only says that some have failed; their statuses say why.
-    static void check_mpi_message(int result, std::string_view call,
-                                  const std::vector<MPI_Status>& statuses) {
-        if (result == MPI_SUCCESS) return;
+    void check_message(int result) const {
         int error_class = MPI_SUCCESS;
-        MPI_Error_class(result, &error_class);
-        if (error_class != MPI_ERR_IN_STATUS) return check_mpi(result, call);
-        for (const MPI_Status& status : statuses) {
-            if (status.MPI_ERROR == MPI_SUCCESS) continue;
-            MPI_Error_class(status.MPI_ERROR, &error_class);
-            if (error_class == MPI_ERR_TRUNCATE) {
-                throw MismatchError(
-                    text("rank ", status.MPI_SOURCE, " sends more bytes than its receiver expects"));
-            }
-            check_mpi(status.MPI_ERROR, call);
+        if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
+        if (error_class == MPI_ERR_TRUNCATE) {
+            throw MismatchError(
+                text("rank ", last_.MPI_SOURCE, " sends more bytes than its receiver expects"));
         }
+        check_mpi(result, "MPI_Wait");
     }
 
-    bool ended_ = false;
+    MPI_Status last_ = {};
+    std::size_t waited_for_ = 0;
     bool seen_ = false;
     std::exception_ptr error_;
 };
