@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/debug_mode.hpp"
 #include "support/ranks.hpp"
 
 TEST_CASE("an exception on one rank ends the others' waits and is rethrown") {
@@ -96,7 +97,25 @@ TEST_CASE("an exception in the middle of background work ends everybody") {
     CHECK_THROWS_WITH_AS(run(), "in mid-step", std::logic_error);
 }
 
+TEST_CASE(
+    "a rank that ends early is an error for those that wait for it, in a check of their calls as well") {
+    const test::DebugMode debug;
+    std::atomic<int> lost = 0;
+    const auto run = [&] {
+        dptk::launch_threads(3, [&](dptk::ProcessGroup& group) {
+            group.barrier();
+            if (group.rank() == 2) return;
+            std::string text;
+            CHECK(test::throws<dptk::PeerLostError>(text, [&] { group.barrier(); }));
+            lost += test::contains(text, "rank 2 has left its process group after 1 calls, and rank");
+        });
+    };
+    CHECK_NOTHROW(run());
+    CHECK(lost == 2);
+}
+
 TEST_CASE("a rank that ends early is an error for those that wait for it") {
+    const test::DebugMode unchecked("off");  // a check notices it first
     std::atomic<int> lost = 0;
     const auto run = [&] {
         dptk::launch_threads(3, [&](dptk::ProcessGroup& group) {
@@ -112,6 +131,7 @@ TEST_CASE("a rank that ends early is an error for those that wait for it") {
 }
 
 TEST_CASE("calls that differ between ranks are a MismatchError on all, and the group stays usable") {
+    const test::DebugMode unchecked("off");  // a check says it in other words
     dptk::launch_threads(4, [](dptk::ProcessGroup& group) {
         const bool odd_one = group.rank() == 2;
         std::vector<float> floats(odd_one ? 5U : 4U, 1.0F);
@@ -150,6 +170,7 @@ TEST_CASE("the error of a dropped Work is thrown by the next barrier, also where
 }
 
 TEST_CASE("the error of a dropped Work is logged when the group closes") {
+    const test::DebugMode unchecked("off");  // a check says it in other words
     std::vector<std::string> lines;
     dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {

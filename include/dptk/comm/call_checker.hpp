@@ -148,6 +148,9 @@ class CallChecker {
         }
     }
 
+    /// This rank comes to no further call: the others need not wait for it.
+    void leave() { store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left")); }
+
   private:
     static constexpr std::string_view agreed_verdict = "agreed";
     static constexpr std::chrono::milliseconds moment{200};
@@ -240,6 +243,7 @@ class CallChecker {
                 if (!patient.passed()) continue;
                 const std::string differences = compare(here, first);
                 if (differences != agreed_verdict) post_verdict(here, differences);
+                check_nobody_has_left(here);
                 told = tell_where(here) || told;
                 look_for_circle();
             }
@@ -257,11 +261,35 @@ class CallChecker {
         return true;
     }
 
+    /// To which of the channel's calls a rank has come last.
+    struct Arrival {
+        std::uint64_t number = 0;
+        bool left = false;
+    };
+
+    [[nodiscard]] Arrival arrival(std::string_view channel, int rank) {
+        const std::string value = store_->find(arrival_key(channel, rank)).value_or("");
+        std::string_view words = value;
+        Arrival found;
+        static_cast<void>(parse_number(next_word(words), found.number));
+        found.left = words == "left";
+        return found;
+    }
+
     /// A rank may be in a call by a thread of its group, while it waits in another one itself.
     [[nodiscard]] bool has_arrived(int rank, const WaitingPlace& place) {
-        const std::optional<std::string> value = store_->find(arrival_key(place.channel, rank));
-        std::uint64_t number = 0;
-        return value && parse_number(*value, number) && number >= place.number;
+        return arrival(place.channel, rank).number >= place.number;
+    }
+
+    /// Throws PeerLostError for a rank that has closed the channel without coming to this call.
+    void check_nobody_has_left(const WaitingPlace& here) {
+        for (const int rank : ranks()) {
+            const Arrival last = arrival(here.channel, rank);
+            if (!last.left || last.number >= here.number) continue;
+            throw PeerLostError(text(control_->label(rank), " has left its process group after ", last.number,
+                                     " calls, and ", control_->label(control_->rank()), " waits for it in ",
+                                     activity_->describe(activity_->look())));
+        }
     }
 
     [[nodiscard]] std::map<int, WaitingPlace> read_waiting() {

@@ -448,6 +448,7 @@ class TransportChannel final : public Channel {
             return attempt(leave_control);
         }
         attempt([&] { queue_.finish(); });
+        if (carrier_->checker && !health_->failed()) attempt([&] { carrier_->checker->leave(); });
         attempt(leave_control);
         if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
         if constexpr (detail::HasLeave<T>) attempt([&] { transport().leave(); });
