@@ -3,13 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstddef>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,99 +16,12 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/mpi_control.hpp"
 #include "dptk/comm/mpi_environment.hpp"
-#include "dptk/comm/work.hpp"
+#include "dptk/comm/mpi_types.hpp"
+#include "dptk/comm/mpi_work.hpp"
 
 namespace dptk {
 
 namespace detail {
-
-[[nodiscard]] inline MPI_Datatype mpi_datatype(DType dtype) {
-    switch (dtype) {
-        case DType::boolean:  // 0 or 1: the bitwise operations on bytes are the logical ones
-        case DType::u8: return MPI_UINT8_T;
-        case DType::i8: return MPI_INT8_T;
-        case DType::i16: return MPI_INT16_T;
-        case DType::f16:
-        case DType::bf16:  // moved, never reduced by MPI
-        case DType::u16: return MPI_UINT16_T;
-        case DType::i32: return MPI_INT32_T;
-        case DType::u32: return MPI_UINT32_T;
-        case DType::i64: return MPI_INT64_T;
-        case DType::u64: return MPI_UINT64_T;
-        case DType::f32: return MPI_FLOAT;
-        case DType::f64: return MPI_DOUBLE;
-        case DType::c64: return MPI_C_FLOAT_COMPLEX;
-        case DType::c128: return MPI_C_DOUBLE_COMPLEX;
-        case DType::opaque: return MPI_BYTE;
-    }
-    throw ArgumentError(text("no MPI datatype for ", dtype_name(dtype)));
-}
-
-/// Of a buffer's mpi_datatype, how many it holds.
-[[nodiscard]] inline std::size_t mpi_count(const Buffer& buffer) noexcept {
-    return buffer.dtype == DType::opaque ? buffer.bytes() : buffer.count;
-}
-
-/// A whole message as one MPI type, so that it is one message to MPI however long it is.
-class MpiMessageType {
-  public:
-    explicit MpiMessageType(const Buffer& buffer) : type_(mpi_datatype(buffer.dtype)) {
-        const std::size_t all = mpi_count(buffer);
-        if (all <= block) {
-            count_ = static_cast<int>(all);
-            return;
-        }
-        MPI_Datatype blocks = MPI_DATATYPE_NULL;
-        MPI_Datatype rest = MPI_DATATYPE_NULL;
-        const MPI_Datatype element = type_;
-        MPI_Aint lower = 0;
-        MPI_Aint size = 0;
-        MPI_Type_get_extent(element, &lower, &size);
-        MPI_Datatype one_block = MPI_DATATYPE_NULL;
-        MPI_Type_contiguous(static_cast<int>(block), element, &one_block);
-        MPI_Type_contiguous(static_cast<int>(all / block), one_block, &blocks);
-        MPI_Type_contiguous(static_cast<int>(all % block), element, &rest);
-        const std::array<int, 2> lengths = {1, 1};
-        const std::array<MPI_Aint, 2> places = {0, static_cast<MPI_Aint>(all / block * block) * size};
-        const std::array<MPI_Datatype, 2> types = {blocks, rest};
-        check_mpi(MPI_Type_create_struct(2, lengths.data(), places.data(), types.data(), &type_),
-                  "MPI_Type_create_struct");
-        check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
-        for (MPI_Datatype* part : {&one_block, &blocks, &rest}) MPI_Type_free(part);
-        count_ = 1;
-        owned_ = true;
-    }
-
-    MpiMessageType(const MpiMessageType&) = delete;
-    MpiMessageType& operator=(const MpiMessageType&) = delete;
-    ~MpiMessageType() {
-        if (owned_) MPI_Type_free(&type_);
-    }
-
-    [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
-    [[nodiscard]] int count() const noexcept { return count_; }
-
-  private:
-    static constexpr std::size_t block = std::size_t{1} << 30;
-
-    MPI_Datatype type_;
-    int count_ = 0;
-    bool owned_ = false;
-};
-
-[[nodiscard]] inline MPI_Op mpi_op(ReduceOp op) {
-    switch (op) {
-        case ReduceOp::sum:
-        case ReduceOp::avg: return MPI_SUM;
-        case ReduceOp::product: return MPI_PROD;
-        case ReduceOp::min: return MPI_MIN;
-        case ReduceOp::max: return MPI_MAX;
-        case ReduceOp::band: return MPI_BAND;
-        case ReduceOp::bor: return MPI_BOR;
-        case ReduceOp::bxor: return MPI_BXOR;
-    }
-    throw ArgumentError(text("no MPI operation for ", reduce_op_name(op)));
-}
 
 /// An MPI communicator that we own: freed when dropped, unless MPI has ended before.
 class OwnedMpiComm {
@@ -140,65 +50,6 @@ class OwnedMpiComm {
 
   private:
     MPI_Comm comm_;
-};
-
-/// What MPI has been given and whoever waits for it progresses.
-class MpiWork final : public WorkState {
-  public:
-    std::vector<MPI_Request> requests;
-    /// Called when all has ended well; may throw.
-    std::function<void(const MPI_Status& last)> finish = {};
-    /// Of a recv.
-    int source = -1;
-
-    /// One after the other: Open MPI 4.1's MPI_Waitall does not return where one has failed before the call.
-    bool wait(std::chrono::nanoseconds timeout) override {
-        const bool forever = timeout == std::chrono::nanoseconds::max();
-        const auto begin = std::chrono::steady_clock::now();
-        try {
-            while (waited_for_ < requests.size()) {
-                MPI_Request& request = requests[waited_for_];
-                int ended = 1;
-                check_message(forever ? MPI_Wait(&request, &last_) : MPI_Test(&request, &ended, &last_));
-                if (ended != 0) {
-                    ++waited_for_;
-                } else if (std::chrono::steady_clock::now() - begin >= timeout) {
-                    return false;
-                }
-            }
-            if (const auto action = std::exchange(finish, {})) action(last_);
-        } catch (const Error& error) {
-            MpiEnvironment::get().health()->fail(error.what());
-            error_ = std::current_exception();
-            waited_for_ = requests.size();
-        }
-        return true;
-    }
-
-    std::exception_ptr error() override {
-        if (error_) seen_ = true;
-        return error_;
-    }
-
-    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
-
-    [[nodiscard]] int source_rank() const override { return source; }
-
-  private:
-    void check_message(int result) const {
-        int error_class = MPI_SUCCESS;
-        if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
-        if (error_class == MPI_ERR_TRUNCATE) {
-            throw MismatchError(
-                text("rank ", last_.MPI_SOURCE, " sends more bytes than its receiver expects"));
-        }
-        check_mpi(result, "MPI_Wait");
-    }
-
-    MPI_Status last_ = {};
-    std::size_t waited_for_ = 0;
-    bool seen_ = false;
-    std::exception_ptr error_;
 };
 
 #ifdef MPICH_VERSION

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "dptk/comm/active_call.hpp"
-#include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/call_checker.hpp"
+#include "dptk/comm/carrier.hpp"
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/started_calls.hpp"
 #include "dptk/comm/transport.hpp"
@@ -62,67 +62,6 @@ template <Transport T>
                                   std::make_shared<JobHealth>());
     }
 }
-
-/// Returns the rank from which the message came, or to which it went.
-template <Transport T>
-int transfer(T& transport, const Message& message) {
-    if (message.verb == Verb::send) {
-        transport.send(message.buffer, message.peer, message.tag);
-        return message.peer;
-    }
-    if constexpr (HasRecvAny<T>) {
-        if (message.peer == any_rank) return transport.recv_any(message.buffer, message.tag);
-    }
-    transport.recv(message.buffer, message.peer, message.tag);
-    return message.peer;
-}
-
-/// What carries calls out, on whatever thread. Operations own it: a channel that is abandoned goes before
-/// they end.
-template <Transport T>
-struct Carrier {
-    std::shared_ptr<T> transport;
-    ChannelJob job;
-    std::shared_ptr<Activity> activity;
-    /// Null unless DPTK_DEBUG asks for it.
-    std::shared_ptr<CallChecker> checker;
-
-    void run(const Collective& call, AllReduceAlgorithm algorithm) const {
-        const ActiveCall active(*activity, call);
-        if (checker) checker->check(call, algorithm);
-        algorithms::run(*transport, call, algorithm);
-    }
-
-    /// The same on the program's own thread.
-    void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
-        if (!checker) return run(call, algorithm);
-        const WaitingCaller::Here here(checker->caller(), checker->channel());
-        run(call, algorithm);
-    }
-
-    /// Makes one of the collectives that have a result of their own.
-    template <class Make>
-    auto make(Verb verb, Make&& make_result) const {
-        const Collective call{.verb = verb};
-        const ActiveCall active(*activity, call);
-        if (checker) {
-            const WaitingCaller::Here here(checker->caller(), checker->channel());
-            checker->check(call, AllReduceAlgorithm::automatic);
-        }
-        return make_result();
-    }
-
-    int run(const Message& message, Activity& messages) const {
-        const ActiveCall active(messages, message);
-        return transfer(*transport, message);
-    }
-
-    /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
-    template <class Operation>
-    void guarded(Operation&& operation) const {
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), operation);
-    }
-};
 
 }  // namespace detail
 

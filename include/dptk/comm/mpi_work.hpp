@@ -1,0 +1,75 @@
+/// The background work of which MPI keeps the requests.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/mpi_environment.hpp"
+#include "dptk/comm/work.hpp"
+
+namespace dptk::detail {
+
+/// What MPI has been given and whoever waits for it progresses.
+class MpiWork final : public WorkState {
+  public:
+    std::vector<MPI_Request> requests;
+    /// Called when all has ended well; may throw.
+    std::function<void(const MPI_Status& last)> finish = {};
+    /// Of a recv.
+    int source = -1;
+
+    /// One after the other: Open MPI 4.1's MPI_Waitall does not return where one has failed before the call.
+    bool wait(std::chrono::nanoseconds timeout) override {
+        const bool forever = timeout == std::chrono::nanoseconds::max();
+        const auto begin = std::chrono::steady_clock::now();
+        try {
+            while (waited_for_ < requests.size()) {
+                MPI_Request& request = requests[waited_for_];
+                int ended = 1;
+                check_message(forever ? MPI_Wait(&request, &last_) : MPI_Test(&request, &ended, &last_));
+                if (ended != 0) {
+                    ++waited_for_;
+                } else if (std::chrono::steady_clock::now() - begin >= timeout) {
+                    return false;
+                }
+            }
+            if (const auto action = std::exchange(finish, {})) action(last_);
+        } catch (const Error& error) {
+            MpiEnvironment::get().health()->fail(error.what());
+            error_ = std::current_exception();
+            waited_for_ = requests.size();
+        }
+        return true;
+    }
+
+    std::exception_ptr error() override {
+        if (error_) seen_ = true;
+        return error_;
+    }
+
+    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
+
+    [[nodiscard]] int source_rank() const override { return source; }
+
+  private:
+    void check_message(int result) const {
+        int error_class = MPI_SUCCESS;
+        if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
+        if (error_class == MPI_ERR_TRUNCATE) {
+            throw MismatchError(
+                text("rank ", last_.MPI_SOURCE, " sends more bytes than its receiver expects"));
+        }
+        check_mpi(result, "MPI_Wait");
+    }
+
+    MPI_Status last_ = {};
+    std::size_t waited_for_ = 0;
+    bool seen_ = false;
+    std::exception_ptr error_;
+};
+
+}  // namespace dptk::detail
