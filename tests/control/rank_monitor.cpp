@@ -21,6 +21,11 @@ struct Job {
         store.set(dptk::ControlPlane::status_key(rank), to_text(dptk::RankStatus{++beats, {channel}}));
     }
 
+    /// Waits for a message, for two seconds now.
+    static dptk::ChannelStatus in_message(int peer) {
+        return {"0/messages", 3, true, 2s, peer, "recv(4 x f32, tag 0)"};
+    }
+
     void leave(int rank, std::uint64_t calls) {
         store.set(dptk::ControlPlane::left_key(rank),
                   to_text(dptk::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
@@ -110,4 +115,40 @@ TEST_CASE("who waits for a rank that has left is told so, unless the call was ma
     CHECK(*verdict ==
           "rank 1 (host b) has left its process group after 3 calls, and rank 0 (host a) waits for it in "
           "all_reduce(sum, 4 x f32) #4");
+}
+
+TEST_CASE(
+    "who waits for a message of a rank that has left is told so, once it has not come with the farewell") {
+    Job job;
+    job.beat(0, Job::in_message(1));
+    CHECK_FALSE(job.pass(1s, {1, 2}));
+    job.leave(1, 0);
+    CHECK_FALSE(job.pass(3s, {2}));  // rank 0 has not spoken since
+    job.beat(0, Job::in_message(1));
+    CHECK_FALSE(job.pass(1s, {2}));  // it has, and may have been told this before the farewell
+    SUBCASE("it came") {
+        CHECK_FALSE(job.pass(20s, {0, 2}));
+    }
+    SUBCASE("it does not come") {
+        job.beat(0, Job::in_message(1));
+        const std::optional<std::string> verdict = job.pass(1s, {2});
+        REQUIRE(verdict);
+        CHECK(*verdict ==
+              "rank 1 (host b) has left its process group, and rank 0 (host a) waits for it in recv(4 x f32, "
+              "tag 0)");
+    }
+    SUBCASE("it is waited for from any rank") {
+        job.leave(2, 0);
+        for (int i = 0; i < 2; ++i) {
+            job.beat(0, Job::in_message(dptk::Activity::any_peer));
+            CHECK_FALSE(job.pass(1s, {}));
+        }
+        job.beat(0, Job::in_message(dptk::Activity::any_peer));
+        const std::optional<std::string> verdict = job.pass(1s, {});
+        REQUIRE(verdict);
+        CHECK(*verdict ==
+              "all ranks but one have left their process groups, and rank 0 (host a) waits for them in "
+              "recv(4 x "
+              "f32, tag 0)");
+    }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,7 +38,11 @@ class RankMonitor {
         // Where this process itself has been stopped, nobody could be heard.
         const bool slept = now - last_look_ > timeout_ / 2;
         last_look_ = now;
+        const std::ptrdiff_t left_before = count_left();
         for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now, slept);
+        if (count_left() != left_before) {
+            for (Rank& rank : ranks_) rank.beats_since_farewell = 0;
+        }
         if (std::optional<std::string> silent = find_silent(now)) return silent;
         return find_waiting_in_vain();
     }
@@ -51,7 +56,13 @@ class RankMonitor {
         clock::time_point heard;
         bool left = false;
         RankStatus status = {};
+        /// Of another rank, the last one.
+        int beats_since_farewell = 0;
     };
+
+    [[nodiscard]] std::ptrdiff_t count_left() const {
+        return std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.left; });
+    }
 
     void read(Store& store, int index, clock::time_point now, bool slept) {
         Rank& rank = ranks_[static_cast<std::size_t>(index)];
@@ -60,7 +71,9 @@ class RankMonitor {
         rank.left = text.has_value();
         if (!text) text = store.find(ControlPlane::status_key(index));
         std::optional<RankStatus> status = text ? parse_rank_status(*text) : std::nullopt;
-        if (slept || (status && status->beat != rank.status.beat)) rank.heard = now;
+        const bool beats = status && status->beat != rank.status.beat;
+        if (beats) ++rank.beats_since_farewell;
+        if (slept || beats) rank.heard = now;
         if (status) rank.status = std::move(*status);
     }
 
@@ -86,21 +99,25 @@ class RankMonitor {
     /// A rank that has left cannot come to a call that others are in.
     [[nodiscard]] std::optional<std::string> find_waiting_in_vain() const {
         constexpr std::chrono::milliseconds settled{1000};
-        const auto left = std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.left; });
-        const bool alone = static_cast<std::size_t>(left) + 1 == ranks_.size();
+        const bool alone = static_cast<std::size_t>(count_left()) + 1 == ranks_.size();
         for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
             if (!ranks_[gone].left) continue;
             for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
                 if (ranks_[waiting].left) continue;
                 for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
                     if (!channel.active || channel.duration < settled) continue;
-                    if (channel.peer == Activity::any_peer && alone) {
-                        return detail::text("all ranks but one have left their process groups, and ",
-                                            labels_[waiting], " waits for them in ", channel.call);
-                    }
-                    if (channel.peer == static_cast<int>(gone)) {
-                        return detail::text(labels_[gone], " has left its process group, and ",
-                                            labels_[waiting], " waits for it in ", channel.call);
+                    if (channel.peer != Activity::no_peer) {
+                        // What it waits for may have come just before the farewell: then it goes on.
+                        if (ranks_[waiting].beats_since_farewell < 2) continue;
+                        if (channel.peer == Activity::any_peer && alone) {
+                            return detail::text("all ranks but one have left their process groups, and ",
+                                                labels_[waiting], " waits for them in ", channel.call);
+                        }
+                        if (channel.peer == static_cast<int>(gone)) {
+                            return detail::text(labels_[gone], " has left its process group, and ",
+                                                labels_[waiting], " waits for it in ", channel.call);
+                        }
+                        continue;
                     }
                     const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
                     if (last == nullptr || last->sequence >= channel.sequence) continue;
