@@ -1,5 +1,6 @@
 // What the control plane does from aside, whatever its store does.
 #include <doctest/doctest.h>
+#include <dptk/comm/active_call.hpp>
 #include <dptk/control/control_plane.hpp>
 #include <dptk/control/in_process_store.hpp>
 #include <dptk/core/log.hpp>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 using namespace std::chrono_literals;
 
@@ -87,4 +89,23 @@ TEST_CASE("a deadline strikes, and the last resort comes, however long the store
     plane->close(activity);
     store->let_go();
     dptk::set_log_sink({});
+}
+
+TEST_CASE("messages that follow each other closely are not taken for one that takes long") {
+    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto plane = dptk::ControlPlane::make(
+        {.rank = 0, .size = 2, .store = std::make_shared<dptk::InProcessStore>(), .timeout = 500ms}, health);
+    const dptk::Activity::CallReader reader{[](dptk::Activity::Call) { return std::string("recv"); },
+                                            [](dptk::Activity::Call) { return 1; }};
+    const auto activity = std::make_shared<dptk::Activity>(
+        dptk::ChannelIdentity{.name = "0/messages", .ranks = {0, 1}, .timeout = 500ms},
+        dptk::Activity::Calls::messages, reader);
+    plane->open(activity);
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 1500ms) {
+        const dptk::detail::ActiveCall active(*activity, dptk::Message{.verb = dptk::Verb::recv, .peer = 1});
+        std::this_thread::sleep_for(20ms);
+    }
+    CHECK_FALSE(health->failed());
+    plane->close(activity);
 }

@@ -33,7 +33,7 @@ class ActiveCall {
         activity_.begin(PackedCall(call).words());
     }
     ActiveCall(Activity& activity, const Message& message) noexcept : activity_(activity) {
-        activity_.resume(pack(message).words());  // messages are not counted
+        activity_.begin(pack(message).words());
     }
     ~ActiveCall() { activity_.end(); }
     ActiveCall(const ActiveCall&) = delete;
@@ -56,7 +56,11 @@ class ResumedWork final : public WorkState {
           deadline_(activity_->identity().timeout) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
-        activity_->resume(call_.words());
+        if (std::exchange(first_wait_, false) && activity_->carries_messages()) {
+            activity_->begin(call_.words());
+        } else {
+            activity_->resume(call_.words());
+        }
         const bool ended = work_->wait(timeout);
         activity_->end();
         if (ended) {
@@ -77,7 +81,11 @@ class ResumedWork final : public WorkState {
         return error ? error : given_up_;
     }
 
-    std::exception_ptr unseen_error() override { return work_->unseen_error(); }
+    /// An operation that was given up may still use its memory: it counts as unseen, and so is kept.
+    std::exception_ptr unseen_error() override {
+        const std::exception_ptr error = work_->unseen_error();
+        return error ? error : given_up_;
+    }
 
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 
@@ -115,12 +123,13 @@ class ResumedWork final : public WorkState {
         return given_up_ != nullptr;
     }
 
-    std::exception_ptr given_up_;
     std::shared_ptr<WorkState> work_;
     std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<Activity> activity_;
     PackedCall call_;
     std::function<void()> then_;
+    std::exception_ptr given_up_;
+    bool first_wait_ = true;
     bool finished_ = false;
     Deadline deadline_;
 };

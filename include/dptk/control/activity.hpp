@@ -39,7 +39,7 @@ class Activity {
         int (*peer)(Call);
     };
 
-    /// Collectives are numbered, since all ranks make the same. Messages are not.
+    /// Collectives are numbered on all ranks alike. Of messages, every rank counts its own.
     enum class Calls : std::uint8_t { collectives, messages };
 
     /// What was seen at one moment. Calls are numbered from 1; sequence is that of the last one begun.
