@@ -173,6 +173,33 @@ TEST_CASE("calls that were started hold no messages up") {
     });
 }
 
+TEST_CASE("calls that were started meet each other, whoever has waited for those before") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> first(10, 1.0F);
+        std::vector<float> second(10, 1.0F);
+        dptk::Work reduced = group.reduce_async(first, 0);
+        if (group.rank() == 0) reduced.wait();
+        dptk::Work summed = group.all_reduce_async(second);
+        reduced.wait();
+        summed.wait();
+        if (group.rank() == 0) CHECK(first[9] == static_cast<float>(group.size()));
+        CHECK(second[9] == static_cast<float>(group.size()));
+    });
+}
+
+TEST_CASE("a call that is carried out later comes after those that work in its memory") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<double> other(10, 1.0);
+        std::vector<double> data(1000000, 1.0);
+        dptk::Work summed = group.all_reduce_async(data);
+        dptk::Work reduced = group.reduce_async(other, 0);
+        group.reduce_async(data, 0).wait();
+        summed.wait();
+        reduced.wait();
+        if (group.rank() == 0) CHECK(data[999999] == static_cast<double>(group.size() * group.size()));
+    });
+}
+
 TEST_CASE("a group that closes completes calls and messages that wait for each other") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         if (group.size() == 1) return;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/debug_mode.hpp"
@@ -180,6 +181,52 @@ TEST_CASE("a rank that waits in one group is no mismatch where its thread has co
         work.wait();
         CHECK(data[9] == 3.0F);
         CHECK(others[9] == (pair.is_member() ? 2.0F : 1.0F));
+    });
+}
+
+TEST_CASE("a rank that waits in one group for a while only is no mismatch where another one waits for it") {
+    const test::DebugMode debug;
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() > 3) return;
+        ProcessGroup other = group.duplicate();
+        std::vector<float> data(10, 1.0F);
+        if (group.rank() == 0) {
+            dptk::Work work = other.all_reduce_async(data);
+            if (group.size() > 1 && std::getenv("DPTK_TEST_MPI") == nullptr)
+                CHECK_FALSE(work.wait(std::chrono::milliseconds(1500)));
+            std::this_thread::sleep_for(std::chrono::milliseconds(800));
+            group.barrier();
+            work.wait();
+        } else {
+            group.barrier();
+            other.all_reduce(data);
+        }
+        CHECK(data[9] == static_cast<float>(group.size()));
+    });
+}
+
+TEST_CASE("a rank that waits in one group is no mismatch where its thread is to come to another") {
+    const test::DebugMode debug;
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() != 2 || std::getenv("DPTK_TEST_MPI") != nullptr) return;
+        ProcessGroup other = group.duplicate();
+        std::vector<float> first(10, 1.0F);
+        std::vector<float> second(10, 1.0F);
+        const auto slow_sum = [&](const float& a, const float& b) {
+            if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+            return a + b;
+        };
+        dptk::Work reduced = other.reduce_async(first, 0, slow_sum);
+        dptk::Work summed = other.all_reduce_async(second);
+        if (group.rank() == 0) {
+            group.barrier();  // while its thread is in the first call still
+            summed.wait();
+        } else {
+            summed.wait();
+            group.barrier();
+        }
+        reduced.wait();
+        CHECK(second[9] == 2.0F);
     });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/debug_mode.hpp"
@@ -128,6 +129,32 @@ TEST_CASE("a rank that ends early is an error for those that wait for it") {
     };
     CHECK_NOTHROW(run());
     CHECK(lost >= 1);  // the other may hear of a rank that gave up
+}
+
+TEST_CASE("memory that a rank gives up is not used by others any more") {
+    std::atomic<bool> receives = false;
+    const auto run = [&] {
+        dptk::launch_threads(3, [&](dptk::ProcessGroup& group) {
+            constexpr std::size_t count = std::size_t{1} << 24;
+            if (group.rank() == 0) {
+                {
+                    dptk::Allocation<float> data = group.allocate<float>(count);
+                    static_cast<void>(group.send_async(data, 1));
+                }
+                group.barrier();
+            } else if (group.rank() == 1) {
+                std::vector<float> data(count);
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                receives = true;
+                group.recv(data, 0);
+                group.barrier();
+            } else {
+                while (!receives) std::this_thread::yield();
+                throw std::runtime_error("while they copy");
+            }
+        });
+    };
+    CHECK_THROWS_WITH_AS(run(), "while they copy", std::runtime_error);
 }
 
 TEST_CASE("calls that differ between ranks are a MismatchError on all, and the group stays usable") {

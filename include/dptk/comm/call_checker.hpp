@@ -30,8 +30,9 @@
 
 namespace dptk::detail {
 
-/// On which channel the program itself waits. Only where all its calls come from one thread is a rank that
-/// waits in one group known not to come to another one meanwhile. One object for all channels of a rank.
+/// On which channel the program itself waits, and which calls it has made. Only where all come from one
+/// thread is a rank that waits in one group known not to come to another one meanwhile. One object for all
+/// channels of a rank.
 class WaitingCaller {
   public:
     /// The calling thread waits on that channel, for as long as this lives.
@@ -51,6 +52,23 @@ class WaitingCaller {
         return !several_threads_ && channel_ == channel;
     }
 
+    /// The program has made a call on that channel, to which it, or a thread of its group, will come.
+    void promise(const std::string& channel) {
+        const std::lock_guard lock(mutex_);
+        ++promised_[channel];
+    }
+
+    void forget(const std::string& channel) {
+        const std::lock_guard lock(mutex_);
+        promised_.erase(channel);
+    }
+
+    /// The number of calls made, by channel.
+    [[nodiscard]] std::map<std::string, std::uint64_t> promised() const {
+        const std::lock_guard lock(mutex_);
+        return promised_;
+    }
+
   private:
     void begin(const std::string& channel) {
         const std::lock_guard lock(mutex_);
@@ -63,20 +81,24 @@ class WaitingCaller {
     std::optional<std::thread::id> thread_;
     bool several_threads_ = false;
     std::string channel_;
+    std::map<std::string, std::uint64_t> promised_;
 };
 
-/// Where a rank waits: in which call, of which channel, for whom.
+/// Where a rank waits: in which call, of which channel, for whom; and to which calls it comes all the same.
 struct WaitingPlace {
     std::string channel;
     std::uint64_t number = 0;
     std::vector<int> ranks;
     std::string call;
+    std::map<std::string, std::uint64_t> promised = {};
 
     friend bool operator==(const WaitingPlace&, const WaitingPlace&) = default;
 
     [[nodiscard]] std::string to_value() const {
         std::string out = text(channel, ' ', number);
         for (const int rank : ranks) out += text(' ', rank);
+        out += " +";
+        for (const auto& [name, calls] : promised) out += text(' ', name, ' ', calls);
         return out + " ; " + call;
     }
 
@@ -84,10 +106,13 @@ struct WaitingPlace {
         WaitingPlace place;
         place.channel = next_word(value);
         if (!parse_number(next_word(value), place.number)) return std::nullopt;
-        for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
+        for (std::string_view word = next_word(value); word != "+"; word = next_word(value)) {
             int rank = 0;
             if (!parse_number(word, rank)) return std::nullopt;
             place.ranks.push_back(rank);
+        }
+        for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
+            if (!parse_number(next_word(value), place.promised[std::string(word)])) return std::nullopt;
         }
         place.call = value;
         return place;
@@ -95,6 +120,11 @@ struct WaitingPlace {
 
     [[nodiscard]] bool is_same_call(const WaitingPlace& other) const {
         return channel == other.channel && number == other.number;
+    }
+
+    [[nodiscard]] bool promises(const WaitingPlace& other) const {
+        const auto calls = promised.find(other.channel);
+        return calls != promised.end() && calls->second >= other.number;
     }
 };
 
@@ -108,6 +138,7 @@ struct WaitingPlace {
         for (const int other : here.ranks) {
             const auto there = waiting.find(other);
             if (there == waiting.end() || there->second.is_same_call(here)) continue;
+            if (there->second.promises(here)) continue;
             if (other == first) return true;
             if (std::ranges::find(visited, other) != visited.end()) continue;
             visited.push_back(other);
@@ -148,8 +179,14 @@ class CallChecker {
         }
     }
 
+    /// The program has made a call that is about to be checked.
+    void promise() { caller_->promise(channel()); }
+
     /// This rank comes to no further call: the others need not wait for it.
-    void leave() { store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left")); }
+    void leave() {
+        caller_->forget(channel());
+        store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left"));
+    }
 
   private:
     static constexpr std::string_view agreed_verdict = "agreed";
@@ -234,6 +271,7 @@ class CallChecker {
     [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first) {
         const Deadline patient(patience);
         bool told = false;
+        std::optional<int> left_before;
         std::optional<std::string> verdict;
         while (!verdict) {
             control_->health()->check();
@@ -242,8 +280,14 @@ class CallChecker {
             } catch (const TimeoutError&) {
                 if (!patient.passed()) continue;
                 const std::string differences = compare(here, first);
-                if (differences != agreed_verdict) post_verdict(here, differences);
-                check_nobody_has_left(here);
+                if (differences != agreed_verdict) {
+                    post_verdict(here, differences);
+                    continue;
+                }
+                // Who has been told to end its call may leave before the others have been told.
+                const std::optional<int> left = find_left(here);
+                if (left && left == left_before) throw lost(here, *left);
+                left_before = left;
                 told = tell_where(here) || told;
                 look_for_circle();
             }
@@ -257,6 +301,7 @@ class CallChecker {
         if (!caller_->waits_on(here.channel)) return false;
         WaitingPlace place = here;
         std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
+        place.promised = caller_->promised();
         store_->set(waiting_key(control_->rank()), place.to_value());
         return true;
     }
@@ -281,15 +326,20 @@ class CallChecker {
         return arrival(place.channel, rank).number >= place.number;
     }
 
-    /// Throws PeerLostError for a rank that has closed the channel without coming to this call.
-    void check_nobody_has_left(const WaitingPlace& here) {
+    /// A rank that has closed the channel without coming to this call.
+    [[nodiscard]] std::optional<int> find_left(const WaitingPlace& here) {
         for (const int rank : ranks()) {
             const Arrival last = arrival(here.channel, rank);
-            if (!last.left || last.number >= here.number) continue;
-            throw PeerLostError(text(control_->label(rank), " has left its process group after ", last.number,
-                                     " calls, and ", control_->label(control_->rank()), " waits for it in ",
-                                     activity_->describe(activity_->look())));
+            if (last.left && last.number < here.number) return rank;
         }
+        return std::nullopt;
+    }
+
+    [[nodiscard]] PeerLostError lost(const WaitingPlace& here, int rank) {
+        return PeerLostError(text(control_->label(rank), " has left its process group after ",
+                                  arrival(here.channel, rank).number, " calls, and ",
+                                  control_->label(control_->rank()), " waits for it in ",
+                                  activity_->describe(activity_->look())));
     }
 
     [[nodiscard]] std::map<int, WaitingPlace> read_waiting() {
@@ -302,17 +352,18 @@ class CallChecker {
         return waiting;
     }
 
-    /// Those that wait for each other at two moments have done so in between, since calls are numbered.
+    /// Those that are seen to wait for each other twice have all done so in between, since calls are
+    /// numbered, unless a call has been decided and its rank does not know yet.
     void look_for_circle() {
         const std::map<int, WaitingPlace> before = read_waiting();
         const std::vector<int> circle = find_circle(before, control_->rank());
         if (circle.empty()) return;
-        std::this_thread::sleep_for(moment);
         const std::map<int, WaitingPlace> now = read_waiting();
         std::string who;
         for (const int rank : circle) {
             const auto place = now.find(rank);
             if (place == now.end() || place->second != before.at(rank)) return;
+            if (store_->find(key(place->second, "verdict"))) return;
             who += text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
                         " of group ", place->second.channel, " and waits for ranks ",
                         list_text(place->second.ranks));
@@ -335,14 +386,15 @@ class CallChecker {
     std::uint64_t calls_ = 0;
 };
 
-/// A checked operation on a channel's thread: while somebody waits for it, the caller waits on that channel.
+/// A checked operation on a channel's thread: while somebody waits for its end, the caller waits on that
+/// channel. Who waits for a while only comes elsewhere by himself.
 class CheckedWork final : public WorkState {
   public:
     CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker)
         : work_(std::move(work)), checker_(std::move(checker)) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
-        if (timeout == std::chrono::nanoseconds::zero()) return work_->wait(timeout);
+        if (timeout != std::chrono::nanoseconds::max()) return work_->wait(timeout);
         const WaitingCaller::Here here(checker_->caller(), checker_->channel());
         return work_->wait(timeout);
     }

@@ -1,6 +1,8 @@
 /// Carrying calls out on a transport, with all that is said and checked about them.
 #pragma once
 
+#include <chrono>
+#include <exception>
 #include <memory>
 
 #include "dptk/comm/active_call.hpp"
@@ -46,8 +48,19 @@ struct Carrier {
     /// The same on the program's own thread.
     void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
         if (!checker) return run(call, algorithm);
+        checker->promise();
         const WaitingCaller::Here here(checker->caller(), checker->channel());
         run(call, algorithm);
+    }
+
+    /// The same in the background form of the transport, where it has one: MPI matches a verb's two forms
+    /// with each other on no rank.
+    void run_as_started(const Collective& call) const {
+        const ActiveCall active(*activity, call);
+        const std::shared_ptr<WorkState> work = transport->start(call);
+        if (!work) return algorithms::run(*transport, call, AllReduceAlgorithm::automatic);
+        work->wait(std::chrono::nanoseconds::max());
+        if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
     }
 
     /// Makes one of the collectives that have a result of their own.
@@ -56,6 +69,7 @@ struct Carrier {
         const Collective call{.verb = verb};
         const ActiveCall active(*activity, call);
         if (checker) {
+            checker->promise();
             const WaitingCaller::Here here(checker->caller(), checker->channel());
             checker->check(call, AllReduceAlgorithm::automatic);
         }

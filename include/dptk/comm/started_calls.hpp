@@ -67,14 +67,22 @@ class StartedCalls {
         messages_.push_back({{}, std::move(work), std::move(keep_alive)});
     }
 
-    /// A call that `operation` carries out when somebody waits for it.
+    /// A call that `operation` carries out when somebody waits for it, behind those that work in its memory.
     [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
                                                    std::shared_ptr<const void> keep_alive) {
         if (last_deferred_ != nullptr && !has_deferred()) {
             finish_deferred();
             drop_ended(started_);
         }
-        auto work = std::make_shared<DeferredWork>(std::move(operation), last_deferred_);
+        std::vector<std::shared_ptr<WorkState>> before;
+        for (const Started& started : started_) {
+            if (share_memory(started.call, call)) before.push_back(started.work);
+        }
+        auto in_turn = [before = std::move(before), operation = std::move(operation)] {
+            for (const auto& work : before) work->wait(std::chrono::nanoseconds::max());
+            operation();
+        };
+        auto work = std::make_shared<DeferredWork>(std::move(in_turn), last_deferred_);
         last_deferred_ = work;
         deferred_.push_back({call, work, std::move(keep_alive)});
         return work;
@@ -106,6 +114,13 @@ class StartedCalls {
         std::ranges::move(std::exchange(messages_, {}), std::back_inserter(ended));
         for (const Started& each : ended) each.finish();
         rethrow_unseen(ended);
+    }
+
+    /// In a job that has failed, where that ends what is under way: none uses its memory any more.
+    void await_end() {
+        for (const std::vector<Started>* calls : {&started_, &deferred_, &messages_}) {
+            for (const Started& call : *calls) call.finish();
+        }
     }
 
     /// Keeps what cannot be stopped, and its memory, for ever.

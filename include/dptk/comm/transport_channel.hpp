@@ -296,6 +296,7 @@ class TransportChannel final : public Channel {
 
     std::shared_ptr<WorkState> start_on_thread(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
+        if (carrier_->checker) carrier_->checker->promise();
         std::shared_ptr<WorkState> work =
             queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
                           algorithm = algorithm_] {
@@ -314,11 +315,12 @@ class TransportChannel final : public Channel {
         if constexpr (detail::HasStart<T>) {
             std::shared_ptr<WorkState> work;
             const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
-            if (!chosen && !carrier_->checker && !started_.has_deferred()) {
+            const bool as_started = !chosen && !carrier_->checker;
+            if (as_started && !started_.has_deferred()) {
                 guarded([&] {
                     started_.finish_before(call);
-                    const detail::ActiveCall active(activity(), call);
                     work = transport().start(call);
+                    if (work) const detail::ActiveCall counted(activity(), call);
                 });
             }
             if (work) {
@@ -328,10 +330,16 @@ class TransportChannel final : public Channel {
                 started_.add(call, work, std::move(keep_alive));
                 return work;
             }
-            const auto carry_out = [carrier = carrier_, then = std::move(then), call,
+            const auto carry_out = [carrier = carrier_, then = std::move(then), call, as_started,
                                     algorithm = algorithm_] {
                 carrier->job.control->health()->check();
-                carrier->guarded([&] { carrier->run_on_caller(call, algorithm); });
+                carrier->guarded([&] {
+                    if (as_started) {
+                        carrier->run_as_started(call);
+                    } else {
+                        carrier->run_on_caller(call, algorithm);
+                    }
+                });
                 if (then) then();
             };
             return started_.defer(call, carry_out, std::move(keep_alive));
@@ -387,6 +395,7 @@ class TransportChannel final : public Channel {
             return attempt(leave_control);
         }
         attempt([&] { queue_.finish(); });
+        if (health_->failed()) attempt([&] { started_.await_end(); });
         if (carrier_->checker && !health_->failed()) attempt([&] { carrier_->checker->leave(); });
         attempt(leave_control);
         if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
