@@ -156,8 +156,8 @@ class TcpStore final : public Store {
         }
     }
 
-    /// How long each reply may take beyond the timeout of its own request, before the store counts as gone.
-    /// 10 s unless set.
+    /// How long each reply may take beyond the timeout of its own request, and the way of a clone to the
+    /// store, before the store counts as gone. 10 s unless set.
     void set_reply_timeout(std::chrono::milliseconds timeout) {
         const std::lock_guard lock(mutex_);
         reply_timeout_ = timeout;
@@ -226,8 +226,7 @@ class TcpStore final : public Store {
         const std::lock_guard lock(mutex_);
         check_alive();
         try {
-            const auto timeout = std::min(options_.timeout, reply_timeout_);
-            detail::Socket socket = detail::reach_store(address_, options_.token, timeout);
+            detail::Socket socket = detail::reach_store(address_, options_.token, reply_timeout_);
             std::shared_ptr<TcpStore> copy(new TcpStore(address_, options_, std::move(socket)));
             copy->reply_timeout_ = reply_timeout_;
             return copy;
