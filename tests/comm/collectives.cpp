@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "support/debug_mode.hpp"
 #include "support/ranks.hpp"
 
 TEST_CASE("signed integers order and wrap as they should") {
@@ -198,6 +199,26 @@ TEST_CASE("a call that is carried out later comes after those that work in its m
         reduced.wait();
         if (group.rank() == 0) CHECK(data[999999] == static_cast<double>(group.size() * group.size()));
     });
+}
+
+TEST_CASE("messages that were started go on while ranks wait for each other") {
+    for (const char* level : {"off", "detail"}) {
+        const test::DebugMode debug(level);
+        test::on_ranks([](dptk::ProcessGroup& group) {
+            if (group.size() == 1 || group.size() > 4) return;
+            std::vector<float> message(std::size_t{1} << 22, static_cast<float>(group.rank()));
+            dptk::Work sending;
+            if (group.rank() == 0) sending = group.send_async(message, 1);
+            if (group.rank() == 1) group.recv(message, 0);
+            group.monitored_barrier(std::chrono::seconds(30));
+            if (group.rank() == 0) sending.wait();
+            if (group.rank() == 0) sending = group.send_async(message, 1);
+            if (group.rank() == 1) group.recv(message, 0);
+            group.barrier();
+            if (group.rank() == 0) sending.wait();
+            CHECK(message.back() == (group.rank() < 2 ? 0.0F : static_cast<float>(group.rank())));
+        });
+    }
 }
 
 TEST_CASE("a group that closes completes calls and messages that wait for each other") {

@@ -156,10 +156,11 @@ class CallChecker {
   public:
     /// Of a channel with several ranks, whose control plane has a store.
     CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<Activity> activity,
-                std::shared_ptr<WaitingCaller> caller)
+                std::shared_ptr<WaitingCaller> caller, Progress progress)
         : control_(std::move(control)),
           activity_(std::move(activity)),
           caller_(std::move(caller)),
+          progress_(std::move(progress)),
           store_(control_->store()->clone()) {}
 
     [[nodiscard]] WaitingCaller& caller() const noexcept { return *caller_; }
@@ -269,16 +270,17 @@ class CallChecker {
     }
 
     [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first) {
-        const Deadline patient(patience);
+        Deadline look_around(patience);
         bool told = false;
         std::optional<int> left_before;
         std::optional<std::string> verdict;
         while (!verdict) {
             control_->health()->check();
             try {
-                verdict = store_->get(key(here, "verdict"), moment);
+                verdict = store_->get(key(here, "verdict"), make_progress(progress_));
             } catch (const TimeoutError&) {
-                if (!patient.passed()) continue;
+                if (!look_around.passed()) continue;
+                look_around = Deadline(moment);
                 const std::string differences = compare(here, first);
                 if (differences != agreed_verdict) {
                     post_verdict(here, differences);
@@ -382,6 +384,7 @@ class CallChecker {
     std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<Activity> activity_;
     std::shared_ptr<WaitingCaller> caller_;
+    Progress progress_;
     std::shared_ptr<Store> store_;
     std::uint64_t calls_ = 0;
 };

@@ -100,6 +100,11 @@ class DPTK_EXPORT MpiEnvironment {
     void communicator_opened() noexcept { ++open_communicators_; }
     void communicator_closed() noexcept { --open_communicators_; }
 
+    /// So does what MPI goes on with only while somebody calls it.
+    void work_started() noexcept { ++works_; }
+    void work_ended() noexcept { --works_; }
+    [[nodiscard]] bool has_work() const noexcept { return works_ > 0; }
+
     /// How long the end of the program waits for the other ranks' at most.
     void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
 
@@ -236,6 +241,7 @@ class DPTK_EXPORT MpiEnvironment {
     int rank_ = 0;
     int keyval_ = MPI_KEYVAL_INVALID;
     std::atomic<int> open_communicators_ = 0;
+    std::atomic<int> works_ = 0;
     std::atomic<std::chrono::milliseconds> timeout_ = default_timeout;
     std::shared_ptr<JobHealth> health_ = std::make_shared<JobHealth>();
     std::shared_ptr<LastWords> terminator_ = std::make_shared<Terminator>(*this);

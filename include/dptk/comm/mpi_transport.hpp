@@ -235,6 +235,15 @@ class MpiTransport {
 
     void barrier() { check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier"); }
 
+    /// Gives MPI the time to go on with what was started in this process. Returns whether there is any.
+    [[nodiscard]] bool progress() {
+        if (!MpiEnvironment::get().has_work()) return false;
+        int found = 0;
+        check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.get(), &found, MPI_STATUS_IGNORE),
+                  "MPI_Iprobe");
+        return true;
+    }
+
     /// Hands all_reduce, broadcast, all_gather and barrier to MPI without waiting; null for the others.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call) {
         auto work = std::make_shared<detail::MpiWork>();

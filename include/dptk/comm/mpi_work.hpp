@@ -16,6 +16,11 @@ namespace dptk::detail {
 /// What MPI has been given and whoever waits for it progresses.
 class MpiWork final : public WorkState {
   public:
+    MpiWork() { MpiEnvironment::get().work_started(); }
+    ~MpiWork() override { end(); }
+    MpiWork(const MpiWork&) = delete;
+    MpiWork& operator=(const MpiWork&) = delete;
+
     std::vector<MPI_Request> requests;
     /// Called when all has ended well; may throw.
     std::function<void(const MPI_Status& last)> finish = {};
@@ -37,11 +42,13 @@ class MpiWork final : public WorkState {
                     return false;
                 }
             }
+            end();
             if (const auto action = std::exchange(finish, {})) action(last_);
         } catch (const Error& error) {
             MpiEnvironment::get().health()->fail(error.what());
             error_ = std::current_exception();
             waited_for_ = requests.size();
+            end();
         }
         return true;
     }
@@ -66,8 +73,13 @@ class MpiWork final : public WorkState {
         check_mpi(result, "MPI_Wait");
     }
 
+    void end() noexcept {
+        if (!std::exchange(ended_, true)) MpiEnvironment::get().work_ended();
+    }
+
     MPI_Status last_ = {};
     std::size_t waited_for_ = 0;
+    bool ended_ = false;
     bool seen_ = false;
     std::exception_ptr error_;
 };

@@ -53,6 +53,8 @@ namespace dptk {
 ///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses; null where the
 ///                              transport cannot do that for this call
 ///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
+///   progress()                 goes on with what was started, for a moment; returns whether there is any. Called now and
+///                              then while the program waits for the ranks by other ways than the transport's
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
 ///   leave()                    says goodbye to the other ranks without blocking, when the group closes
 ///   interruptible              static constexpr bool: whether JobHealth::fail ends calls that wait inside
@@ -150,6 +152,11 @@ template <class T>
 concept HasStart = requires(T& t, const T& c, const Collective& call) {
     { t.start(call) } -> std::same_as<std::shared_ptr<WorkState>>;
     { c.progresses_by_caller() } -> std::same_as<bool>;
+};
+
+template <class T>
+concept HasProgress = requires(T& t) {
+    { t.progress() } -> std::same_as<bool>;
 };
 
 template <class T>

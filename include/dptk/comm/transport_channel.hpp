@@ -208,7 +208,7 @@ class TransportChannel final : public Channel {
                                              ", which has no control plane here"));
         }
         health_->check();
-        in_order([&] { control().monitored_barrier(activity(), timeout); });
+        in_order([&] { control().monitored_barrier(activity(), timeout, progress()); });
     }
 
     void set_algorithm(AllReduceAlgorithm algorithm) override { algorithm_ = algorithm; }
@@ -250,7 +250,7 @@ class TransportChannel final : public Channel {
           caller_(std::move(caller)) {
         if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
             carrier_->checker =
-                std::make_shared<detail::CallChecker>(job.control, carrier_->activity, caller_);
+                std::make_shared<detail::CallChecker>(job.control, carrier_->activity, caller_, progress());
         control().open(carrier_->activity);
     }
 
@@ -274,6 +274,12 @@ class TransportChannel final : public Channel {
         std::vector<int> ranks(static_cast<std::size_t>(transport.size()));
         std::iota(ranks.begin(), ranks.end(), 0);
         return ranks;
+    }
+
+    [[nodiscard]] Progress progress() const {
+        if constexpr (detail::HasProgress<T>)
+            return [transport = carrier_->transport] { return transport->progress(); };
+        return nullptr;
     }
 
     [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }

@@ -30,6 +30,19 @@
 
 namespace dptk {
 
+/// Goes on with what the program has started, for a moment; returns whether there is any. Null where all goes
+/// on by itself.
+using Progress = std::function<bool()>;
+
+namespace detail {
+
+/// For how long to wait in a store before progress is due again.
+[[nodiscard]] inline std::chrono::milliseconds make_progress(const Progress& progress) {
+    return std::chrono::milliseconds(progress && progress() ? 1 : 200);
+}
+
+}  // namespace detail
+
 struct ControlPlaneOptions {
     int rank = 0;
     int size = 1;
@@ -147,7 +160,8 @@ class ControlPlane final : public Watched,
     /// Blocks until all ranks of the channel have called it, for at most `timeout`. Then all that have come,
     /// and those that come later, throw a TimeoutError that names every missing rank; it is agreed, and the
     /// group stays usable. Needs has_store(). Collective.
-    void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout) {
+    void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout,
+                           const Progress& progress = nullptr) {
         const std::vector<int>& ranks = channel.identity().ranks;
         if (ranks.size() == 1) return;
         const std::shared_ptr<Store> store = options_.store->clone();
@@ -159,7 +173,7 @@ class ControlPlane final : public Watched,
         store->set(key(count, std::to_string(rank())), "here");
         if (store->add(key(count, "arrived"), 1) == static_cast<std::int64_t>(ranks.size()))
             store->compare_and_set(verdict_key, "", "all");
-        const std::string verdict = await_verdict(*store, verdict_key, timeout, [&] {
+        const std::string verdict = await_verdict(*store, verdict_key, timeout, progress, [&] {
             std::string missing;
             for (const int other : ranks) {
                 if (!store->find(key(count, std::to_string(other))))
@@ -371,16 +385,12 @@ class ControlPlane final : public Watched,
 
     template <class Missing>
     std::string await_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
-                              Missing&& missing) {
-        const clock::time_point begin = clock::now();
-        while (true) {
+                              const Progress& progress, Missing&& missing) {
+        const detail::Deadline deadline(timeout);
+        while (!deadline.passed()) {
             health_->check();
-            const auto left =
-                timeout - std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begin);
-            if (left.count() <= 0) break;
             try {
-                return store.get(key,
-                                 std::min<std::chrono::milliseconds>(left, std::chrono::milliseconds(200)));
+                return store.get(key, std::min(deadline.left(), detail::make_progress(progress)));
             } catch (const TimeoutError&) {
             }
         }
