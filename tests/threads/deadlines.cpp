@@ -107,6 +107,29 @@ TEST_CASE("a call in the background has the same deadline, and says which call t
     CHECK(done);
 }
 
+TEST_CASE("a message for which nobody waits has no deadline") {
+    const auto run = [] {
+        dptk::launch_threads(2,
+                             [](dptk::ProcessGroup& group) {
+                                 std::vector<int> early(3, group.rank());
+                                 std::vector<int> data(3, group.rank());
+                                 dptk::Work receiving;
+                                 if (group.rank() == 1) receiving = group.recv_async(early, 0, 7);
+                                 for (int i = 0; i < 3; ++i) {
+                                     std::this_thread::sleep_for(300ms);
+                                     dptk::Work message = group.rank() == 0 ? group.send_async(data, 1)
+                                                                            : group.recv_async(data, 0);
+                                     message.wait();
+                                 }
+                                 if (group.rank() == 0) group.send(early, 1, 7);
+                                 receiving.wait();
+                                 CHECK(early[2] == 0);
+                             },
+                             {.timeout = 500ms});
+    };
+    CHECK_NOTHROW(run());
+}
+
 TEST_CASE("monitored_barrier names all missing ranks on all ranks, and the group stays usable") {
     std::atomic<int> came = 0;
     dptk::launch_threads(5, [&](dptk::ProcessGroup& group) {

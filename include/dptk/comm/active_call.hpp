@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -52,21 +53,21 @@ class ResumedWork final : public WorkState {
           control_(std::move(control)),
           activity_(std::move(activity)),
           call_(call),
-          then_(std::move(then)),
-          deadline_(activity_->identity().timeout) {}
+          then_(std::move(then)) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
-        if (std::exchange(first_wait_, false) && activity_->carries_messages()) {
+        if (!deadline_ && activity_->carries_messages()) {
             activity_->begin(call_.words());
         } else {
             activity_->resume(call_.words());
         }
+        if (!deadline_) deadline_.emplace(activity_->identity().timeout);
         const bool ended = work_->wait(timeout);
         activity_->end();
         if (ended) {
             tell_error();
             finish();
-        } else if (deadline_.passed()) {
+        } else if (deadline_->passed()) {
             // The watchdog sees no call under way where a program only asks, again and again.
             control_->health()->fail(
                 text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
@@ -75,6 +76,8 @@ class ResumedWork final : public WorkState {
         }
         return ended || given_up();
     }
+
+    bool ended() override { return work_->ended() && wait(std::chrono::nanoseconds::zero()); }
 
     std::exception_ptr error() override {
         const std::exception_ptr error = work_->error();
@@ -129,9 +132,8 @@ class ResumedWork final : public WorkState {
     PackedCall call_;
     std::function<void()> then_;
     std::exception_ptr given_up_;
-    bool first_wait_ = true;
     bool finished_ = false;
-    Deadline deadline_;
+    std::optional<Deadline> deadline_;  // from when it was first waited for
 };
 
 }  // namespace dptk::detail

@@ -53,8 +53,8 @@ struct Carrier {
         run(call, algorithm);
     }
 
-    /// The same in the background form of the transport, where it has one: MPI matches a verb's two forms
-    /// with each other on no rank.
+    /// The same in the transport's background form, where it has one: MPI does not match a verb's two forms
+    /// with each other.
     void run_as_started(const Collective& call) const {
         const ActiveCall active(*activity, call);
         const std::shared_ptr<WorkState> work = transport->start(call);

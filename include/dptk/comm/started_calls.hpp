@@ -139,9 +139,8 @@ class StartedCalls {
     };
 
     static void drop_ended(std::vector<Started>& calls) {
-        std::erase_if(calls, [](const Started& call) {
-            return call.work->wait(std::chrono::nanoseconds::zero()) && !call.work->unseen_error();
-        });
+        std::erase_if(calls,
+                      [](const Started& call) { return call.work->ended() && !call.work->unseen_error(); });
     }
 
     static void rethrow_unseen(const std::vector<Started>& ended) {

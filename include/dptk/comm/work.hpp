@@ -16,6 +16,9 @@ class WorkState {
     /// Blocks until the operation has ended, at most for `timeout`. Returns whether it has.
     virtual bool wait(std::chrono::nanoseconds timeout) = 0;
 
+    /// Whether it has ended, where nobody waits: no deadline holds. Does not block.
+    [[nodiscard]] virtual bool ended() { return wait(std::chrono::nanoseconds::zero()); }
+
     /// Null while the operation runs and when it went well. Does not block.
     virtual std::exception_ptr error() = 0;
 

@@ -56,7 +56,7 @@ class RankMonitor {
         clock::time_point heard;
         bool left = false;
         RankStatus status = {};
-        /// Of another rank, the last one.
+        /// Since another rank was last seen to have left.
         int beats_since_farewell = 0;
     };
 
