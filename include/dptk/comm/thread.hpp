@@ -175,9 +175,11 @@ class ThreadTransport {
             if (difference.empty()) action(hub_->calls());
         } catch (...) {  // the others wait for finish()
             failure = std::current_exception();
+            hub_->spoil();
         }
         hub_->finish();
         if (failure) std::rethrow_exception(failure);
+        hub_->check_complete();
         if (difference.empty()) return;
         MismatchError error(difference);
         error.mark_agreed();

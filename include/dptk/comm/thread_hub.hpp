@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -51,6 +52,18 @@ class ThreadHub final : public Wakeable {
     /// finish, so this ends even where the job has failed meanwhile: no rank goes while another touches its
     /// memory.
     void finish() { pass(Waiting::must_end); }
+
+    /// This rank has not done its part of the call. Before finish().
+    void spoil() noexcept { spoiled_ = true; }
+
+    /// After finish(): throws PeerLostError where another rank has not done its part.
+    void check_complete() const {
+        if (!spoiled_) return;
+        constexpr std::chrono::milliseconds soon{2000};  // until that rank has said why
+        static_cast<void>(health_->wait_until_failed(soon));
+        health_->check();
+        throw PeerLostError("another rank has not done its part of the call");
+    }
 
     /// Everybody's calls, by rank.
     [[nodiscard]] const std::vector<Collective>& calls() const noexcept { return calls_; }
@@ -134,6 +147,7 @@ class ThreadHub final : public Wakeable {
     std::atomic<std::uint64_t> phase_ = 0;
     int left_ = -1;
     bool dead_ = false;
+    std::atomic<bool> spoiled_ = false;
 };
 
 }  // namespace dptk::detail
