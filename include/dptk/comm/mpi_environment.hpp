@@ -129,6 +129,11 @@ class DPTK_EXPORT MpiEnvironment {
             check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
                       "MPI_Init_thread");
             host_ = true;
+#ifdef MPICH_VERSION
+            // MPICH asks its handler where a request has failed before anybody waits for it, and not that of
+            // the request's communicator.
+            MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#endif
         }
         MPI_Query_thread(&thread_level_);
         MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
