@@ -167,7 +167,12 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         if (request.rank == static_cast<int>(ranks.size())) return nullptr;
         for (const int member : ranks) request.hosts.push_back(hosts[static_cast<std::size_t>(member)]);
         const std::vector<TransportEntry> entries = registered_transports();
-        return detail::find_transport(entries, options.backend)->create_subgroup(request);
+        const TransportEntry* entry = detail::find_transport(entries, options.backend);
+        const ChannelJob& job = request.job;
+        std::unique_ptr<Channel> part;
+        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
+                                [&] { part = entry->create_subgroup(request); });
+        return part;
     }
 
     std::unique_ptr<Channel> channel_;
