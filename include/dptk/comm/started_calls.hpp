@@ -94,7 +94,7 @@ class StartedCalls {
     }
 
     /// Before a call: those that were deferred, and those that work in the same memory. Before a barrier all,
-    /// and the messages whose Work nobody keeps; throws the first error that nobody has seen.
+    /// and the messages whose Work nobody keeps; throws the first error of a Work that nobody keeps.
     void finish_before(const Collective& call) {
         if (started_.empty() && deferred_.empty() && messages_.empty()) return;
         finish_deferred();
@@ -102,9 +102,11 @@ class StartedCalls {
             if (call.verb == Verb::barrier || share_memory(started.call, call)) started.finish();
         }
         if (call.verb != Verb::barrier) return;
-        std::vector<Started> ended = std::exchange(started_, {});
-        take_dropped_messages(ended);
-        rethrow_unseen(ended);
+        std::vector<Started> dropped;
+        take_dropped(started_, dropped);
+        take_dropped(messages_, dropped);
+        for (const Started& each : dropped) each.finish();
+        rethrow_unseen(dropped);
     }
 
     /// When the channel closes: all of them.
@@ -157,14 +159,11 @@ class StartedCalls {
         last_deferred_ = nullptr;
     }
 
-    void take_dropped_messages(std::vector<Started>& ended) {
-        const auto dropped = std::ranges::stable_partition(
-            messages_, [](const Started& message) { return message.work.use_count() > 1; });
-        for (Started& message : dropped) {
-            message.finish();
-            ended.push_back(std::move(message));
-        }
-        messages_.erase(dropped.begin(), dropped.end());
+    static void take_dropped(std::vector<Started>& from, std::vector<Started>& dropped) {
+        const auto first = std::ranges::stable_partition(
+            from, [](const Started& call) { return call.work.use_count() > 1; });
+        std::ranges::move(first, std::back_inserter(dropped));
+        from.erase(first.begin(), first.end());
     }
 
     std::vector<Started> started_;

@@ -106,12 +106,16 @@ class WorkQueue {
 
     /// Throws the first error of an operation whose Work was dropped, once.
     void rethrow_dropped_error() {
-        std::vector<std::shared_ptr<QueuedWork>> failed;
+        std::vector<std::shared_ptr<QueuedWork>> dropped;
         {
             const std::lock_guard lock(shared_->mutex);
-            failed.swap(shared_->failed);
+            std::erase_if(shared_->failed, [&](const std::shared_ptr<QueuedWork>& work) {
+                if (work.use_count() > 1) return false;
+                dropped.push_back(work);
+                return true;
+            });
         }
-        for (const auto& work : failed) {
+        for (const auto& work : dropped) {
             if (const std::exception_ptr error = work->unseen_error()) std::rethrow_exception(error);
         }
     }
