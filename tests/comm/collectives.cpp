@@ -221,6 +221,31 @@ TEST_CASE("messages that were started go on while ranks wait for each other") {
     }
 }
 
+TEST_CASE("a gather of nothing leaves the memory of the other ranks alone") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> output(group.rank() == 0 ? 0 : 100, 7.0F);
+        group.gather(std::vector<float>{}, output, 0);
+        CHECK(output == std::vector<float>(group.rank() == 0 ? 0 : 100, 7.0F));
+    });
+}
+
+TEST_CASE("a barrier throws no error of a Work that is kept") {
+    const test::DebugMode debug;
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        std::vector<float> data(group.rank() == 0 ? 4 : 5);
+        dptk::Work work = group.all_reduce_async(data);
+        std::string text;
+        if (group.rank() == 0)
+            CHECK(test::throws<dptk::MismatchError>(
+                text, [&] { work.wait(); }, test::Agreed::yes));
+        CHECK_NOTHROW(group.barrier());
+        if (group.rank() != 0)
+            CHECK(test::throws<dptk::MismatchError>(
+                text, [&] { work.wait(); }, test::Agreed::yes));
+    });
+}
+
 TEST_CASE("a group that closes completes calls and messages that wait for each other") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         if (group.size() == 1) return;

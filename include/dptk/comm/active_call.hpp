@@ -47,13 +47,18 @@ class ActiveCall {
 /// An operation that goes on while somebody waits for it: then its call is under way.
 class ResumedWork final : public WorkState {
   public:
+    /// What happens to the operation when the job fails: it ends by itself, or nobody can end it.
+    enum class AtFailure { ends, stays };
+
     ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                std::shared_ptr<Activity> activity, const PackedCall& call, std::function<void()> then)
+                std::shared_ptr<Activity> activity, const PackedCall& call, std::function<void()> then,
+                AtFailure at_failure)
         : work_(std::move(work)),
           control_(std::move(control)),
           activity_(std::move(activity)),
           call_(call),
-          then_(std::move(then)) {}
+          then_(std::move(then)),
+          at_failure_(at_failure) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
         if (!deadline_ && activity_->carries_messages()) {
@@ -80,6 +85,7 @@ class ResumedWork final : public WorkState {
     bool ended() override { return work_->ended() && wait(std::chrono::nanoseconds::zero()); }
 
     std::exception_ptr error() override {
+        tell_error();
         const std::exception_ptr error = work_->error();
         return error ? error : given_up_;
     }
@@ -122,6 +128,8 @@ class ResumedWork final : public WorkState {
             control_->health()->check();
         } catch (const Error&) {
             given_up_ = std::current_exception();
+            // Until then its memory is in use.
+            if (at_failure_ == AtFailure::ends) work_->wait(std::chrono::nanoseconds::max());
         }
         return given_up_ != nullptr;
     }
@@ -131,6 +139,7 @@ class ResumedWork final : public WorkState {
     std::shared_ptr<Activity> activity_;
     PackedCall call_;
     std::function<void()> then_;
+    AtFailure at_failure_;
     std::exception_ptr given_up_;
     bool finished_ = false;
     std::optional<Deadline> deadline_;  // from when it was first waited for

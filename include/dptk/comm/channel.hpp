@@ -26,6 +26,8 @@ struct ChannelJob {
     std::shared_ptr<ControlPlane> control;
     /// An agreed error that unwinds past a channel is no failure.
     std::shared_ptr<AgreedErrors> agreed_errors;
+    /// Of the job's first transport, where that needs it.
+    Progress progress = nullptr;
 };
 
 class Channel {

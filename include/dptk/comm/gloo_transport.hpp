@@ -119,11 +119,17 @@ class GlooTransport {
         mesh_->run(verb_name(message.verb), [&] {
             posted = std::make_shared<detail::GlooMessage>(*mesh_->context(), message, mesh_->next_message());
         });
-        const auto work = std::make_shared<detail::QueuedWork>([mesh = mesh_, posted, verb = message.verb] {
-            int peer = any_rank;
-            mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
-            return verb == Verb::recv ? peer : -1;
-        });
+        const auto work = std::make_shared<detail::QueuedWork>(
+            [mesh = mesh_, posted, verb = message.verb, control = options_.control] {
+                int peer = any_rank;
+                try {
+                    mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
+                } catch (const std::exception& error) {  // the other rank waits for this one to go on
+                    control->health()->fail(detail::text("rank ", control->rank(), ": ", error.what()));
+                    throw;
+                }
+                return verb == Verb::recv ? peer : -1;
+            });
         detail::start_quiet_thread([work] { work->run(); }).detach();
         return work;
     }
@@ -185,7 +191,10 @@ class GlooTransport {
     }
 
     void gather(const Buffer& input, const Buffer& output, int root) {
-        if (is_trivial(input)) return algorithms::place(output, input);
+        if (is_trivial(input)) {
+            if (rank() == root) algorithms::place(output, input);
+            return;
+        }
         mesh_->run("gather", [&] {
             gloo::GatherOptions options(mesh_->context());
             options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());

@@ -143,9 +143,9 @@ class TransportChannel final : public Channel {
         if constexpr (detail::HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
             guarded([&] {
-                work =
-                    std::make_shared<detail::ResumedWork>(transport().start(message), carrier_->job.control,
-                                                          message_activity_, detail::pack(message), nullptr);
+                work = std::make_shared<detail::ResumedWork>(transport().start(message),
+                                                             carrier_->job.control, message_activity_,
+                                                             detail::pack(message), nullptr, at_failure);
             });
             started_.add(work, std::move(keep_alive));
             return Work(work);
@@ -208,7 +208,7 @@ class TransportChannel final : public Channel {
                                              ", which has no control plane here"));
         }
         health_->check();
-        in_order([&] { control().monitored_barrier(activity(), timeout, progress()); });
+        in_order([&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
     }
 
     void set_algorithm(AllReduceAlgorithm algorithm) override { algorithm_ = algorithm; }
@@ -248,9 +248,12 @@ class TransportChannel final : public Channel {
                                  nullptr})),
           health_(job.control->health()),
           caller_(std::move(caller)) {
+        if constexpr (detail::HasProgress<T>) {
+            if (!carrier_->job.progress) carrier_->job.progress = progress_of(carrier_->transport);
+        }
         if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
-            carrier_->checker =
-                std::make_shared<detail::CallChecker>(job.control, carrier_->activity, caller_, progress());
+            carrier_->checker = std::make_shared<detail::CallChecker>(job.control, carrier_->activity,
+                                                                      caller_, carrier_->job.progress);
         control().open(carrier_->activity);
     }
 
@@ -276,10 +279,12 @@ class TransportChannel final : public Channel {
         return ranks;
     }
 
-    [[nodiscard]] Progress progress() const {
-        if constexpr (detail::HasProgress<T>)
-            return [transport = carrier_->transport] { return transport->progress(); };
-        return nullptr;
+    /// Groups of other transports may outlive this one.
+    [[nodiscard]] static Progress progress_of(const std::weak_ptr<T>& transport) {
+        return [transport] {
+            const std::shared_ptr<T> here = transport.lock();
+            return here && here->progress();
+        };
     }
 
     [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
@@ -332,7 +337,7 @@ class TransportChannel final : public Channel {
             if (work) {
                 work = std::make_shared<detail::ResumedWork>(std::move(work), carrier_->job.control,
                                                              carrier_->activity, detail::PackedCall(call),
-                                                             std::move(then));
+                                                             std::move(then), at_failure);
                 started_.add(call, work, std::move(keep_alive));
                 return work;
             }
@@ -407,6 +412,9 @@ class TransportChannel final : public Channel {
         if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
         if constexpr (detail::HasLeave<T>) attempt([&] { transport().leave(); });
     }
+
+    static constexpr auto at_failure = detail::Interruptible<T> ? detail::ResumedWork::AtFailure::ends
+                                                                : detail::ResumedWork::AtFailure::stays;
 
     std::shared_ptr<detail::Carrier<T>> carrier_;
     std::shared_ptr<JobHealth> health_;
