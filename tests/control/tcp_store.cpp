@@ -328,6 +328,8 @@ TEST_CASE("when the server ends, all who wait and all later calls throw at once"
     auto server = std::make_unique<dptk::TcpStoreServer>();
     const auto port = std::to_string(server->port());
     const auto remote = connect(*server);
+    const auto idle = connect(*server);
+    idle->set_reply_timeout(10min);
     const auto local = server->local();
     std::string remote_error;
     std::string local_error;
@@ -345,6 +347,7 @@ TEST_CASE("when the server ends, all who wait and all later calls throw at once"
     CHECK(contains(local_error, "port " + port + " on all interfaces is gone"));
     CHECK(message_of<dptk::PeerLostError>([&] { remote->set("x", "y"); }) == remote_error);
     CHECK_THROWS_AS(static_cast<void>(remote->clone()), dptk::PeerLostError);
+    CHECK_THROWS_AS(static_cast<void>(idle->clone()), dptk::PeerLostError);
     CHECK_THROWS_AS(local->set("x", "y"), dptk::PeerLostError);
 }
 

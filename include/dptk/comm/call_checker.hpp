@@ -22,6 +22,7 @@
 #include "dptk/comm/work.hpp"
 #include "dptk/control/activity.hpp"
 #include "dptk/control/control_plane.hpp"
+#include "dptk/control/job_health.hpp"
 #include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/core/error.hpp"
@@ -169,15 +170,7 @@ class CallChecker {
     /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
     /// MismatchError, which is agreed.
     void check(const Collective& call, AllReduceAlgorithm algorithm) {
-        try {
-            agree_on(call, algorithm);
-        } catch (const Error& error) {
-            // A store that goes with its rank is not why the job ends: the control plane is about to know
-            // that.
-            constexpr std::chrono::milliseconds soon{2000};
-            if (!error.agreed() && control_->health()->wait_until_failed(soon)) control_->health()->check();
-            throw;
-        }
+        with_first_cause(*control_->health(), [&] { agree_on(call, algorithm); });
     }
 
     /// The program has made a call that is about to be checked.

@@ -60,7 +60,7 @@ namespace detail {
         options.store = place.store;
         plane.store = place.store;
         plane.peers = std::move(peers.labels);
-        plane.before_terminate = [] { StoreServers::get().flush(std::chrono::seconds(1)); };
+        plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
         if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
         options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
     } else {

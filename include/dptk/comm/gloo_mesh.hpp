@@ -128,7 +128,7 @@ class GlooMesh final : public Wakeable {
         if (waits_->ended()) throw_ended(what);
         const BrokenPipeIgnored ignored;
         try {
-            operation();
+            with_first_cause(*health_, operation);
         } catch (const Error&) {
             throw;
         } catch (const std::bad_alloc&) {

@@ -62,6 +62,7 @@ inline void replace_launcher_environment(const std::vector<EnvironmentVariable>&
 /// In a spawned rank. Its group is closed before what has happened is told.
 inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
     const auto failed = [](FailureKind kind, const char* what) {
+        ProgramEnd::get().await_readers();
         const char* const path = std::getenv("DPTK_ERROR_FILE");
         const std::optional<FailureNote> earlier = read_failure_note(path);
         if (!earlier || earlier->kind == FailureKind::cause) write_failure_note(path, {kind, what});

@@ -29,6 +29,7 @@
 #include "dptk/control/agreed_errors.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/debug.hpp"
+#include "dptk/control/job_health.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk {
@@ -208,7 +209,10 @@ class TransportChannel final : public Channel {
                                              ", which has no control plane here"));
         }
         health_->check();
-        in_order([&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
+        in_order([&] {
+            with_first_cause(
+                *health_, [&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
+        });
     }
 
     void set_algorithm(AllReduceAlgorithm algorithm) override { algorithm_ = algorithm; }

@@ -72,6 +72,8 @@ class ControlPlane final : public Watched,
     /// Under the names of these keys ranks find each other's state in the store.
     [[nodiscard]] static std::string status_key(int rank) { return detail::text("status/", rank); }
     [[nodiscard]] static std::string left_key(int rank) { return detail::text("left/", rank); }
+    /// There once a rank's heartbeat has ended: the rank knows why the job ends, or is gone itself.
+    [[nodiscard]] static std::string ended_key(int rank) { return detail::text("ended/", rank); }
     static constexpr std::string_view abort_key = "abort";
 
     [[nodiscard]] static std::shared_ptr<ControlPlane> make(ControlPlaneOptions options,

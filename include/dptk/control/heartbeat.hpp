@@ -156,8 +156,11 @@ class Heartbeat {
     /// Until the group has closed; on rank 0, until all ranks' have.
     void run() noexcept {
         try {
+            const std::string ended = ControlPlane::ended_key(rank_);
+            store_->set_last_will(ended, "lost");
             while (beat()) {
             }
+            store_->set(ended, "all is known");
         } catch (const std::exception& error) {
             fail(rank_ == 0 ? error.what()
                             : text(server_, ", which serves the control plane, is gone: ", error.what()));

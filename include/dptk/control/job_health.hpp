@@ -97,4 +97,18 @@ class JobHealth {
     std::vector<std::weak_ptr<Wakeable>> subscribers_;
 };
 
+/// Runs something that asks other ranks, or a store that goes with its rank. A rank that is lost is seldom
+/// why the job ends: throws the job's first cause instead of a PeerLostError, where that is known within 2 s.
+template <class Function>
+void with_first_cause(const JobHealth& health, Function&& function) {
+    try {
+        function();
+    } catch (const PeerLostError&) {
+        constexpr std::chrono::seconds soon{2};
+        static_cast<void>(health.wait_until_failed(soon));
+        health.check();
+        throw;
+    }
+}
+
 }  // namespace dptk

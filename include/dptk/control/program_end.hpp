@@ -1,5 +1,6 @@
 /// What the end of the program waits for: connections over which other ranks may still receive, and ranks
-/// that need the store which this process serves. They would take its early end for the loss of this rank.
+/// that need the store which this process serves. They would take its early end for the loss of this rank, or
+/// never learn why the job has failed.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +48,9 @@ class DPTK_EXPORT ProgramEnd {
     }
 
     /// Blocks until all farewells have been said, and each job has failed or all its ranks have left it; for
-    /// at most their timeouts. Does not wait for a job that this rank has not left itself. The program's end
-    /// calls it. Returns why a job has failed after this rank had left it; empty where none has.
+    /// at most their timeouts. Does not wait for a job that this rank has not left itself, unless it has
+    /// failed: rank 0 gives the others a moment to learn why. The program's end calls it. Returns why a job
+    /// has failed after this rank had left it; empty where none has.
     std::string wait() noexcept {
         std::string failure;
         try {
@@ -64,11 +66,27 @@ class DPTK_EXPORT ProgramEnd {
             }
             for (const Job& job : jobs) {
                 wait_until(job.timeout, [&, next = 0]() mutable { return is_over(job, next, failure); });
+                await_readers(job);
             }
         } catch (const std::exception& error) {
             log(LogLevel::error, -1, detail::text("while waiting for other ranks: ", error.what()));
         }
         return failure;
+    }
+
+    /// Of a job that has failed, rank 0 gives the others a moment to learn why: blocks until they have, for
+    /// at most a second. For a process that ends in a hurry; wait() does it, too.
+    void await_readers() noexcept {
+        try {
+            std::vector<Job> jobs;
+            {
+                const std::lock_guard lock(mutex_);
+                jobs = jobs_;
+            }
+            for (const Job& job : jobs) await_readers(job);
+        } catch (const std::exception& error) {
+            log(LogLevel::error, -1, detail::text("while telling other ranks: ", error.what()));
+        }
     }
 
   private:
@@ -89,6 +107,8 @@ class DPTK_EXPORT ProgramEnd {
         ~AtProgramEnd() { static_cast<void>(end.wait()); }
     };
 
+    /// How long a failed job may keep rank 0.
+    static constexpr std::chrono::seconds moment{1};
     /// How long the program's end waits without a word.
     static constexpr std::chrono::seconds patience{60};
 
@@ -124,6 +144,22 @@ class DPTK_EXPORT ProgramEnd {
             return !failure.empty();
         } catch (const PeerLostError&) {
             return true;  // rank 0 has ended: all have left
+        }
+    }
+
+    static void await_readers(const Job& job) {
+        const auto knows = [&](int rank) {
+            return job.store->find(ControlPlane::ended_key(rank)) ||
+                   job.store->find(ControlPlane::left_key(rank));
+        };
+        try {
+            if (job.rank != 0 || !job.store->find(ControlPlane::abort_key)) return;
+            wait_until(moment, [&, next = 1]() mutable {
+                while (next < job.size && knows(next)) ++next;
+                return next == job.size;
+            });
+        } catch (const PeerLostError&) {
+            // The store has ended.
         }
     }
 

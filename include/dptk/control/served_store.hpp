@@ -82,14 +82,6 @@ class DPTK_EXPORT StoreServers {
         return find_or_make(options)->local();
     }
 
-    /// Blocks, for at most `timeout`, until the clients have been sent what is there for them: before this
-    /// process ends in a hurry. Does nothing where the caller has been interrupted in here.
-    void flush(std::chrono::milliseconds timeout) {
-        const std::unique_lock lock(mutex_, std::try_to_lock);
-        if (!lock) return;
-        for (const Server& server : servers_) server.server->flush(timeout);
-    }
-
   private:
     struct Server {
         TcpStoreServerOptions options;

@@ -106,9 +106,11 @@ struct StoreAttempt {
     }
 }
 
-/// Tries until the deadline, since the server may come later than its clients.
-[[nodiscard]] inline Socket reach_store(const TcpStoreAddress& address, std::string_view token,
-                                        std::chrono::milliseconds timeout) {
+/// Tries until the deadline, since the server may come later than its clients. Calls `before_retry`, which
+/// may throw, after each attempt in vain.
+template <class BeforeRetry>
+[[nodiscard]] Socket reach_store(const TcpStoreAddress& address, std::string_view token,
+                                 std::chrono::milliseconds timeout, BeforeRetry&& before_retry) {
     constexpr std::chrono::milliseconds longest_pause(250);
     const Deadline deadline(timeout);
     std::chrono::milliseconds pause(20);
@@ -125,6 +127,7 @@ struct StoreAttempt {
             throw TimeoutError(text("no answer from ", address.text(), " within ", duration_text(timeout),
                                     " (", attempt.no_answer, ")"));
         }
+        before_retry();
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 3 / 2, longest_pause);
     }
@@ -141,7 +144,7 @@ class TcpStore final : public Store {
     /// the server refuses this client.
     [[nodiscard]] static std::shared_ptr<TcpStore> connect(TcpStoreAddress address,
                                                            TcpStoreOptions options = {}) {
-        detail::Socket socket = detail::reach_store(address, options.token, options.timeout);
+        detail::Socket socket = detail::reach_store(address, options.token, options.timeout, [] {});
         return std::shared_ptr<TcpStore>(
             new TcpStore(std::move(address), std::move(options), std::move(socket)));
     }
@@ -221,12 +224,14 @@ class TcpStore final : public Store {
         call({detail::StoreOperation::last_will, 0, {key, value}});
     }
 
-    /// Opens a connection of its own.
+    /// Opens a connection of its own, while this one lives.
     [[nodiscard]] std::shared_ptr<Store> clone() override {
         const std::lock_guard lock(mutex_);
         check_alive();
         try {
-            detail::Socket socket = detail::reach_store(address_, options_.token, reply_timeout_);
+            detail::Socket socket = detail::reach_store(address_, options_.token, reply_timeout_, [&] {
+                exchange_or_fail({detail::StoreOperation::find, 0, {"alive"}}, reply_timeout_);
+            });
             std::shared_ptr<TcpStore> copy(new TcpStore(address_, options_, std::move(socket)));
             copy->reply_timeout_ = reply_timeout_;
             return copy;

@@ -126,17 +126,6 @@ class StoreServerLoop {
             for (int i = 0; i < count; ++i) take(events[static_cast<std::size_t>(i)]);
             expire_deadlines();
             for (const std::uint64_t id : sessions_.deliver(Deadline::Clock::now())) settle(id);
-            ++passes_;
-        }
-    }
-
-    /// From another thread: waits, for at most `timeout`, until all that was under way has been sent.
-    void flush(std::chrono::milliseconds timeout) const {
-        const Deadline deadline(timeout);
-        const std::uint64_t begin = passes_;
-        while (passes_ < begin + 2 && !deadline.passed()) {  // one pass may be half over
-            wake();
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
 
@@ -338,7 +327,6 @@ class StoreServerLoop {
     std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
     std::uint64_t next_id_ = listener_id + 1;
     std::atomic<bool> stopping_ = false;
-    std::atomic<std::uint64_t> passes_ = 0;
     std::unique_ptr<std::array<char, 65'536>> buffer_ = std::make_unique<std::array<char, 65'536>>();
 };
 
@@ -378,9 +366,6 @@ class TcpStoreServer {
     }
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-
-    /// Blocks, for at most `timeout`, until the clients have been sent what they wait for and what is there.
-    void flush(std::chrono::milliseconds timeout) const { loop_->flush(timeout); }
 
     /// A client inside this process, without a socket between.
     [[nodiscard]] std::shared_ptr<Store> local() const { return std::make_shared<InProcessStore>(map_); }

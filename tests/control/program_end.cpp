@@ -1,0 +1,62 @@
+#include "dptk/control/program_end.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "dptk/control/heartbeat.hpp"
+#include "dptk/control/prefix_store.hpp"
+#include "dptk/control/tcp_store.hpp"
+#include "dptk/control/tcp_store_server.hpp"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The store of a job, seen from rank 0.
+struct ServedJob {
+    dptk::TcpStoreServer server;
+    std::shared_ptr<dptk::Store> store = server.local();
+
+    [[nodiscard]] std::shared_ptr<dptk::Store> join() const {
+        return dptk::TcpStore::connect({"127.0.0.1", server.port()});
+    }
+
+    void fail() const { store->set(dptk::ControlPlane::abort_key, "rank 0: it broke"); }
+};
+
+}  // namespace
+
+TEST_CASE("rank 0 of a failed job ends after the others know why") {
+    const ServedJob job;
+    dptk::ProgramEnd::get().add_job(job.store, 0, 3, 1min);
+    dptk::ProgramEnd::get().await_readers();  // the job is well: nobody is waited for
+
+    job.store->set(dptk::ControlPlane::left_key(2), "");
+    job.fail();
+    const auto health = std::make_shared<dptk::JobHealth>();
+    std::atomic<bool> joined = false;
+    std::thread late([&] {
+        std::this_thread::sleep_for(200ms);
+        joined = true;
+        const auto plane =
+            dptk::join_control_plane({.rank = 1, .size = 3, .store = job.join(), .timeout = 1min}, health);
+        CHECK(health->wait_until_failed(1min));
+    });
+    CHECK(dptk::ProgramEnd::get().wait().empty());
+    CHECK(joined);
+    CHECK(job.store->find(dptk::ControlPlane::ended_key(1)));
+    late.join();
+    CHECK(health->cause() == "rank 0: it broke");
+}
+
+TEST_CASE("rank 0 of a failed job does not wait for ever") {
+    const ServedJob job;
+    dptk::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
+    job.fail();
+    CHECK(dptk::ProgramEnd::get().wait().empty());
+    CHECK_FALSE(job.store->find(dptk::ControlPlane::ended_key(1)));
+}
