@@ -197,7 +197,7 @@ TEST_CASE("an interface may be given by its name, a host name, an address, or no
     }
 }
 
-TEST_CASE("without a name that leads anywhere, the only address that others could reach is taken") {
+TEST_CASE("the only address that others could reach is taken, and a loopback address where none decides") {
     using dptk::detail::default_address;
     CHECK(default_address({{"lo", "127.0.0.1", AF_INET, true}, {"eth0", "192.0.2.1", AF_INET, false}}) ==
           "192.0.2.1");

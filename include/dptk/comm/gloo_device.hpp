@@ -76,12 +76,10 @@ class BrokenPipeIgnored {
     return found;
 }
 
-/// The address behind this host's name, unless that is a loopback address; else the only address that other
-/// hosts could reach; else, where there are none or several, a loopback address.
+/// The only IPv4 address that other hosts could reach; else the one behind this host's name; else a loopback
+/// address. Name servers are asked where nothing else decides, since many ranks that ask at once wait for
+/// seconds.
 [[nodiscard]] inline std::string default_address(const std::vector<InterfaceAddress>& addresses) {
-    for (const InterfaceAddress& one : resolve_here(host_name(), addresses)) {
-        if (!one.loopback) return one.address;
-    }
     std::vector<std::string> outside;
     std::string loopback;
     for (const InterfaceAddress& one : addresses) {
@@ -89,6 +87,9 @@ class BrokenPipeIgnored {
         if (!one.loopback && one.family == AF_INET) outside.push_back(one.address);
     }
     if (outside.size() == 1) return outside.front();
+    for (const InterfaceAddress& one : resolve_here(host_name(), addresses)) {
+        if (!one.loopback) return one.address;
+    }
     return loopback.empty() ? "127.0.0.1" : loopback;
 }
 

@@ -49,8 +49,8 @@ struct GlooOptions {
     /// The keys in the store begin with it: transports that share a store need different ones.
     std::string name = "gloo";
     /// On which to listen: a network interface, or a host name or address of this host. Where it is empty,
-    /// the address behind the host's name is taken; where that is none of other hosts' concern, the only
-    /// address that is; else a loopback address.
+    /// the only address that other hosts could reach is taken; where there is not one alone, that behind the
+    /// host's name; else a loopback address.
     std::string interface = "";
     /// For connecting: until all ranks have come, and then until they are connected.
     std::chrono::milliseconds timeout = default_timeout;
