@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 #include <dptk/control/job_health.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -34,4 +36,20 @@ TEST_CASE("a failure wakes those who wait, once, and those who come later at onc
     const auto late = std::make_shared<Sleeper>();
     health.subscribe(late);
     CHECK(late->woken == 1);
+}
+
+TEST_CASE("the job's first cause is told instead of the loss of a rank, once it is known") {
+    dptk::JobHealth health;
+    const auto lose_a_rank = [&] {
+        dptk::with_first_cause(health, [] { throw dptk::PeerLostError("the store is gone"); });
+    };
+    CHECK_THROWS_WITH_AS(lose_a_rank(), "the store is gone", dptk::PeerLostError);
+    std::thread late([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        health.fail("rank 1: it broke", dptk::Failure::elsewhere);
+    });
+    CHECK_THROWS_WITH_AS(lose_a_rank(), "the job is broken: rank 1: it broke", dptk::PeerLostError);
+    late.join();
+    CHECK_THROWS_WITH_AS(dptk::with_first_cause(health, [] { throw dptk::ArgumentError("mine"); }), "mine",
+                         dptk::ArgumentError);
 }
