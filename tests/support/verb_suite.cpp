@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -27,31 +28,51 @@ struct Particle {
     friend bool operator==(const Particle&, const Particle&) = default;
 };
 
-/// Elements whose address is `offset` bytes off their alignment.
+/// Elements whose address is `offset` bytes off their alignment; in other memory, as many elements.
 template <class T>
 class Elements {
   public:
-    Elements(std::size_t count, std::size_t offset)
-        : memory_(count * sizeof(T) + offset), offset_(offset), count_(count) {}
+    Elements(std::size_t count, std::size_t offset, OtherMemory* other)
+        : memory_(count * sizeof(T) + offset), offset_(offset), count_(count), other_(other) {
+        if (other_ != nullptr) there_ = other_->allocate((count + offset) * sizeof(T));
+    }
 
+    /// As the host sees them.
     [[nodiscard]] T operator[](std::size_t i) const {
         return dptk::detail::load<T>(memory_.data() + offset_, i);
     }
     void set(std::size_t i, const T& value) { dptk::detail::store<T>(memory_.data() + offset_, i, value); }
     [[nodiscard]] std::size_t size() const { return count_; }
 
+    /// As a call gets them.
     [[nodiscard]] dptk::Buffer buffer() {
-        return {memory_.data() + offset_, count_, dptk::dtype_of<T>, {}, sizeof(T)};
+        const dptk::Device device = other_ == nullptr ? dptk::Device{} : other_->device();
+        return {place(), count_, dptk::dtype_of<T>, device, sizeof(T)};
     }
 
     [[nodiscard]] dptk::Buffer part(int rank, std::size_t count) {
         return buffer().slice(static_cast<std::size_t>(rank) * count, count);
     }
 
+    /// Before a call, and behind it.
+    void write() {
+        if (other_ != nullptr) other_->write(place(), memory_.data() + offset_, count_ * sizeof(T));
+    }
+    void read() {
+        if (other_ != nullptr) other_->read(memory_.data() + offset_, place(), count_ * sizeof(T));
+    }
+
   private:
+    [[nodiscard]] std::byte* place() {
+        return other_ == nullptr ? memory_.data() + offset_
+                                 : static_cast<std::byte*>(there_.get()) + offset_ * sizeof(T);
+    }
+
     std::vector<std::byte> memory_;
     std::size_t offset_;
     std::size_t count_;
+    OtherMemory* other_;
+    std::shared_ptr<void> there_;
 };
 
 /// What rank `rank` gives at place `i`: small, so that sums and products are exact, but for the 16-bit
@@ -113,16 +134,6 @@ void carry_out(ProcessGroup& group, const Collective& call, Mode mode) {
     }
 }
 
-/// How many of the elements from `first` on are not expected(i).
-template <class T, class Expected>
-std::size_t count_wrong(const Elements<T>& found, Expected&& expected, std::size_t first = 0,
-                        std::size_t count = static_cast<std::size_t>(-1)) {
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < std::min(count, found.size()); ++i)
-        wrong += !(found[first + i] == expected(i));
-    return wrong;
-}
-
 /// One way to make a call.
 struct Case {
     std::size_t count;
@@ -136,16 +147,23 @@ constexpr std::array cases = {Case{0, 0, Mode::blocking}, Case{1, 0, Mode::async
 template <class T>
 class Suite {
   public:
-    Suite(ProcessGroup& group, const Case& how)
-        : group_(group), how_(how), rank_(group.rank()), size_(group.size()), count_(how.count) {}
+    Suite(ProcessGroup& group, const Terrain& terrain, const Case& how)
+        : group_(group),
+          terrain_(terrain),
+          how_(how),
+          rank_(group.rank()),
+          size_(group.size()),
+          count_(how.count) {}
 
     void check_all_reduce(ReduceOp op) {
         Elements<T> data = own(count_);
         Elements<T> apart = zeros(count_);
         const Elements<T> before = data;
-        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = apart.buffer(), .reduction = op});
+        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = apart.buffer(), .reduction = op},
+            data, apart);
         expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op, "all_reduce's input");
-        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = data.buffer(), .reduction = op});
+        run({.verb = Verb::all_reduce, .input = data.buffer(), .output = data.buffer(), .reduction = op},
+            data);
         for (const Elements<T>& result : {data, apart})
             expect(count_wrong(result, sum(op)) == 0, op, "all_reduce");
     }
@@ -159,14 +177,16 @@ class Suite {
                  .input = data.buffer(),
                  .output = apart.buffer(),
                  .reduction = op,
-                 .root = root});
+                 .root = root},
+                data, apart);
             expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op, "reduce's input");
             if (rank_ == root) expect(count_wrong(apart, sum(op)) == 0, op, "reduce");
             run({.verb = Verb::reduce,
                  .input = data.buffer(),
                  .output = data.buffer(),
                  .reduction = op,
-                 .root = root});
+                 .root = root},
+                data);
             const auto expected = [&](std::size_t i) { return rank_ == root ? sum(op)(i) : before[i]; };
             expect(count_wrong(data, expected) == 0, op, "reduce in place");
         }
@@ -178,24 +198,24 @@ class Suite {
         Elements<T> apart = zeros(count_);
         const std::size_t first = static_cast<std::size_t>(rank_) * count_;
         const auto expected = [&](std::size_t i) { return sum(op)(first + i); };
-        run({.verb = Verb::reduce_scatter,
-             .input = data.buffer(),
-             .output = apart.buffer(),
-             .reduction = op});
+        run({.verb = Verb::reduce_scatter, .input = data.buffer(), .output = apart.buffer(), .reduction = op},
+            data, apart);
         expect(count_wrong(apart, expected) == 0, op, "reduce_scatter");
         expect(count_wrong(data, [&](std::size_t i) { return before[i]; }) == 0, op,
                "reduce_scatter's input");
         run({.verb = Verb::reduce_scatter,
              .input = data.buffer(),
              .output = data.part(rank_, count_),
-             .reduction = op});
+             .reduction = op},
+            data);
         expect(count_wrong(data, expected, first, count_) == 0, op, "reduce_scatter in place");
     }
 
     void check_broadcast() {
         for (int root = 0; root < size_; ++root) {
             Elements<T> data = own(count_);
-            run({.verb = Verb::broadcast, .input = data.buffer(), .output = data.buffer(), .root = root});
+            run({.verb = Verb::broadcast, .input = data.buffer(), .output = data.buffer(), .root = root},
+                data);
             expect(count_wrong(data, [&](std::size_t i) { return given<T>(root, i); }) == 0, "broadcast");
         }
     }
@@ -206,20 +226,23 @@ class Suite {
         const auto everybodys = [&](std::size_t i) {
             return given<T>(static_cast<int>(i / count_), i % count_);
         };
-        run({.verb = Verb::all_gather, .input = data.buffer(), .output = all.buffer()});
+        run({.verb = Verb::all_gather, .input = data.buffer(), .output = all.buffer()}, data, all);
         expect(count_wrong(all, everybodys) == 0, "all_gather");
         Elements<T> in_place = with_own_part();
-        run({.verb = Verb::all_gather, .input = in_place.part(rank_, count_), .output = in_place.buffer()});
+        run({.verb = Verb::all_gather, .input = in_place.part(rank_, count_), .output = in_place.buffer()},
+            in_place);
         expect(count_wrong(in_place, everybodys) == 0, "all_gather in place");
         for (int root = 0; root < size_; ++root) {
             Elements<T> roots = zeros(rank_ == root ? count_ * ranks() : 0);
-            run({.verb = Verb::gather, .input = data.buffer(), .output = roots.buffer(), .root = root});
+            run({.verb = Verb::gather, .input = data.buffer(), .output = roots.buffer(), .root = root}, data,
+                roots);
             expect(count_wrong(roots, everybodys) == 0, "gather");
             if (rank_ == root) roots = with_own_part();
             run({.verb = Verb::gather,
                  .input = rank_ == root ? roots.part(rank_, count_) : data.buffer(),
                  .output = roots.buffer(),
-                 .root = root});
+                 .root = root},
+                roots, data);
             expect(count_wrong(roots, everybodys) == 0, "gather in place");
         }
     }
@@ -236,7 +259,8 @@ class Suite {
         run({.verb = Verb::all_gather_uneven,
              .input = data.buffer(),
              .output = all.buffer(),
-             .counts = counts});
+             .counts = counts},
+            data, all);
         expect(count_wrong(all, [&](std::size_t i) { return expected[i]; }) == 0, "all_gather_uneven");
     }
 
@@ -246,12 +270,14 @@ class Suite {
             Elements<T> part = zeros(count_);
             const std::size_t first = static_cast<std::size_t>(rank_) * count_;
             const auto expected = [&](std::size_t i) { return given<T>(root, first + i); };
-            run({.verb = Verb::scatter, .input = all.buffer(), .output = part.buffer(), .root = root});
+            run({.verb = Verb::scatter, .input = all.buffer(), .output = part.buffer(), .root = root}, all,
+                part);
             expect(count_wrong(part, expected) == 0, "scatter");
             run({.verb = Verb::scatter,
                  .input = all.buffer(),
                  .output = rank_ == root ? all.part(rank_, count_) : part.buffer(),
-                 .root = root});
+                 .root = root},
+                all, part);
             expect(count_wrong(rank_ == root ? all : part, expected, rank_ == root ? first : 0, count_) == 0,
                    "scatter in place");
         }
@@ -264,16 +290,16 @@ class Suite {
             return given<T>(static_cast<int>(i / count_),
                             static_cast<std::size_t>(rank_) * count_ + i % count_);
         };
-        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = apart.buffer()});
+        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = apart.buffer()}, data, apart);
         expect(count_wrong(apart, expected) == 0, "all_to_all");
-        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = data.buffer()});
+        run({.verb = Verb::all_to_all, .input = data.buffer(), .output = data.buffer()}, data);
         expect(count_wrong(data, expected) == 0, "all_to_all in place");
     }
 
   private:
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
-    [[nodiscard]] Elements<T> zeros(std::size_t count) const { return {count, how_.offset}; }
+    [[nodiscard]] Elements<T> zeros(std::size_t count) const { return {count, how_.offset, terrain_.memory}; }
 
     [[nodiscard]] Elements<T> own(std::size_t count) const {
         Elements<T> elements = zeros(count);
@@ -288,11 +314,41 @@ class Suite {
         return elements;
     }
 
+    /// How many of the elements from `first` on are not expected(i).
+    template <class Expected>
+    [[nodiscard]] std::size_t count_wrong(const Elements<T>& found, Expected&& expected,
+                                          std::size_t first = 0,
+                                          std::size_t count = static_cast<std::size_t>(-1)) const {
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < std::min(count, found.size()); ++i)
+            wrong += !is_right(found[first + i], expected(i));
+        return wrong;
+    }
+
+    [[nodiscard]] bool is_right(const T& found, const T& expected) const {
+        if constexpr (SixteenBitFloat<T>) {
+            if (terrain_.rounding == Rounding::on_the_way) {
+                const float wanted = static_cast<float>(expected);
+                const float unit = std::same_as<T, dptk::bfloat16> ? 0x1p-7F : 0x1p-10F;
+                return std::abs(static_cast<float>(found) - wanted) <=
+                       unit * static_cast<float>(size_) * std::abs(wanted);
+            }
+        }
+        return found == expected;
+    }
+
     [[nodiscard]] auto sum(ReduceOp op) const {
         return [op, size = size_](std::size_t i) { return combined<T>(op, size, i); };
     }
 
-    void run(const Collective& call) { carry_out(group_, call, how_.mode); }
+    /// `elements` are all those whose buffers the call gets.
+    template <class... E>
+    void run(Collective call, E&... elements) {
+        if (terrain_.memory != nullptr) call.stream = terrain_.memory->stream();
+        (elements.write(), ...);
+        carry_out(group_, call, how_.mode);
+        (elements.read(), ...);
+    }
 
     void expect(bool right, ReduceOp op, const char* what) const {
         CHECK_MESSAGE(right, what, " of ", count_, " ", dptk::dtype_name(dptk::dtype_of<T>), " by ",
@@ -304,6 +360,7 @@ class Suite {
     }
 
     ProcessGroup& group_;
+    Terrain terrain_;
     Case how_;
     int rank_;
     int size_;
@@ -326,7 +383,7 @@ constexpr std::array operations = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::prod
 
 }  // namespace
 
-void check_reductions(ProcessGroup& group) {
+void check_reductions(ProcessGroup& group, const Terrain& terrain) {
     with_each_dtype(group, [&](auto zero) {
         using T = decltype(zero);
         for (const ReduceOp op : operations) {
@@ -340,7 +397,7 @@ void check_reductions(ProcessGroup& group) {
                 continue;
             }
             for (const Case& how : cases) {
-                Suite<T> suite(group, how);
+                Suite<T> suite(group, terrain, how);
                 suite.check_all_reduce(op);
                 suite.check_reduce(op);
                 suite.check_reduce_scatter(op);
@@ -349,10 +406,10 @@ void check_reductions(ProcessGroup& group) {
     });
 }
 
-void check_moves(ProcessGroup& group) {
+void check_moves(ProcessGroup& group, const Terrain& terrain) {
     const auto check = [&]<class T>(T) {
         for (const Case& how : cases) {
-            Suite<T> suite(group, how);
+            Suite<T> suite(group, terrain, how);
             suite.check_broadcast();
             suite.check_gather();
             suite.check_all_gather_uneven();
@@ -525,9 +582,48 @@ void check_many(ProcessGroup& group) {
     CHECK(wrong == 0);
 }
 
-void check_verbs(ProcessGroup& group) {
-    check_reductions(group);
-    check_moves(group);
+void check_weighted_sums(ProcessGroup& group, const Terrain& terrain) {
+    const auto check = [&]<class T>(T) {
+        Elements<T> data(1000, 0, terrain.memory);
+        for (std::size_t i = 0; i < data.size(); ++i) data.set(i, given<T>(group.rank(), i));
+        const Elements<T> before = data;
+        Elements<T> apart(1000, 0, terrain.memory);
+        const auto weight = [](int rank) { return 0.25 * (rank + 1); };
+        Collective call{.verb = Verb::all_reduce,
+                        .input = data.buffer(),
+                        .output = apart.buffer(),
+                        .reduction = dptk::Reduction(dptk::WeightedSum{weight(group.rank())})};
+        if (terrain.memory != nullptr) call.stream = terrain.memory->stream();
+        data.write();
+        apart.write();
+        carry_out(group, call, Mode::blocking);
+        data.read();
+        apart.read();
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < data.size(); ++i) {
+            double sum = 0;
+            for (int rank = 0; rank < group.size(); ++rank)
+                sum += weight(rank) * static_cast<double>(static_cast<float>(given<T>(rank, i)));
+            const double found = static_cast<double>(static_cast<float>(apart[i]));
+            const double unit = SixteenBitFloat<T> ? 0x1p-7 : 0x1p-22;
+            wrong += std::abs(found - sum) > unit * group.size() * std::abs(sum);
+            wrong += !(data[i] == before[i]);
+        }
+        CHECK_MESSAGE(wrong == 0, "weighted sum of ", dptk::dtype_name(dptk::dtype_of<T>), " on rank ",
+                      group.rank(), " of ", group.size());
+    };
+    check(float{});
+    check(double{});
+    check(dptk::float16{});
+    check(dptk::bfloat16{});
+    std::vector<int> whole(2);
+    CHECK_THROWS_AS(group.all_reduce(whole, dptk::WeightedSum{0.5}), dptk::ArgumentError);
+}
+
+void check_verbs(ProcessGroup& group, const Terrain& terrain) {
+    check_reductions(group, terrain);
+    check_weighted_sums(group, terrain);
+    check_moves(group, terrain);
     check_user_functions(group);
     check_messages(group);
     check_many(group);

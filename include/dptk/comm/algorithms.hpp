@@ -292,7 +292,7 @@ template <Transport T>
     return false;
 }
 
-/// Carries a call out. Input and output of all_to_all may be one buffer.
+/// Carries a call out. Input and output of all_to_all may be one buffer, and a sum may have weights.
 template <Transport T>
 void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
     if (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output)) {
@@ -301,6 +301,14 @@ void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = Al
         Collective apart = call;
         apart.input = copy.buffer();
         return run(transport, apart, algorithm);
+    }
+    if (call.reduction.weight) {
+        const Scratch weighted(call.input);
+        detail::scale(weighted.buffer(), call.input.data, *call.reduction.weight);
+        Collective plain = call;
+        plain.input = weighted.buffer();
+        plain.reduction = ReduceOp::sum;
+        return run(transport, plain, algorithm);
     }
     const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
     if (!chosen && natively(transport, call)) return;

@@ -1,4 +1,5 @@
-/// Memory that a communicator has allocated: an array of elements that its transport reaches without a copy.
+/// Memory that a communicator has allocated, on the host or on a device: an array of elements that its
+/// transport reaches without a copy.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 
 namespace dptk {
@@ -43,6 +45,45 @@ class Allocation {
   private:
     std::shared_ptr<void> memory_;
     std::size_t count_ = 0;
+};
+
+/// Memory of a device, and which one it is.
+struct DeviceMemory {
+    std::shared_ptr<void> data;
+    Device device;
+};
+
+/// The same in the memory of a device: no range, since the host cannot read it.
+template <Element T>
+class DeviceAllocation {
+  public:
+    DeviceAllocation() = default;
+
+    DeviceAllocation(DeviceMemory memory, std::size_t count)
+        : memory_(std::move(memory.data)), span_(static_cast<T*>(memory_.get()), count, memory.device) {}
+
+    DeviceAllocation(DeviceAllocation&& other) noexcept
+        : memory_(std::move(other.memory_)), span_(std::exchange(other.span_, {})) {}
+
+    DeviceAllocation& operator=(DeviceAllocation&& other) noexcept {
+        memory_ = std::move(other.memory_);
+        span_ = std::exchange(other.span_, {});
+        return *this;
+    }
+
+    DeviceAllocation(const DeviceAllocation&) = delete;
+    DeviceAllocation& operator=(const DeviceAllocation&) = delete;
+    ~DeviceAllocation() = default;
+
+    [[nodiscard]] T* data() const noexcept { return span_.data(); }
+    [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
+    [[nodiscard]] Device device() const noexcept { return span_.device(); }
+    [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
+    [[nodiscard]] DeviceSpan<T> span() const noexcept { return span_; }
+
+  private:
+    std::shared_ptr<void> memory_;
+    DeviceSpan<T> span_;
 };
 
 }  // namespace dptk

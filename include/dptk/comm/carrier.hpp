@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 
 #include "dptk/comm/active_call.hpp"
@@ -18,6 +19,7 @@ namespace dptk::detail {
 /// Returns the rank from which the message came, or to which it went.
 template <Transport T>
 int transfer(T& transport, const Message& message) {
+    if constexpr (HasTransfer<T>) return transport.transfer(message);
     if (message.verb == Verb::send) {
         transport.send(message.buffer, message.peer, message.tag);
         return message.peer;
@@ -40,9 +42,24 @@ struct Carrier {
     std::shared_ptr<CallChecker> checker;
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) const {
+        if constexpr (HasPrepare<T>) {
+            run(call, algorithm, transport->prepare(call));
+        } else {
+            run(call, algorithm, [&] { algorithms::run(*transport, call, algorithm); });
+        }
+    }
+
+    /// What run(call, algorithm) will do on another thread.
+    [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
+        if constexpr (HasPrepare<T>) return transport->prepare(call);
+        return [on = transport, call, algorithm] { algorithms::run(*on, call, algorithm); };
+    }
+
+    template <class Operation>
+    void run(const Collective& call, AllReduceAlgorithm algorithm, Operation&& operation) const {
         const ActiveCall active(*activity, call);
         if (checker) checker->check(call, algorithm);
-        algorithms::run(*transport, call, algorithm);
+        operation();
     }
 
     /// The same on the program's own thread.

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/agreed_errors.hpp"
@@ -73,6 +74,13 @@ class Channel {
 
     /// Zeroed memory, aligned to 64 bytes, that the transport reaches without a copy. Collective.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+    /// The same on the current CUDA device. Collective. Throws ArgumentError where the transport reaches host
+    /// memory alone.
+    [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes) = 0;
+
+    /// Whether calls may work on device memory.
+    [[nodiscard]] virtual bool serves_devices() const = 0;
 
     /// A barrier that names the ranks that do not come; see CollectiveVerbs. Collective.
     virtual void monitored_barrier(std::chrono::milliseconds timeout) = 0;

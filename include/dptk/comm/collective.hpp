@@ -13,6 +13,7 @@
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/control/activity.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/stream_ref.hpp"
 
 namespace dptk {
 
@@ -77,11 +78,16 @@ struct Collective {
     int root = 0;
     /// all_gather_uneven: how many elements each rank gives. Lives as long as the operation.
     std::span<const std::size_t> counts = {};
+    /// Device memory is used behind what this stream does before, and before what it does then.
+    StreamRef stream = {};
 
     /// The buffer whose count and dtype are the same on all ranks (all_gather_uneven: the rank's own part).
     [[nodiscard]] const Buffer& shared_shape() const noexcept {
         return verb == Verb::scatter ? output : input;
     }
+
+    /// Where its memory lies.
+    [[nodiscard]] Device device() const noexcept { return shared_shape().device; }
 };
 
 /// Whether two ranks' calls fit together: the same verb, dtype, count, operation and root.
@@ -208,6 +214,8 @@ struct Message {
     Buffer buffer = {};
     int peer = 0;
     int tag = 0;
+    /// As in a Collective.
+    StreamRef stream = {};
 };
 
 namespace detail {

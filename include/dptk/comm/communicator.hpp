@@ -21,6 +21,8 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}
 
+    explicit BasicCommunicator(std::unique_ptr<TransportChannel<T>> channel) : channel_(std::move(channel)) {}
+
     /// An independent communicator over the same ranks: calls on one never meet calls on the other.
     /// Collective.
     [[nodiscard]] BasicCommunicator duplicate()
@@ -37,8 +39,6 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
     [[nodiscard]] std::unique_ptr<Channel> release() && { return std::move(channel_); }
 
   private:
-    explicit BasicCommunicator(std::unique_ptr<TransportChannel<T>> channel) : channel_(std::move(channel)) {}
-
     std::unique_ptr<TransportChannel<T>> channel_;
 };
 

@@ -33,6 +33,10 @@ class JointWork final : public WorkState {
         });
     }
 
+    void order_before(StreamRef stream) override {
+        for (const auto& part : parts_) part->order_before(stream);
+    }
+
     std::exception_ptr error() override {
         std::exception_ptr first;
         for (const auto& part : parts_) {

@@ -19,15 +19,15 @@ class MessageVerbs {
     /// Sends to rank `to`. Blocks until the elements may be changed again, perhaps until they have been
     /// received. Throws ArgumentError for a rank that is not another one, and for a tag outside [0, max_tag].
     template <ElementRange R>
-    void send(R&& data, int to, int tag = 0) {
-        channel().run(Message{Verb::send, detail::buffer_of(data), to, tag});
+    void send(R&& data, int to, int tag = 0, StreamRef stream = {}) {
+        channel().run(Message{Verb::send, detail::buffer_of(data), to, tag, stream});
     }
 
     /// Starts to send. `data` must live until the Work is done.
     template <ElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work send_async(R&& data, int to, int tag = 0) {
-        return channel().start(Message{Verb::send, detail::buffer_of(data), to, tag},
+    [[nodiscard]] Work send_async(R&& data, int to, int tag = 0, StreamRef stream = {}) {
+        return channel().start(Message{Verb::send, detail::buffer_of(data), to, tag, stream},
                                detail::owner_of_all(data));
     }
 
@@ -35,15 +35,15 @@ class MessageVerbs {
     /// sender. Throws MismatchError, which breaks the group, where the message has another size, and
     /// ArgumentError for any_rank where the transport cannot do that.
     template <MutableElementRange R>
-    int recv(R&& data, int from = any_rank, int tag = 0) {
-        return channel().run(Message{Verb::recv, detail::buffer_of(data), from, tag});
+    int recv(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
+        return channel().run(Message{Verb::recv, detail::buffer_of(data), from, tag, stream});
     }
 
     /// Starts to receive; Work::source_rank tells the sender. `data` must live until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0) {
-        return channel().start(Message{Verb::recv, detail::buffer_of(data), from, tag},
+    [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
+        return channel().start(Message{Verb::recv, detail::buffer_of(data), from, tag, stream},
                                detail::owner_of_all(data));
     }
 

@@ -130,7 +130,8 @@ class MpiTransport {
     [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
         const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
         const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
-        return reduction.user == nullptr && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+        const bool as_it_is = reduction.user == nullptr && !reduction.weight;
+        return as_it_is && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
     }
 
     void all_reduce(const Buffer& data, const Reduction& reduction) {

@@ -1,4 +1,4 @@
-/// What users give to verbs: contiguous ranges of elements, and the operation that combines these.
+/// What users give to verbs: elements in host memory or on a device, and the operation that combines these.
 #pragma once
 
 #include <array>
@@ -13,32 +13,73 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 
 namespace dptk {
 
-/// A contiguous range of elements to read: std::vector<float>, std::span<const double>, std::array<int, 3>,
-/// ...
+/// A contiguous range of elements in host memory: std::vector<float>, std::span<const double>,
+/// std::array<int, 3>, ...
 template <class R>
-concept ElementRange =
+concept HostRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
-/// One whose elements may be written.
+/// Elements in a device's memory: DeviceSpan<float>, cuda::DeviceBuffer<float>, or a class of the user's with
+/// data(), size() and device().
 template <class R>
-concept MutableElementRange =
-    ElementRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+concept DeviceRange = !std::ranges::range<R> && requires(R& range) {
+    requires Element<std::remove_pointer_t<decltype(range.data())>>;
+    { range.size() } -> std::convertible_to<std::size_t>;
+    { range.device() } -> std::same_as<Device>;
+};
+
+/// Elements to read, wherever they are.
+template <class R>
+concept ElementRange = HostRange<R> || DeviceRange<R>;
+
+namespace detail {
+
+template <class R>
+struct ElementOf {};
+
+template <HostRange R>
+struct ElementOf<R> {
+    using type = std::remove_reference_t<std::ranges::range_reference_t<R>>;
+};
+
+template <DeviceRange R>
+struct ElementOf<R> {
+    using type = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
+};
+
+template <class R>
+inline constexpr bool is_device_span = false;
+template <class T>
+inline constexpr bool is_device_span<DeviceSpan<T>> = true;
+
+}  // namespace detail
+
+/// The type of a range's elements.
+template <ElementRange R>
+using ElementIn = std::remove_cv_t<typename detail::ElementOf<R>::type>;
+
+/// A range whose elements may be written.
+template <class R>
+concept MutableElementRange = ElementRange<R> && !std::is_const_v<typename detail::ElementOf<R>::type>;
 
 /// One that does not die with the call that starts an operation on it: a variable, or a view of one.
 template <class R>
-concept OutlivesCall = std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>;
+concept OutlivesCall =
+    std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R> || detail::is_device_span<R>;
 
-/// How a reduction combines elements of type T: a ReduceOp, or a function `T f(const T&, const T&)` that is
-/// associative, and the same on all ranks. Functions are called with elements of lower ranks first, and need
-/// not be commutative. They must not throw.
+/// How a reduction combines elements of type T: a ReduceOp, a WeightedSum, or a function `T f(const T&, const
+/// T&)` that is associative, and the same on all ranks. Functions are called with elements of lower ranks
+/// first, and need not be commutative. They must not throw.
 template <Element T>
 class ReduceOperation {
   public:
-    ReduceOperation(ReduceOp op) : op_(op) {}  // NOLINT(google-explicit-constructor): a widening
+    ReduceOperation(ReduceOp op) : reduction_(op) {}       // NOLINT(google-explicit-constructor): a widening
+    ReduceOperation(WeightedSum sum) : reduction_(sum) {}  // NOLINT(google-explicit-constructor): a widening
 
     template <class F>
         requires std::is_invocable_r_v<T, const F&, const T&, const T&>
@@ -49,34 +90,40 @@ class ReduceOperation {
                       detail::store<T>(into, i, function(detail::load<T>(into, i), detail::load<T>(from, i)));
               }})) {}
 
-    [[nodiscard]] Reduction reduction() const { return function_ ? Reduction(*function_) : Reduction(op_); }
+    [[nodiscard]] Reduction reduction() const { return function_ ? Reduction(*function_) : reduction_; }
 
     /// What an operation that goes on must keep alive.
     [[nodiscard]] const std::shared_ptr<const UserFunction>& function() const noexcept { return function_; }
 
   private:
-    ReduceOp op_ = ReduceOp::sum;
+    Reduction reduction_;
     std::shared_ptr<const UserFunction> function_;
 };
 
 /// The operation on a range's elements.
 template <ElementRange R>
-using ReduceOperationOn = ReduceOperation<std::remove_cv_t<std::ranges::range_value_t<R>>>;
+using ReduceOperationOn = ReduceOperation<ElementIn<R>>;
 
 namespace detail {
 
-template <ElementRange R>
+template <HostRange R>
 [[nodiscard]] Buffer buffer_of(R&& range) {
-    using T = std::remove_cv_t<std::ranges::range_value_t<R>>;
+    using T = ElementIn<R>;
     // A collective that only reads leaves the elements alone; Buffer does not distinguish.
     void* data = const_cast<T*>(std::ranges::data(range));
     return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}, sizeof(T)};
 }
 
+template <DeviceRange R>
+[[nodiscard]] Buffer buffer_of(R&& range) {
+    using T = ElementIn<R>;
+    void* data = const_cast<T*>(range.data());
+    return {data, static_cast<std::size_t>(range.size()), dtype_of<T>, range.device(), sizeof(T)};
+}
+
 /// Two ranges of one call.
 template <class A, class B>
-concept SameElements = std::same_as<std::remove_cv_t<std::ranges::range_value_t<A>>,
-                                    std::remove_cv_t<std::ranges::range_value_t<B>>>;
+concept SameElements = std::same_as<ElementIn<A>, ElementIn<B>>;
 
 /// What an operation on `range` must keep alive: the memory of an Allocation; nothing of the user's.
 template <class R>
@@ -86,6 +133,11 @@ template <class R>
 
 template <class T>
 [[nodiscard]] std::shared_ptr<const void> owner_of(const Allocation<T>& allocation) {
+    return allocation.memory();
+}
+
+template <class T>
+[[nodiscard]] std::shared_ptr<const void> owner_of(const DeviceAllocation<T>& allocation) {
     return allocation.memory();
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "dptk/core/buffer.hpp"
@@ -36,9 +37,16 @@ struct UserFunction {
     std::function<void(void* into, const void* from, std::size_t count)> combine;
 };
 
+/// The sum of weight * element, where each rank has a weight of its own; for floating-point and complex
+/// types.
+struct WeightedSum {
+    double weight = 1;
+};
+
 /// What a reducing verb is given. Points to a user's function, which lives as long as the operation.
 struct Reduction {
     Reduction(ReduceOp op_ = ReduceOp::sum) : op(op_) {}  // NOLINT(google-explicit-constructor): a widening
+    explicit Reduction(WeightedSum sum) : weight(sum.weight) {}
     explicit Reduction(const UserFunction& user_) : user(&user_) {}
 
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
@@ -49,6 +57,8 @@ struct Reduction {
 
     ReduceOp op = ReduceOp::sum;
     const UserFunction* user = nullptr;
+    /// Of this rank's elements, before they are summed.
+    std::optional<double> weight = std::nullopt;
 };
 
 /// Whether `op` has a meaning for `dtype`.
@@ -64,6 +74,9 @@ struct Reduction {
 
 /// Throws ArgumentError where the operation has no meaning for `dtype`.
 inline void check_reduction(DType dtype, const Reduction& reduction) {
+    const bool has_weights = is_floating(dtype) || is_complex(dtype);
+    if (reduction.weight && !has_weights)
+        throw ArgumentError(detail::text("a weighted sum has no meaning for ", dtype_name(dtype)));
     if (reduction.user != nullptr || is_meaningful(dtype, reduction.op)) return;
     throw ArgumentError(
         detail::text("ReduceOp::", reduction.name(), " has no meaning for ", dtype_name(dtype)));

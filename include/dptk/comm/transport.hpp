@@ -5,10 +5,12 @@
 
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
 
+#include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/control_plane.hpp"
@@ -57,6 +59,11 @@ namespace dptk {
 ///                              then while the program waits for the ranks by other ways than the transport's
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
 ///   leave()                    says goodbye to the other ranks without blocking, when the group closes
+///   prepare(Collective)        in place of all verbs, of a transport that reaches device memory, too: takes note of what
+///                              the call's stream has to do before, and returns a std::function<void()> that carries the
+///                              call out, perhaps on another thread
+///   transfer(Message)          in place of send and recv, of such a transport; returns the other rank
+///   allocate_on_device(bytes)  DeviceMemory, zeroed, that it reaches without a copy
 ///   interruptible              static constexpr bool: whether JobHealth::fail ends calls that wait inside
 // clang-format on
 template <class T>
@@ -153,6 +160,40 @@ concept HasStart = requires(T& t, const T& c, const Collective& call) {
     { t.start(call) } -> std::same_as<std::shared_ptr<WorkState>>;
     { c.progresses_by_caller() } -> std::same_as<bool>;
 };
+
+template <class T>
+concept HasPrepare = requires(T& t, const Collective& call) {
+    { t.prepare(call) } -> std::same_as<std::function<void()>>;
+};
+
+template <class T>
+concept HasTransfer = requires(T& t, const Message& message) {
+    { t.transfer(message) } -> std::same_as<int>;
+};
+
+/// A transport whose calls a GPU carries out: comm/nccl_transport.hpp.
+template <class T>
+concept HasEnqueue = requires(T& t, const Collective& call, const Message& message) {
+    { t.enqueue(call) } -> std::same_as<std::shared_ptr<WorkState>>;
+    { t.enqueue_beside(call) } -> std::same_as<std::shared_ptr<WorkState>>;
+    { t.enqueue(message) } -> std::same_as<std::shared_ptr<WorkState>>;
+};
+
+template <class T>
+concept ServesDevices = HasPrepare<T> || HasEnqueue<T>;
+
+template <class T>
+concept HasAllocateOnDevice = requires(T& t, std::size_t bytes) {
+    { t.allocate_on_device(bytes) } -> std::same_as<DeviceMemory>;
+};
+
+/// Closes in order, with the other ranks, and may block.
+template <class T>
+concept HasClose = requires(T& t) { t.close(); };
+
+/// Knows what has failed in the background, and throws it.
+template <class T>
+concept HasRethrow = requires(T& t) { t.rethrow_failure(); };
 
 template <class T>
 concept HasProgress = requires(T& t) {

@@ -23,6 +23,7 @@
 #include "dptk/comm/carrier.hpp"
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/started_calls.hpp"
+#include "dptk/comm/stream_calls.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_queue.hpp"
@@ -105,7 +106,9 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        health_->check();
+        check_usable();
+        check_memory(call);
+        if constexpr (detail::HasEnqueue<T>) return run_on_stream(call);
         guarded([&] {
             started_.finish_before(call);
             if (queue_.idle()) {
@@ -119,7 +122,12 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
-        health_->check();
+        check_usable();
+        check_memory(call);
+        if constexpr (detail::HasEnqueue<T>) {
+            return Work(stream_call(call, std::move(keep_alive), std::move(then),
+                                    [&] { return transport().enqueue_beside(call); }));
+        }
         if constexpr (detail::HasStart<T>) {
             if (transport().progresses_by_caller())
                 return Work(start_by_caller(call, std::move(keep_alive), std::move(then)));
@@ -129,6 +137,11 @@ class TransportChannel final : public Channel {
 
     int run(const Message& message) override {
         begin_message(message);
+        if constexpr (detail::HasEnqueue<T>) {
+            const std::shared_ptr<WorkState> work = stream_message(message, nullptr);
+            if (!message.buffer.on_device()) Work(work).wait();
+            return message.peer;
+        }
         int peer = message.peer;
         const auto transfer = [&] { peer = carrier_->run(message, *message_activity_); };
         if constexpr (detail::HasStartMessage<T>) {
@@ -141,7 +154,9 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
         begin_message(message);
-        if constexpr (detail::HasStartMessage<T>) {
+        if constexpr (detail::HasEnqueue<T>) {
+            return Work(stream_message(message, std::move(keep_alive)));
+        } else if constexpr (detail::HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
             guarded([&] {
                 work = std::make_shared<detail::ResumedWork>(transport().start(message),
@@ -203,6 +218,19 @@ class TransportChannel final : public Channel {
         }
     }
 
+    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) override {
+        if constexpr (detail::HasAllocateOnDevice<T>) {
+            check_usable();
+            DeviceMemory memory;
+            in_order([&] { memory = transport().allocate_on_device(bytes); });
+            return memory;
+        } else {
+            throw ArgumentError(detail::text("rank ", rank(), ": allocate_on_device: ", no_devices_text()));
+        }
+    }
+
+    [[nodiscard]] bool serves_devices() const override { return detail::ServesDevices<T>; }
+
     void monitored_barrier(std::chrono::milliseconds timeout) override {
         if (size() > 1 && !control().has_store()) {
             throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
@@ -259,6 +287,7 @@ class TransportChannel final : public Channel {
             carrier_->checker = std::make_shared<detail::CallChecker>(job.control, carrier_->activity,
                                                                       caller_, carrier_->job.progress);
         control().open(carrier_->activity);
+        if constexpr (detail::HasEnqueue<T>) stream_calls_ = detail::StreamCalls::make(carrier_->activity);
     }
 
     [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
@@ -294,9 +323,69 @@ class TransportChannel final : public Channel {
     [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
     [[nodiscard]] Activity& activity() const noexcept { return *carrier_->activity; }
 
+    /// What has failed here in the background tells more than that the job has.
+    void check_usable() {
+        if constexpr (detail::HasRethrow<T>) transport().rethrow_failure();
+        health_->check();
+    }
+
+    void check_memory(const Collective& call) const {
+        if constexpr (detail::ServesDevices<T>) return;
+        if (call.input.on_device() || call.output.on_device())
+            throw ArgumentError(
+                detail::text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
+    }
+
+    [[nodiscard]] std::string no_devices_text() const {
+        return "the transport " + backend() +
+               " reaches host memory alone. A ProcessGroup over it also serves CUDA devices, where the "
+               "program "
+               "includes <dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>";
+    }
+
     template <class Operation>
     void guarded(Operation&& operation) {
         carrier_->guarded(operation);
+    }
+
+    /// Has the GPU carry a call out in the order of its stream. Host memory, and a barrier, are waited for.
+    void run_on_stream(const Collective& call) {
+        if constexpr (detail::HasEnqueue<T>) {
+            if (call.verb == Verb::barrier) guarded([&] { stream_calls_->finish(); });
+            Work work(stream_call(call, nullptr, nullptr, [&] { return transport().enqueue(call); }));
+            if (call.shared_shape().on_device()) return;
+            work.wait();
+            if (call.verb == Verb::barrier) stream_calls_->rethrow_dropped_error();
+        }
+    }
+
+    template <class Enqueue>
+    std::shared_ptr<WorkState> stream_call(const Collective& call, std::shared_ptr<const void> keep_alive,
+                                           std::function<void()> then, Enqueue&& enqueue) {
+        std::shared_ptr<WorkState> work;
+        guarded([&] {
+            if (carrier_->checker) {
+                carrier_->checker->promise();
+                const detail::WaitingCaller::Here here(carrier_->checker->caller(),
+                                                       carrier_->checker->channel());
+                carrier_->checker->check(call, algorithm_);
+            }
+            work =
+                stream_calls_->add(detail::PackedCall(call), std::move(keep_alive), std::move(then), enqueue);
+        });
+        return work;
+    }
+
+    std::shared_ptr<WorkState> stream_message(const Message& message,
+                                              std::shared_ptr<const void> keep_alive) {
+        std::shared_ptr<WorkState> work;
+        if constexpr (detail::HasEnqueue<T>) {
+            guarded([&] {
+                work = stream_messages_->add(detail::pack(message), std::move(keep_alive), nullptr,
+                                             [&] { return transport().enqueue(message); });
+            });
+        }
+        return work;
     }
 
     /// Like guarded, behind everything that was started before.
@@ -314,9 +403,9 @@ class TransportChannel final : public Channel {
         if (carrier_->checker) carrier_->checker->promise();
         std::shared_ptr<WorkState> work =
             queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
-                          algorithm = algorithm_] {
+                          algorithm = algorithm_, operation = carrier_->prepare(call, algorithm_)] {
                 carrier->job.control->health()->check();
-                carrier->guarded([&] { carrier->run(call, algorithm); });
+                carrier->guarded([&] { carrier->run(call, algorithm, operation); });
                 if (then) then();
                 return -1;
             });
@@ -384,6 +473,7 @@ class TransportChannel final : public Channel {
         message_activity_ =
             std::make_shared<Activity>(std::move(its), Activity::Calls::messages, detail::call_reader);
         control().open(message_activity_);
+        if constexpr (detail::HasEnqueue<T>) stream_messages_ = detail::StreamCalls::make(message_activity_);
     }
 
     void close() noexcept {
@@ -411,6 +501,14 @@ class TransportChannel final : public Channel {
         }
         attempt([&] { queue_.finish(); });
         if (health_->failed()) attempt([&] { started_.await_end(); });
+        if constexpr (detail::HasEnqueue<T>) {
+            for (const auto& calls : {stream_calls_, stream_messages_}) {
+                if (!calls) continue;
+                attempt([&] { calls->finish(); });
+                if (!health_->failed()) attempt([&] { calls->rethrow_dropped_error(); });
+            }
+        }
+        if constexpr (detail::HasClose<T>) attempt([&] { transport().close(); });
         if (carrier_->checker && !health_->failed()) attempt([&] { carrier_->checker->leave(); });
         attempt(leave_control);
         if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
@@ -427,6 +525,9 @@ class TransportChannel final : public Channel {
     AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
     detail::WorkQueue queue_;
     detail::StartedCalls started_;
+    /// Of a transport whose calls a GPU carries out.
+    std::shared_ptr<detail::StreamCalls> stream_calls_;
+    std::shared_ptr<detail::StreamCalls> stream_messages_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 

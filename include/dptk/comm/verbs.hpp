@@ -1,11 +1,17 @@
-/// The typed collectives: contiguous ranges of elements in, one erased Collective out. Communicators and
-/// ProcessGroup inherit them, so that each verb stands once.
+/// The typed collectives: ranges of elements in, one erased Collective out. Communicators and ProcessGroup
+/// inherit them, so that each verb stands once.
 ///
 /// All are collective: every rank of the group calls the same ones in the same order, from one thread at a
 /// time. The blocking ones return when this rank's buffers may be used again; the buffers of those that end
 /// in _async must live until their Work is done (an Allocation's memory does by itself), and cannot be owning
 /// temporaries. All throw ArgumentError, on the rank where it happens, for counts, roots and operations that
 /// make no sense; what must be equal on all ranks, and is not, is found under DPTK_DEBUG=detail.
+///
+/// The elements of a call lie in host memory, or all on one device. There the call takes its place in
+/// `stream`: it uses what the stream has written before, and the stream goes on when the result is there.
+/// Over NCCL the host does not wait for that: a blocking call returns when it has been handed to the GPU, and
+/// what it fails with is thrown by the next call, or by Work::wait(). Host memory has no streams: there
+/// `stream` is ignored.
 #pragma once
 
 #include <chrono>
@@ -64,27 +70,30 @@ class CollectiveVerbs {
     /// Combines the elements of all ranks, position by position, in place: every rank gets the same bits.
     /// `operation` is a ReduceOp or a function. The same count on all ranks.
     template <MutableElementRange R>
-    void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
-        run(all_reduce_call(data, data, operation));
+    void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum, StreamRef stream = {}) {
+        run(all_reduce_call(data, data, operation), stream);
     }
 
     /// The same with the result in `output`, of the same count, which may be `input`.
     template <ElementRange In, MutableElementRange Out>
-    void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        run(all_reduce_call(input, output, operation));
+    void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
+                    StreamRef stream = {}) {
+        run(all_reduce_call(input, output, operation), stream);
     }
 
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work all_reduce_async(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
-        return start(all_reduce_call(data, data, operation), data, operation);
+    [[nodiscard]] Work all_reduce_async(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum,
+                                        StreamRef stream = {}) {
+        return start(all_reduce_call(data, data, operation), stream, data, operation);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
-                                        const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        return start(all_reduce_call(input, output, operation), input, output, operation);
+                                        const ReduceOperationOn<Out>& operation = ReduceOp::sum,
+                                        StreamRef stream = {}) {
+        return start(all_reduce_call(input, output, operation), stream, input, output, operation);
     }
 
     /// all_reduce of one value, returned.
@@ -98,75 +107,79 @@ class CollectiveVerbs {
     /// Combines the elements of all ranks into the root's, in place; other ranks' elements stay as they are.
     /// The same count on all ranks.
     template <MutableElementRange R>
-    void reduce(R&& data, int root = 0, const ReduceOperationOn<R>& operation = ReduceOp::sum) {
-        run(reduce_call(data, data, root, operation));
+    void reduce(R&& data, int root = 0, const ReduceOperationOn<R>& operation = ReduceOp::sum,
+                StreamRef stream = {}) {
+        run(reduce_call(data, data, root, operation), stream);
     }
 
     /// The same with the result in the root's `output`, of the same count. Elsewhere `output` is not used.
     template <ElementRange In, MutableElementRange Out>
     void reduce(In&& input, Out&& output, int root = 0,
-                const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        run(reduce_call(input, output, root, operation));
+                const ReduceOperationOn<Out>& operation = ReduceOp::sum, StreamRef stream = {}) {
+        run(reduce_call(input, output, root, operation), stream);
     }
 
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work reduce_async(R&& data, int root = 0,
-                                    const ReduceOperationOn<R>& operation = ReduceOp::sum) {
-        return start(reduce_call(data, data, root, operation), data, operation);
+                                    const ReduceOperationOn<R>& operation = ReduceOp::sum,
+                                    StreamRef stream = {}) {
+        return start(reduce_call(data, data, root, operation), stream, data, operation);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
-                                    const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        return start(reduce_call(input, output, root, operation), input, output, operation);
+                                    const ReduceOperationOn<Out>& operation = ReduceOp::sum,
+                                    StreamRef stream = {}) {
+        return start(reduce_call(input, output, root, operation), stream, input, output, operation);
     }
 
     /// Sends the root's elements to all ranks, in place. The same count on all ranks.
     template <MutableElementRange R>
-    void broadcast(R&& data, int root = 0) {
-        run(broadcast_call(data, root));
+    void broadcast(R&& data, int root = 0, StreamRef stream = {}) {
+        run(broadcast_call(data, root), stream);
     }
 
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work broadcast_async(R&& data, int root = 0) {
-        return start(broadcast_call(data, root), data);
+    [[nodiscard]] Work broadcast_async(R&& data, int root = 0, StreamRef stream = {}) {
+        return start(broadcast_call(data, root), stream, data);
     }
 
     /// output = the inputs of all ranks, in rank order: size() times as many elements. The same count on all
     /// ranks. `input` may be this rank's place in `output`.
     template <ElementRange In, MutableElementRange Out>
-    void all_gather(In&& input, Out&& output) {
-        run(all_gather_call(input, output));
+    void all_gather(In&& input, Out&& output, StreamRef stream = {}) {
+        run(all_gather_call(input, output), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work all_gather_async(In&& input, Out&& output) {
-        return start(all_gather_call(input, output), input, output);
+    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, StreamRef stream = {}) {
+        return start(all_gather_call(input, output), stream, input, output);
     }
 
     /// The same where rank i gives counts[i] elements, and `output` has as many as all together. The same
     /// counts on all ranks.
     template <ElementRange In, MutableElementRange Out>
-    void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts) {
-        run(all_gather_uneven_call(input, output, counts));
+    void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts, StreamRef stream = {}) {
+        run(all_gather_uneven_call(input, output, counts), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts) {
+    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts,
+                                        StreamRef stream = {}) {
         const auto kept = std::make_shared<const std::vector<std::size_t>>(counts.begin(), counts.end());
-        return start(all_gather_uneven_call(input, output, *kept), input, output,
+        return start(all_gather_uneven_call(input, output, *kept), stream, input, output,
                      std::shared_ptr<const void>(kept));
     }
 
     /// The elements of all ranks, where no rank knows how many another one gives.
-    template <ElementRange In>
+    template <HostRange In>
     [[nodiscard]] auto all_gather_uneven(In&& input) {
-        using T = std::remove_cv_t<std::ranges::range_value_t<In>>;
+        using T = ElementIn<In>;
         static_assert(!std::same_as<T, bool>,
                       "a vector of bool has no elements to receive: gather std::uint8_t");
         UnevenElements<T> all;
@@ -192,64 +205,66 @@ class CollectiveVerbs {
     /// The root's output = the inputs of all ranks, in rank order: size() times as many elements. Elsewhere
     /// `output` is not used. The same count on all ranks. The root's input may be its place in its output.
     template <ElementRange In, MutableElementRange Out>
-    void gather(In&& input, Out&& output, int root = 0) {
-        run(gather_call(input, output, root));
+    void gather(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
+        run(gather_call(input, output, root), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0) {
-        return start(gather_call(input, output, root), input, output);
+    [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
+        return start(gather_call(input, output, root), stream, input, output);
     }
 
     /// output = this rank's part of the root's input, which has size() times as many elements. Elsewhere
     /// `input` is not used. The same count on all ranks. The root's output may be its place in its input.
     template <ElementRange In, MutableElementRange Out>
-    void scatter(In&& input, Out&& output, int root = 0) {
-        run(scatter_call(input, output, root));
+    void scatter(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
+        run(scatter_call(input, output, root), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0) {
-        return start(scatter_call(input, output, root), input, output);
+    [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
+        return start(scatter_call(input, output, root), stream, input, output);
     }
 
     /// Combines the inputs of all ranks, position by position; output = this rank's part of the result.
     /// `input` has size() times as many elements, and stays as it is, unless `output` is this rank's place in
     /// it. The same count on all ranks.
     template <ElementRange In, MutableElementRange Out>
-    void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        run(reduce_scatter_call(input, output, operation));
+    void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
+                        StreamRef stream = {}) {
+        run(reduce_scatter_call(input, output, operation), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
-                                            const ReduceOperationOn<Out>& operation = ReduceOp::sum) {
-        return start(reduce_scatter_call(input, output, operation), input, output, operation);
+                                            const ReduceOperationOn<Out>& operation = ReduceOp::sum,
+                                            StreamRef stream = {}) {
+        return start(reduce_scatter_call(input, output, operation), stream, input, output, operation);
     }
 
     /// Part i of this rank's input becomes part rank() of rank i's output. Both have the same count, a
     /// multiple of size(), on all ranks. `output` may be `input`.
     template <ElementRange In, MutableElementRange Out>
-    void all_to_all(In&& input, Out&& output) {
-        run(all_to_all_call(input, output));
+    void all_to_all(In&& input, Out&& output, StreamRef stream = {}) {
+        run(all_to_all_call(input, output), stream);
     }
 
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output) {
-        return start(all_to_all_call(input, output), input, output);
+    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output, StreamRef stream = {}) {
+        return start(all_to_all_call(input, output), stream, input, output);
     }
 
     /// Returns when all ranks have called it, and all collectives that were started before are done, and all
     /// messages whose Work was dropped: it waits for these first, so they must not be received behind the
     /// barrier alone. Throws the error of an operation whose Work was dropped.
-    void barrier() { run({}); }
+    void barrier() { run({}, {}); }
 
     /// Starts a barrier: the Work is done when all ranks have started theirs.
-    [[nodiscard]] Work barrier_async() { return start({}); }
+    [[nodiscard]] Work barrier_async() { return start({}, {}); }
 
     /// A barrier that blocks for at most `timeout`; without one, for the group's. Where ranks are missing by
     /// then, all others throw a TimeoutError that names every one of them, and so do these when they come
@@ -271,21 +286,41 @@ class CollectiveVerbs {
         return {channel().allocate(count * sizeof(T)), count};
     }
 
+    /// The same in the memory of the current CUDA device. Throws ArgumentError in a group that reaches host
+    /// memory alone.
+    template <Element T>
+    [[nodiscard]] DeviceAllocation<T> allocate_on_device(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+            throw ArgumentError(
+                detail::text("rank ", rank(), ": allocate_on_device of ", count, " elements"));
+        }
+        return {channel().allocate_on_device(count * sizeof(T)), count};
+    }
+
   private:
     [[nodiscard]] Channel& channel() { return static_cast<Self&>(*this).channel(); }
     [[nodiscard]] const Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
 
-    void run(const Collective& call) { channel().run(call); }
+    void run(Collective call, StreamRef stream) {
+        call.stream = stream;
+        channel().run(call);
+    }
 
     template <class... Owners>
-    [[nodiscard]] Work start(const Collective& call, const Owners&... owners) {
+    [[nodiscard]] Work start(Collective call, StreamRef stream, const Owners&... owners) {
+        call.stream = stream;
         return channel().start(call, detail::owner_of_all(owners...));
     }
 
     template <class In, class Out>
     [[nodiscard]] static Collective call_on(Verb verb, In& input, Out& output) {
         static_assert(detail::SameElements<In, Out>, "input and output have different element types");
-        return {.verb = verb, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        const Collective call{
+            .verb = verb, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
+        if (call.input.device == call.output.device || call.input.count == 0 || call.output.count == 0)
+            return call;
+        throw ArgumentError(detail::text(verb_name(verb), " of elements on ", device_name(call.input.device),
+                                         " into elements on ", device_name(call.output.device)));
     }
 
     template <class In, class Out>

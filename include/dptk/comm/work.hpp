@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/core/stream_ref.hpp"
+
 namespace dptk {
 
 /// What a communicator keeps of a started operation; Work is the user's view of it.
@@ -15,6 +17,13 @@ class WorkState {
 
     /// Blocks until the operation has ended, at most for `timeout`. Returns whether it has.
     virtual bool wait(std::chrono::nanoseconds timeout) = 0;
+
+    /// What `stream` does from now on comes behind the operation. Blocks where that is no GPU's, until it has
+    /// ended.
+    virtual void order_before(StreamRef stream) {
+        static_cast<void>(stream);
+        static_cast<void>(wait(std::chrono::nanoseconds::max()));
+    }
 
     /// Whether it has ended, where nobody waits: no deadline holds. Does not block.
     [[nodiscard]] virtual bool ended() { return wait(std::chrono::nanoseconds::zero()); }
@@ -48,6 +57,14 @@ class Work {
         const bool ended = state_->wait(timeout);
         if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
         return ended;
+    }
+
+    /// What `stream` does from now on finds the result. Does not block over NCCL; otherwise until the
+    /// operation has ended. Throws what is known by then to have failed.
+    void wait(StreamRef stream) {
+        if (!state_) return;
+        state_->order_before(stream);
+        if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
     }
 
     /// Whether the operation has ended, well or badly. Does not block.

@@ -4,20 +4,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "dptk/core/dtype.hpp"
+#include "dptk/core/text.hpp"
 
 namespace dptk {
 
-/// Where memory lies.
+/// Where memory lies. Memory that the host itself reads and writes is the cpu's, page-locked or not.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 struct Device {
     DeviceType type = DeviceType::cpu;
+    /// As this process counts its devices.
     int index = 0;
 
     friend bool operator==(const Device&, const Device&) = default;
 };
+
+/// The name of a device as messages show it: "cpu", "cuda:1".
+[[nodiscard]] inline std::string device_name(Device device) {
+    return device.type == DeviceType::cpu ? std::string("cpu") : detail::text("cuda:", device.index);
+}
 
 /// `count` elements of `dtype` from `data` on, on `device`. Points, and owns nothing.
 struct Buffer {
@@ -33,6 +41,8 @@ struct Buffer {
     }
 
     [[nodiscard]] std::size_t bytes() const noexcept { return count * element_size(); }
+
+    [[nodiscard]] bool on_device() const noexcept { return device.type != DeviceType::cpu; }
 
     /// `length` elements from element `first` on.
     [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept {

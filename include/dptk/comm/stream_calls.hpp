@@ -1,0 +1,127 @@
+/// The calls of one channel that a GPU carries out: kept, with what they use, until they have ended, whether
+/// or not somebody keeps their Work. While there are any, the channel's Activity is in the last of them, so
+/// that deadlines hold for what the host does not wait for.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/control/activity.hpp"
+#include "dptk/control/watchdog.hpp"
+
+namespace dptk::detail {
+
+class StreamCalls final : public Watched {
+  public:
+    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<Activity> activity) {
+        std::shared_ptr<StreamCalls> calls(new StreamCalls(std::move(activity)));
+        Watchdog::get().watch(calls);
+        return calls;
+    }
+
+    /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
+    /// ended; then `then` is called, where it has ended well.
+    template <class Enqueue>
+    std::shared_ptr<WorkState> add(const PackedCall& call, std::shared_ptr<const void> keep_alive,
+                                   std::function<void()> then, Enqueue&& enqueue) {
+        look();
+        {
+            const std::lock_guard lock(mutex_);
+            if (under_way_++ > 0) activity_->end();
+            activity_->begin(call.words());
+        }
+        try {
+            std::shared_ptr<WorkState> work = enqueue();
+            const std::lock_guard lock(mutex_);
+            calls_.push_back({work, std::move(keep_alive), std::move(then)});
+            return work;
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            one_ended();
+            throw;
+        }
+    }
+
+    /// Blocks until all have ended.
+    void finish() {
+        while (const std::shared_ptr<WorkState> last = last_call()) {
+            static_cast<void>(last->wait(std::chrono::nanoseconds::max()));
+            look();
+        }
+    }
+
+    /// Throws the first error of a call whose Work was dropped, once.
+    void rethrow_dropped_error() {
+        std::exception_ptr error;
+        {
+            const std::lock_guard lock(mutex_);
+            error = std::exchange(dropped_error_, nullptr);
+        }
+        if (error) std::rethrow_exception(error);
+    }
+
+    /// Lets go of those that have ended: those behind one that has not stay until it has.
+    void look() noexcept override {
+        std::vector<Call> ended;
+        {
+            const std::lock_guard lock(mutex_);
+            while (!calls_.empty() && calls_.front().work->ended()) {
+                ended.push_back(std::move(calls_.front()));
+                calls_.pop_front();
+                one_ended();
+            }
+        }
+        for (Call& call : ended) let_go(call);
+    }
+
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
+        return std::chrono::milliseconds(100);
+    }
+
+  private:
+    struct Call {
+        std::shared_ptr<WorkState> work;
+        std::shared_ptr<const void> keep_alive;
+        std::function<void()> then;
+    };
+
+    explicit StreamCalls(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
+
+    void one_ended() noexcept {
+        if (--under_way_ == 0) activity_->end();
+    }
+
+    void let_go(Call& call) noexcept {
+        try {
+            const std::exception_ptr error = call.work->unseen_error();
+            if (!error && call.then) call.then();
+            if (!error || call.work.use_count() > 1) return;
+            const std::lock_guard lock(mutex_);
+            if (!dropped_error_) dropped_error_ = error;
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (!dropped_error_) dropped_error_ = std::current_exception();
+        }
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> last_call() {
+        const std::lock_guard lock(mutex_);
+        return calls_.empty() ? nullptr : calls_.back().work;
+    }
+
+    std::shared_ptr<Activity> activity_;
+    std::mutex mutex_;
+    std::deque<Call> calls_;
+    int under_way_ = 0;  // one more than calls_ while one is being handed over
+    std::exception_ptr dropped_error_;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,47 @@
+/// A view of elements in a device's memory. It is no range: the host cannot read what it points to.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+/// `size()` elements from `data()` on, in the memory of `device()`; std::span's counterpart for verbs.
+template <Element T>
+class DeviceSpan {
+  public:
+    DeviceSpan() = default;
+
+    DeviceSpan(T* data, std::size_t size, Device device) noexcept
+        : data_(data), size_(size), device_(device) {}
+
+    template <class U>
+        requires std::same_as<const U, T> && (!std::same_as<U, T>)
+    DeviceSpan(const DeviceSpan<U>& other) noexcept  // NOLINT(google-explicit-constructor): a widening
+        : DeviceSpan(other.data(), other.size(), other.device()) {}
+
+    [[nodiscard]] T* data() const noexcept { return data_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] Device device() const noexcept { return device_; }
+
+    /// `count` elements from element `first` on. Throws ArgumentError where there are not so many.
+    [[nodiscard]] DeviceSpan subspan(std::size_t first, std::size_t count) const {
+        if (first > size_ || count > size_ - first) {
+            throw ArgumentError(detail::text("elements ", first, " to ", first + count, " of ", size_));
+        }
+        return {data_ + first, count, device_};
+    }
+
+  private:
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+    Device device_ = {DeviceType::cuda, 0};
+};
+
+}  // namespace dptk

@@ -1,0 +1,25 @@
+/// A CUDA stream that somebody else owns. Calls that work on device memory take one; none of CUDA's headers
+/// is needed to pass it on.
+#pragma once
+
+struct CUstream_st;  // what CUDA's cudaStream_t points to
+
+namespace dptk {
+
+/// Made from any cudaStream_t. Points, and owns nothing.
+class StreamRef {
+  public:
+    /// The device's default stream.
+    StreamRef() = default;
+
+    StreamRef(CUstream_st* stream) noexcept : stream_(stream) {}  // NOLINT(google-explicit-constructor)
+
+    [[nodiscard]] CUstream_st* get() const noexcept { return stream_; }
+
+    friend bool operator==(StreamRef, StreamRef) = default;
+
+  private:
+    CUstream_st* stream_ = nullptr;
+};
+
+}  // namespace dptk
