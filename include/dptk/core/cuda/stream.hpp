@@ -1,0 +1,53 @@
+/// An owned CUDA stream.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "dptk/core/cuda/error.hpp"
+#include "dptk/core/stream_ref.hpp"
+
+namespace dptk::cuda {
+
+/// Whose kernels go first where several streams have some.
+enum class StreamPriority : std::uint8_t { normal, high };
+
+/// Belongs to the device that is current when it is made, and does not wait for the default stream.
+class Stream {
+  public:
+    explicit Stream(StreamPriority priority = StreamPriority::normal) {
+        int lowest = 0;
+        int highest = 0;
+        check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                           priority == StreamPriority::high ? highest : lowest),
+              "cudaStreamCreateWithPriority");
+    }
+    /// Does not block: what the stream has been given is carried out all the same.
+    ~Stream() {
+        if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
+    }
+    Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+    Stream& operator=(Stream&& other) noexcept {
+        std::swap(stream_, other.stream_);
+        return *this;
+    }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
+    operator StreamRef() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
+
+    /// Blocks until it has done all that it has been given.
+    void synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  private:
+    cudaStream_t stream_ = nullptr;
+};
+
+/// Blocks until the stream has done all that it has been given.
+inline void synchronize(StreamRef stream) {
+    check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+}
+
+}  // namespace dptk::cuda
