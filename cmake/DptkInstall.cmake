@@ -1,10 +1,10 @@
-# Installs the headers and a package for find_package(dptk [COMPONENTS mpi gloo readers nn onednn]).
+# Installs the headers and a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers nn onednn]).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dptk)
-foreach(name dptk mpi gloo readers nn onednn)
+foreach(name dptk mpi gloo cuda nccl readers nn onednn)
     install(TARGETS dptk_${name} EXPORT dptk-${name}-targets FILE_SET HEADERS)
     install(EXPORT dptk-${name}-targets NAMESPACE dptk:: DESTINATION ${package_dir})
 endforeach()
@@ -15,4 +15,5 @@ install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config-version.cmake
     ${CMAKE_CURRENT_LIST_DIR}/FindoneDNN.cmake
+    ${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake
     DESTINATION ${package_dir})

@@ -2,6 +2,8 @@
 #   dptk::dptk     groups, sampler, DistributedDataParallel: the standard library alone
 #   dptk::mpi      + MPI
 #   dptk::gloo     + Gloo
+#   dptk::cuda     + device memory, sent through the host (CUDA Toolkit; no nvcc is needed to use it)
+#   dptk::nccl     + NCCL
 #   dptk::readers  + files of real formats (zlib)
 #   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
 # A target whose library is missing is not defined here, but its headers are installed all the same.
@@ -11,6 +13,10 @@ find_package(MPI QUIET COMPONENTS CXX)
 find_package(Gloo QUIET CONFIG)
 find_package(ZLIB QUIET)
 find_package(oneDNN 2.6 QUIET MODULE)
+find_package(CUDAToolkit 12.4 QUIET)
+if(TARGET CUDA::cudart)
+    find_package(NCCL 2.14 QUIET MODULE)
+endif()
 
 set(DPTK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)
@@ -20,7 +26,7 @@ function(dptk_add_headers name)
     list(TRANSFORM ARGN PREPEND ${DPTK_INCLUDE_DIR}/dptk/)
     file(GLOB headers CONFIGURE_DEPENDS ${ARGN})
     if(name STREQUAL "dptk") # all transports' headers lie in one folder
-        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo)[^/]*$")
+        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo|nccl|staged)[^/]*$")
     endif()
     set(target dptk_${name})
     add_library(${target} INTERFACE)
@@ -45,6 +51,14 @@ dptk_add_headers(gloo comm/gloo*.hpp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
 target_link_libraries(dptk_gloo INTERFACE gloo)
 
+dptk_add_headers(cuda core/cuda.hpp core/cuda/*.hpp comm/staged*.hpp)
+target_compile_definitions(dptk_cuda INTERFACE DPTK_WITH_CUDA)
+target_link_libraries(dptk_cuda INTERFACE CUDA::cudart)
+
+dptk_add_headers(nccl comm/nccl*.hpp)
+target_compile_definitions(dptk_nccl INTERFACE DPTK_WITH_NCCL)
+target_link_libraries(dptk_nccl INTERFACE dptk_cuda NCCL::nccl)
+
 dptk_add_headers(readers data/readers/*.hpp)
 target_link_libraries(dptk_readers INTERFACE ZLIB::ZLIB)
 
@@ -61,6 +75,16 @@ endif()
 if(TARGET gloo)
     add_library(dptk::gloo ALIAS dptk_gloo)
 endif()
+if(TARGET CUDA::cudart)
+    add_library(dptk::cuda ALIAS dptk_cuda)
+elseif(PROJECT_IS_TOP_LEVEL)
+    message(STATUS "The CUDA Toolkit (12.4 or newer) is not there: CUDA and NCCL are left out")
+endif()
+if(TARGET NCCL::nccl)
+    add_library(dptk::nccl ALIAS dptk_nccl)
+elseif(TARGET CUDA::cudart AND PROJECT_IS_TOP_LEVEL)
+    message(STATUS "NCCL (2.14 or newer) is not there: it is left out")
+endif()
 if(TARGET ZLIB::ZLIB)
     add_library(dptk::readers ALIAS dptk_readers)
 endif()
@@ -72,7 +96,7 @@ endif()
 # `all_verify_interface_header_sets` compiles each header alone.
 if(PROJECT_IS_TOP_LEVEL)
     set_target_properties(dptk_dptk dptk_nn PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-    foreach(name mpi gloo readers onednn)
+    foreach(name mpi gloo cuda nccl readers onednn)
         if(TARGET dptk::${name})
             set_target_properties(dptk_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
         endif()

@@ -1,0 +1,367 @@
+/// An NCCL communicator with deadlines. It works in NCCL's non-blocking mode, the only one that can be
+/// aborted safely: each call is asked after until NCCL has taken it in, and no other call is made until then.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "dptk/comm/nccl_types.hpp"
+#include "dptk/comm/nccl_uncertain_call.hpp"
+#include "dptk/control/deadline.hpp"
+#include "dptk/control/job_health.hpp"
+#include "dptk/control/store.hpp"
+#include "dptk/core/cuda/device.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+/// Who ends an ncclComm_t.
+enum class NcclOwner : std::uint8_t {
+    caller,  ///< it is left as it is, also where the job fails: what it carries out then goes on
+    dptk,    ///< it is closed with its transport, and aborted where the job fails
+};
+
+namespace detail {
+
+/// Between two looks at something that ends by itself: short at first, up to a millisecond later.
+class Pause {
+  public:
+    void operator()() {
+        constexpr int yields = 64;
+        constexpr std::chrono::microseconds longest{1000};
+        if (++looks_ <= yields) return std::this_thread::yield();
+        std::this_thread::sleep_for(sleep_);
+        sleep_ = std::min(sleep_ * 2, longest);
+    }
+
+  private:
+    int looks_ = 0;
+    std::chrono::microseconds sleep_{10};
+};
+
+/// Calls of NCCL's that belong together. NCCL wants the end of the group even where one of them has failed.
+class NcclGroup {
+  public:
+    NcclGroup() : begun_(ncclGroupStart()) {}
+    ~NcclGroup() {
+        if (begun_ == ncclSuccess) static_cast<void>(ncclGroupEnd());
+    }
+    NcclGroup(const NcclGroup&) = delete;
+    NcclGroup& operator=(const NcclGroup&) = delete;
+
+    void add(ncclResult_t result) noexcept {
+        if (result != ncclSuccess && result != ncclInProgress && first_ == ncclSuccess) first_ = result;
+    }
+
+    /// The first failure of a call of the group, or else what the group as a whole has come to.
+    [[nodiscard]] ncclResult_t end() noexcept {
+        if (begun_ != ncclSuccess) return begun_;
+        begun_ = ncclInProgress;  // over
+        const ncclResult_t result = ncclGroupEnd();
+        return first_ == ncclSuccess ? result : first_;
+    }
+
+  private:
+    ncclResult_t begun_;
+    ncclResult_t first_ = ncclSuccess;
+};
+
+struct NcclCommOptions {
+    int rank = 0;
+    int size = 1;
+    /// The CUDA device on which it works.
+    int device = 0;
+    /// Of each call, until NCCL has taken it in.
+    std::chrono::milliseconds timeout = default_timeout;
+    std::shared_ptr<JobHealth> health;
+};
+
+class NcclComm final : public Wakeable {
+  public:
+    /// Connects with the other ranks that have the same id. Blocks until all have come.
+    [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id) {
+        std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
+        comm->options_.health->subscribe(comm);
+        comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) {
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            return ncclCommInitRankConfig(&comm->handle_->comm, comm->size(), id, comm->rank(), &config);
+        });
+        return comm;
+    }
+
+    /// Around one that is there.
+    [[nodiscard]] static std::shared_ptr<NcclComm> around(ncclComm_t raw, NcclCommOptions options,
+                                                          NcclOwner owner) {
+        std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), raw, owner));
+        comm->options_.health->subscribe(comm);
+        return comm;
+    }
+
+    /// Aborts what has not been closed.
+    ~NcclComm() override {
+        if (owner_ == NcclOwner::caller || closed_) return;
+        wake();
+        await_abort();
+    }
+    NcclComm(const NcclComm&) = delete;
+    NcclComm& operator=(const NcclComm&) = delete;
+
+    [[nodiscard]] int rank() const noexcept { return options_.rank; }
+    [[nodiscard]] int size() const noexcept { return options_.size; }
+    [[nodiscard]] int device() const noexcept { return options_.device; }
+    [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
+    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return options_.health; }
+
+    /// calls(ncclComm_t) makes calls of NCCL's, and returns what they have come to. Blocks until NCCL has
+    /// taken them in: then the streams have them. Throws what keeps it from that: ArgumentError,
+    /// BackendError, PeerLostError or, at the deadline, TimeoutError.
+    template <class Calls>
+    void launch(const char* what, Calls&& calls) {
+        const std::lock_guard lock(handle_->mutex);
+        rethrow_failure();
+        health()->check();
+        const cuda::DeviceScope on(device());
+        settle(what, calls(handle_->comm));
+    }
+
+    /// The same for several calls that belong together: calls(ncclComm_t, NcclGroup&).
+    template <class Calls>
+    void launch_group(const char* what, Calls&& calls) {
+        launch(what, [&](ncclComm_t comm) {
+            NcclGroup group;
+            calls(comm, group);
+            return group.end();
+        });
+    }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    /// Of all ranks or of none. Memory of ncclMemAlloc's.
+    void register_memory(void* data, std::size_t bytes) {
+        launch("ncclCommRegister",
+               [&](ncclComm_t comm) { return ncclCommRegister(comm, data, bytes, &registered_[data]); });
+    }
+
+    /// Before it is freed. Where the communicator has been closed or aborted, it knows the memory no more.
+    void deregister_memory(void* data) noexcept {
+        const std::lock_guard lock(handle_->mutex);
+        const auto found = registered_.find(data);
+        if (found == registered_.end()) return;
+        if (handle_->comm != nullptr) static_cast<void>(ncclCommDeregister(handle_->comm, found->second));
+        registered_.erase(found);
+    }
+#endif
+
+    /// Whether what was handed over will not come to a good end. Asks NCCL, where nobody is inside.
+    [[nodiscard]] bool failed() {
+        if (failed_ || health()->failed()) return true;
+        {
+            const std::unique_lock lock(handle_->mutex, std::try_to_lock);
+            if (!lock || handle_->comm == nullptr) return false;
+            const ncclResult_t state = look();
+            if (state == ncclSuccess || state == ncclInProgress) return false;
+            note(failure_of("in the background", state));
+        }
+        health()->fail(failure_text());
+        return true;
+    }
+
+    /// What it has failed with: the error of this rank where it has one, or the job's.
+    [[nodiscard]] std::exception_ptr failure() {
+        try {
+            rethrow_failure();
+            health()->check();
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+
+    void rethrow_failure() {
+        if (!failed_) return;
+        const std::lock_guard lock(failure_mutex_);
+        std::rethrow_exception(failure_);
+    }
+
+    /// Something that it works with has failed.
+    void note(std::exception_ptr failure) {
+        const std::lock_guard lock(failure_mutex_);
+        if (failed_) return;
+        failure_ = std::move(failure);
+        failed_ = true;
+    }
+
+    /// The job has failed. On whatever thread, perhaps one that is inside launch(): does not wait.
+    void wake() noexcept override {
+        if (owner_ == NcclOwner::caller) return;
+        try {
+            const std::lock_guard lock(abort_mutex_);
+            if (!abort_) abort_ = ending("ncclCommAbort", [handle = handle_] { abort(*handle); });
+        } catch (const std::exception& error) {
+            given_up_ = true;
+            log(LogLevel::error, rank(), text("an NCCL communicator cannot be aborted: ", error.what()));
+        }
+    }
+
+    /// In a job that has failed: blocks until nothing that was handed over goes on, for at most some seconds.
+    void await_abort() noexcept {
+        std::shared_ptr<UncertainCall> abort;
+        {
+            const std::lock_guard lock(abort_mutex_);
+            abort = abort_;
+        }
+        if (abort) static_cast<void>(abort->wait());
+    }
+
+    /// Whether nothing goes on any more, in a job that has failed; or nobody can do anything about it.
+    [[nodiscard]] bool is_over() {
+        if (owner_ == NcclOwner::caller) return true;
+        const std::lock_guard lock(abort_mutex_);
+        return given_up_ || (abort_ && abort_->is_over());
+    }
+
+    /// Ends it together with the other ranks. Blocks until they have come, and all that was handed over is
+    /// done. In a job that has failed, aborts it.
+    void close() {
+        if (owner_ == NcclOwner::caller || closed_) return;
+        if (failed_ || health()->failed()) {
+            wake();
+            return await_abort();
+        }
+        deregister_all();
+        launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
+        closed_ = true;
+        const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
+        const auto destruction = ending("ncclCommDestroy", [handle = handle_, result] {
+            const std::lock_guard lock(handle->mutex);
+            static_cast<void>(cudaSetDevice(handle->device));
+            *result = ncclCommDestroy(std::exchange(handle->comm, nullptr));
+        });
+        if (destruction->wait() && *result != ncclSuccess)
+            std::rethrow_exception(failure_of("ncclCommDestroy", *result));
+    }
+
+  private:
+    /// What an abort that goes on for ever still uses.
+    struct Handle {
+        std::mutex mutex;
+        ncclComm_t comm = nullptr;
+        int device = 0;
+        int rank = 0;
+    };
+
+    /// How long NCCL may take to abort or to destroy, and a call to come out of it before.
+    static constexpr std::chrono::milliseconds patience{3000};
+
+    NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
+        : options_(std::move(options)), owner_(owner) {
+        handle_->comm = raw;
+        handle_->device = options_.device;
+        handle_->rank = options_.rank;
+    }
+
+    static void abort(Handle& handle) {
+        ncclComm_t comm = nullptr;
+        {
+            const std::lock_guard lock(handle.mutex);  // nobody else may be inside NCCL
+            comm = std::exchange(handle.comm, nullptr);
+        }
+        if (comm == nullptr) return;
+        static_cast<void>(cudaSetDevice(handle.device));
+        const ncclResult_t result = ncclCommAbort(comm);
+        if (result != ncclSuccess && result != ncclInProgress)
+            log(LogLevel::warning, handle.rank, text("ncclCommAbort: ", ncclGetErrorString(result)));
+    }
+
+    [[nodiscard]] std::shared_ptr<UncertainCall> ending(const char* what,
+                                                        std::function<void()> function) const {
+        return UncertainCall::start(text("rank ", rank(), ": ", what), device(), patience,
+                                    std::move(function));
+    }
+
+    void deregister_all() {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+        launch("ncclCommDeregister", [&](ncclComm_t comm) {
+            ncclResult_t first = ncclSuccess;
+            for (const auto& [data, handle] : std::exchange(registered_, {})) {
+                const ncclResult_t result = ncclCommDeregister(comm, handle);
+                if (first == ncclSuccess) first = result;
+            }
+            return first;
+        });
+#endif
+    }
+
+    /// What NCCL says of the communicator. Under the lock.
+    [[nodiscard]] ncclResult_t look() const {
+        ncclResult_t state = ncclSuccess;
+        const ncclResult_t result = ncclCommGetAsyncError(handle_->comm, &state);
+        return result == ncclSuccess ? state : result;
+    }
+
+    /// Until NCCL has taken in what was called. Under the lock: nobody else makes a call meanwhile.
+    void settle(const char* what, ncclResult_t result) {
+        const Deadline deadline(timeout());
+        Pause pause;
+        while (result == ncclInProgress) {
+            health()->check();
+            if (deadline.passed()) {
+                throw TimeoutError(text("rank ", rank(), ": ", what, " has not completed within ",
+                                        duration_text(timeout())));
+            }
+            pause();
+            result = look();
+        }
+        if (result == ncclSuccess) return;
+        const std::exception_ptr failure = failure_of(what, result);
+        if (result != ncclInvalidArgument) note(failure);
+        std::rethrow_exception(failure);
+    }
+
+    [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const {
+        std::string message = text("rank ", rank(), ": ", what, ": ", ncclGetErrorString(result));
+        const char* more = ncclGetLastError(handle_->comm);
+        if (more != nullptr && *more != '\0') message += text(": ", more);
+        while (message.ends_with('\n')) message.pop_back();
+        if (result == ncclInvalidArgument) return std::make_exception_ptr(ArgumentError(message));
+        if (result == ncclRemoteError) return std::make_exception_ptr(PeerLostError(message));
+        return std::make_exception_ptr(BackendError(message));
+    }
+
+    [[nodiscard]] std::string failure_text() {
+        try {
+            rethrow_failure();
+        } catch (const std::exception& error) {
+            return error.what();
+        }
+        return {};
+    }
+
+    const NcclCommOptions options_;
+    const NcclOwner owner_;
+    const std::shared_ptr<Handle> handle_ = std::make_shared<Handle>();
+    std::atomic<bool> failed_ = false;
+    std::mutex failure_mutex_;
+    std::exception_ptr failure_;
+    std::map<void*, void*> registered_;  // NCCL's handle for each address; under the handle's lock
+    std::atomic<bool> closed_ = false;
+    std::mutex abort_mutex_;
+    std::shared_ptr<UncertainCall> abort_;
+    std::atomic<bool> given_up_ = false;
+};
+
+}  // namespace detail
+
+}  // namespace dptk

@@ -1,0 +1,475 @@
+/// Collectives over NCCL, between ranks that have a GPU each. The GPUs carry them out, in the order of the
+/// streams that they are given; the host goes on. Elements in host memory are carried there and back, so that
+/// a group over NCCL alone has all verbs; there the host waits.
+///
+/// NCCL sums in its own order and in the elements' own type, as docs/collectives.md tells. What it has no
+/// operation for (bitwise ones, 16-bit integers, products of complex numbers, functions of the user's,
+/// weighted sums of 16-bit floats) the host combines, in rank order.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/algorithms/slices.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/nccl_card.hpp"
+#include "dptk/comm/nccl_comm.hpp"
+#include "dptk/comm/nccl_host_reduction.hpp"
+#include "dptk/comm/nccl_memory.hpp"
+#include "dptk/comm/nccl_work.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/stream.hpp"
+
+namespace dptk {
+
+struct NcclOptions {
+    int rank = 0;
+    int size = 1;
+    /// Through which the ranks find each other. Not needed where there is one rank.
+    std::shared_ptr<Store> store = nullptr;
+    /// The keys in the store begin with it: transports that share a store need different ones.
+    std::string name = "nccl";
+    /// The CUDA device; the current one where it is not given.
+    std::optional<int> device = std::nullopt;
+    /// Until all ranks have come, and then of every call until the GPU has it.
+    std::chrono::milliseconds timeout = default_timeout;
+    /// Whether several ranks, of different processes, may be on one GPU: NCCL then takes them for ranks of
+    /// different hosts, and connects them by sockets. All ranks say the same. DPTK_NCCL_SHARE_GPU=1
+    std::optional<bool> share_gpu = std::nullopt;
+    /// The job that ends what goes on when it fails. Where it is null, one with deadlines alone is made over
+    /// `health`.
+    std::shared_ptr<ControlPlane> control = nullptr;
+    std::shared_ptr<JobHealth> health = nullptr;
+};
+
+class NcclTransport {
+  public:
+    static constexpr bool interruptible = true;
+
+    /// Gives all ranks' cards, by rank, for this rank's own. Collective.
+    using CardExchange = std::function<std::vector<detail::NcclCard>(const detail::NcclCard&)>;
+
+    /// Connects with all other ranks. Collective; blocks. Throws, on all ranks alike, BackendError where CUDA
+    /// or NCCL does not work on one of them, MismatchError where their NCCLs differ, and ArgumentError where
+    /// two of them are on one GPU; TimeoutError, with the ranks that have not come; PeerLostError where the
+    /// job fails meanwhile.
+    explicit NcclTransport(const NcclOptions& options)
+        : NcclTransport(checked(options), [&](const detail::NcclCard& own) { return meet_in_store(own); }) {}
+
+    /// The same where the ranks find each other by other means.
+    NcclTransport(NcclOptions options, const CardExchange& exchange)
+        : options_(completed(std::move(options))) {
+        if (share_gpu()) detail::pose_as_own_host();
+        learn(exchange(detail::make_nccl_card(rank(), device())));
+        comm_ = detail::NcclComm::connect(comm_options(), cards_[0].id);
+    }
+
+    /// Works on a communicator that is there, on its device. Collective over it; with NcclOwner::caller
+    /// `comm` must live until the transport has closed. Rank, size and device of the options do not matter.
+    NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {})
+        : options_(completed(described_by(comm, std::move(options)))),
+          comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
+        learn(exchange_cards(everybody(), detail::make_nccl_card(rank(), device())));
+    }
+
+    [[nodiscard]] int rank() const noexcept { return options_.rank; }
+    [[nodiscard]] int size() const noexcept { return options_.size; }
+    [[nodiscard]] int local_rank() const { return detail::local_place(hosts_, rank()).rank; }
+    [[nodiscard]] int local_size() const { return detail::local_place(hosts_, rank()).size; }
+    [[nodiscard]] std::string_view backend() const noexcept { return "nccl"; }
+    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return options_.control; }
+
+    /// On which the buffers of its calls lie.
+    [[nodiscard]] int device() const noexcept { return *options_.device; }
+
+    /// Of the last call; for a test of what NCCL makes of an error.
+    void rethrow_failure() { comm_->rethrow_failure(); }
+
+    /// Hands a call to the GPU, in the order of its stream; one on host memory is over when this returns.
+    [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Collective& call) {
+        const cuda::DeviceScope on(device());
+        if (call.verb == Verb::barrier) return start_barrier();
+        if (!call.shared_shape().on_device()) return carry_out_for_host(call);
+        check_devices(call.input, call.output);
+        issue(call, call.stream);
+        return work_behind(call.stream);
+    }
+
+    /// The same in the order of a stream of the transport's own, behind what the call's stream does before
+    /// it.
+    [[nodiscard]] std::shared_ptr<WorkState> enqueue_beside(const Collective& call) {
+        if (call.verb == Verb::barrier || !call.shared_shape().on_device()) return enqueue(call);
+        const cuda::DeviceScope on(device());
+        cuda::Event(call.stream).order_before(own_stream());
+        Collective beside = call;
+        beside.stream = own_stream();
+        return enqueue(beside);
+    }
+
+    /// Messages between two ranks arrive in the order in which they were sent, whatever their tags.
+    [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Message& message) {
+        const cuda::DeviceScope on(device());
+        if (message.buffer.on_device()) {
+            check_devices(message.buffer, message.buffer);
+            issue(message, message.buffer, message.stream);
+            return work_behind(message.stream);
+        }
+        const detail::StreamMemory memory(message.buffer.bytes(), own_stream());
+        const Buffer there = memory.like(message.buffer, device());
+        if (message.verb == Verb::send) copy(there, message.buffer, own_stream());
+        issue(message, there, own_stream());
+        auto work = work_behind(own_stream());
+        Work(work).wait();
+        if (message.verb == Verb::recv) copy_and_wait(message.buffer, there);
+        return work;
+    }
+
+    void send(const Buffer& buffer, int to, int tag) {
+        Work(enqueue({Verb::send, buffer, to, tag, {}})).wait();
+    }
+    void recv(const Buffer& buffer, int from, int tag) {
+        Work(enqueue({Verb::recv, buffer, from, tag, {}})).wait();
+    }
+
+    /// A communicator of its own, on the same device. Collective.
+    [[nodiscard]] NcclTransport duplicate() { return part(everybody()); }
+
+    /// Blocks until all of these ranks have called it.
+    [[nodiscard]] NcclTransport subgroup(std::span<const int> ranks, std::string_view) {
+        return part({ranks.begin(), ranks.end()});
+    }
+
+    /// By ncclMemAlloc, and registered. Collective.
+    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) {
+        const cuda::DeviceScope on(device());
+        return {detail::allocate_by_nccl(comm_, bytes), {DeviceType::cuda, device()}};
+    }
+
+    /// Blocks until all ranks have come here.
+    void close() { comm_->close(); }
+
+  private:
+    [[nodiscard]] static NcclOptions checked(const NcclOptions& options) {
+        if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+            throw ArgumentError(detail::text("no rank ", options.rank, " of ", options.size,
+                                             " for NCCL: ranks are 0 to size - 1"));
+        }
+        if (options.size > 1 && !options.store) {
+            throw ArgumentError(detail::text("rank ", options.rank,
+                                             ": NCCL needs a store through which ranks find each other"));
+        }
+        return options;
+    }
+
+    [[nodiscard]] static NcclOptions completed(NcclOptions options) {
+        if (!options.control) {
+            if (!options.health) options.health = std::make_shared<JobHealth>();
+            options.control = ControlPlane::make(
+                {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.health);
+        }
+        options.health = options.control->health();
+        if (!options.device) options.device = cuda::current_device();
+        return options;
+    }
+
+    [[nodiscard]] std::vector<detail::NcclCard> meet_in_store(const detail::NcclCard& own) const {
+        if (size() == 1) return {own};
+        return detail::exchange_cards_in_store(*options_.store->clone(), options_.name, rank(), size(), own,
+                                               *options_.health, options_.timeout);
+    }
+
+    [[nodiscard]] static NcclOptions described_by(ncclComm_t comm, NcclOptions options) {
+        int device = 0;
+        const auto ask = [&](const char* function, ncclResult_t result) {
+            if (result != ncclSuccess)
+                throw BackendError(detail::text(function, ": ", ncclGetErrorString(result)));
+        };
+        ask("ncclCommUserRank", ncclCommUserRank(comm, &options.rank));
+        ask("ncclCommCount", ncclCommCount(comm, &options.size));
+        ask("ncclCommCuDevice", ncclCommCuDevice(comm, &device));
+        options.device = device;
+        return options;
+    }
+
+    [[nodiscard]] detail::NcclCommOptions comm_options() const {
+        return {.rank = rank(),
+                .size = size(),
+                .device = device(),
+                .timeout = options_.timeout,
+                .health = options_.health};
+    }
+
+    [[nodiscard]] bool share_gpu() const {
+        const char* wish = std::getenv("DPTK_NCCL_SHARE_GPU");
+        return options_.share_gpu.value_or(wish != nullptr && std::string_view(wish) == "1");
+    }
+
+    void learn(std::vector<detail::NcclCard> cards) {
+        cards_ = std::move(cards);
+        detail::check_nccl_cards(cards_,
+                                 share_gpu() ? detail::SharedGpus::allowed : detail::SharedGpus::refused);
+        for (const detail::NcclCard& card : cards_) hosts_.emplace_back(card.host.data());
+    }
+
+    [[nodiscard]] std::vector<int> everybody() const {
+        std::vector<int> ranks(static_cast<std::size_t>(size()));
+        for (int rank = 0; rank < size(); ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+        return ranks;
+    }
+
+    [[nodiscard]] NcclTransport part(const std::vector<int>& ranks) {
+        NcclOptions options = options_;
+        options.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+        options.size = static_cast<int>(ranks.size());
+        return {std::move(options), [&](const detail::NcclCard& own) { return exchange_cards(ranks, own); }};
+    }
+
+    /// The cards of some ranks, this one among them, by NCCL itself.
+    [[nodiscard]] std::vector<detail::NcclCard> exchange_cards(const std::vector<int>& ranks,
+                                                               const detail::NcclCard& own) {
+        const cuda::DeviceScope on(device());
+        const std::size_t bytes = sizeof own;
+        std::vector<detail::NcclCard> cards(ranks.size());
+        const detail::StreamMemory mine(bytes, own_stream());
+        const detail::StreamMemory all(bytes * ranks.size(), own_stream());
+        cuda::detail::copy_bytes(mine.data(), &own, bytes, own_stream());
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
+            for (std::size_t i = 0; i < ranks.size(); ++i) {
+                group.add(ncclSend(mine.data(), bytes, ncclUint8, ranks[i], comm, own_stream().get()));
+                group.add(
+                    ncclRecv(all.data(i * bytes), bytes, ncclUint8, ranks[i], comm, own_stream().get()));
+            }
+        });
+        Work(work_behind(own_stream())).wait();
+        cuda::detail::copy_bytes(cards.data(), all.data(), bytes * ranks.size(), own_stream());
+        own_stream().synchronize();
+        return cards;
+    }
+
+    [[nodiscard]] cuda::Stream& own_stream() {
+        if (!own_stream_) own_stream_ = std::make_unique<cuda::Stream>(cuda::StreamPriority::high);
+        return *own_stream_;
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) {
+        return std::make_shared<detail::NcclWork>(comm_, cuda::Event(stream));
+    }
+
+    static void copy(const Buffer& to, const Buffer& from, StreamRef stream) {
+        if (to.data != from.data) cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
+    }
+
+    /// What is copied is there already, so that this cannot wait for other ranks.
+    void copy_and_wait(const Buffer& to, const Buffer& from) {
+        copy(to, from, own_stream());
+        own_stream().synchronize();
+    }
+
+    void check_devices(const Buffer& input, const Buffer& output) const {
+        for (const Buffer& buffer : {input, output}) {
+            if (buffer.count == 0 || buffer.device == Device{DeviceType::cuda, device()}) continue;
+            throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
+                                             " in a group whose NCCL works on cuda:", device()));
+        }
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> start_barrier() {
+        if (!token_) token_ = std::make_unique<cuda::DeviceBuffer<std::uint8_t>>(1);
+        comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
+            return ncclAllReduce(token_->data(), token_->data(), 1, ncclUint8, ncclMax, comm,
+                                 own_stream().get());
+        });
+        return work_behind(own_stream());
+    }
+
+    [[nodiscard]] bool gets_result(const Collective& call) const noexcept {
+        return (call.verb != Verb::reduce && call.verb != Verb::gather) || rank() == call.root;
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> carry_out_for_host(const Collective& call) {
+        const detail::StreamMemory input(call.input.bytes(), own_stream());
+        const detail::StreamMemory output(call.output.bytes(), own_stream());
+        Collective there = call;
+        there.stream = own_stream();
+        there.input = input.like(call.input, device());
+        there.output = call.verb == Verb::broadcast ? there.input : output.like(call.output, device());
+        if (call.input.data != nullptr) copy(there.input, call.input, own_stream());
+        issue(there, own_stream());
+        auto work = work_behind(own_stream());
+        Work(work).wait();
+        if (gets_result(call)) copy_and_wait(call.output, there.output);
+        return work;
+    }
+
+    void issue(const Message& message, const Buffer& buffer, StreamRef stream) {
+        if (message.verb == Verb::send) {
+            comm_->launch("ncclSend", [&](ncclComm_t comm) {
+                return ncclSend(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
+            });
+        } else {
+            comm_->launch("ncclRecv", [&](ncclComm_t comm) {
+                return ncclRecv(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
+            });
+        }
+    }
+
+    /// Hands a call on device memory to the GPU.
+    void issue(const Collective& call, StreamRef stream) {
+        if (call.input.bytes() == 0 && call.output.bytes() == 0) return;
+        switch (call.verb) {
+            case Verb::all_reduce:
+            case Verb::reduce:
+            case Verb::reduce_scatter: return issue_reduction(call, stream);
+            case Verb::broadcast:
+                return comm_->launch("ncclBroadcast", [&](ncclComm_t comm) {
+                    return ncclBroadcast(call.input.data, call.output.data, call.output.bytes(), ncclUint8,
+                                         call.root, comm, stream.get());
+                });
+            case Verb::all_gather:
+                return comm_->launch("ncclAllGather", [&](ncclComm_t comm) {
+                    return ncclAllGather(call.input.data, call.output.data, call.input.bytes(), ncclUint8,
+                                         comm, stream.get());
+                });
+            case Verb::all_gather_uneven: return issue_all_gather_uneven(call, stream);
+            case Verb::gather: return issue_gather(call, stream);
+            case Verb::scatter: return issue_scatter(call, stream);
+            case Verb::all_to_all: return issue_all_to_all(call, stream);
+            case Verb::barrier:
+            case Verb::duplicate:
+            case Verb::subgroup:
+            case Verb::send:
+            case Verb::recv: break;  // no collectives on memory
+        }
+    }
+
+    void issue_reduction(const Collective& call, StreamRef stream) {
+        if (!detail::nccl_reduces(call.input, call.reduction))
+            return detail::reduce_on_host(*comm_, call, stream,
+                                          [&](StreamRef on) { return work_behind(on); });
+        const detail::NcclElements in = *detail::nccl_numbers(call.input);
+        if (!call.reduction.weight)
+            return issue_reduction(call, in, *detail::nccl_op(call.input.dtype, call.reduction), stream);
+        double weight = *call.reduction.weight;
+        auto narrow_weight = static_cast<float>(weight);
+        void* scalar = in.type == ncclFloat64 ? static_cast<void*>(&weight) : &narrow_weight;
+        ncclRedOp_t weighted{};
+        comm_->launch("ncclRedOpCreatePreMulSum", [&](ncclComm_t comm) {
+            return ncclRedOpCreatePreMulSum(&weighted, scalar, in.type, ncclScalarHostImmediate, comm);
+        });
+        issue_reduction(call, in, weighted, stream);
+        comm_->launch("ncclRedOpDestroy", [&](ncclComm_t comm) { return ncclRedOpDestroy(weighted, comm); });
+    }
+
+    void issue_reduction(const Collective& call, const detail::NcclElements& in, ncclRedOp_t op,
+                         StreamRef stream) {
+        const void* from = call.input.data;
+        void* to = call.output.data;
+        switch (call.verb) {
+            case Verb::all_reduce:
+                return comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
+                    return ncclAllReduce(from, to, in.count, in.type, op, comm, stream.get());
+                });
+            case Verb::reduce:
+                return comm_->launch("ncclReduce", [&](ncclComm_t comm) {
+                    return ncclReduce(from, to, in.count, in.type, op, call.root, comm, stream.get());
+                });
+            default:
+                return comm_->launch("ncclReduceScatter", [&](ncclComm_t comm) {
+                    return ncclReduceScatter(from, to, in.count / static_cast<std::size_t>(size()), in.type,
+                                             op, comm, stream.get());
+                });
+        }
+    }
+
+    void issue_all_gather_uneven(const Collective& call, StreamRef stream) {
+        const algorithms::Slices parts(call.output, call.counts);
+        comm_->launch_group("ncclBroadcast", [&](ncclComm_t comm, detail::NcclGroup& group) {
+            for (int root = 0; root < size(); ++root) {
+                const Buffer& part = parts[root];
+                if (part.bytes() == 0) continue;
+                const void* from = root == rank() ? call.input.data : part.data;
+                group.add(ncclBroadcast(from, part.data, part.bytes(), ncclUint8, root, comm, stream.get()));
+            }
+        });
+    }
+
+    void issue_gather(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.input.count;
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
+            if (rank() != call.root) {
+                group.add(
+                    ncclSend(call.input.data, call.input.bytes(), ncclUint8, call.root, comm, stream.get()));
+                return;
+            }
+            for (int from = 0; from < size(); ++from) {
+                const Buffer part = call.output.slice(static_cast<std::size_t>(from) * count, count);
+                if (from != rank())
+                    group.add(ncclRecv(part.data, part.bytes(), ncclUint8, from, comm, stream.get()));
+            }
+        });
+        if (rank() == call.root)
+            copy(call.output.slice(static_cast<std::size_t>(rank()) * count, count), call.input, stream);
+    }
+
+    void issue_scatter(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.output.count;
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
+            if (rank() != call.root) {
+                group.add(ncclRecv(call.output.data, call.output.bytes(), ncclUint8, call.root, comm,
+                                   stream.get()));
+                return;
+            }
+            for (int to = 0; to < size(); ++to) {
+                const Buffer part = call.input.slice(static_cast<std::size_t>(to) * count, count);
+                if (to != rank())
+                    group.add(ncclSend(part.data, part.bytes(), ncclUint8, to, comm, stream.get()));
+            }
+        });
+        if (rank() == call.root)
+            copy(call.output, call.input.slice(static_cast<std::size_t>(rank()) * count, count), stream);
+    }
+
+    void issue_all_to_all(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.input.count / static_cast<std::size_t>(size());
+        std::optional<detail::StreamMemory> apart;
+        Buffer input = call.input;
+        if (detail::overlap(call.input, call.output)) {
+            apart.emplace(input.bytes(), stream);
+            input = apart->like(input, device());
+            copy(input, call.input, stream);
+        }
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
+            for (int other = 0; other < size(); ++other) {
+                if (other == rank()) continue;
+                const Buffer out = input.slice(static_cast<std::size_t>(other) * count, count);
+                const Buffer in = call.output.slice(static_cast<std::size_t>(other) * count, count);
+                group.add(ncclSend(out.data, out.bytes(), ncclUint8, other, comm, stream.get()));
+                group.add(ncclRecv(in.data, in.bytes(), ncclUint8, other, comm, stream.get()));
+            }
+        });
+        const std::size_t own = static_cast<std::size_t>(rank()) * count;
+        copy(call.output.slice(own, count), input.slice(own, count), stream);
+    }
+
+    NcclOptions options_;
+    std::vector<detail::NcclCard> cards_;
+    std::vector<std::string> hosts_;
+    std::unique_ptr<cuda::Stream> own_stream_;
+    std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;
+    std::shared_ptr<detail::NcclComm> comm_;
+};
+
+}  // namespace dptk

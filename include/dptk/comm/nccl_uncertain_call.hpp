@@ -1,0 +1,103 @@
+/// A call into a GPU library that may never return.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "dptk/control/quiet_thread.hpp"
+#include "dptk/core/cuda/device.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk::detail {
+
+/// Runs on a thread of its own, so that nobody has to wait for it. Where somebody has waited in vain, its
+/// device counts as stuck until it returns after all: what would wait for the device is left undone, and a
+/// process that comes to its end before does so by _Exit(EXIT_FAILURE), since the libraries' own ends would
+/// wait as well.
+class UncertainCall {
+  public:
+    /// `what` is said where it does not return within `patience`.
+    [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, int device,
+                                                              std::chrono::milliseconds patience,
+                                                              std::function<void()> function) {
+        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), device, patience));
+        start_quiet_thread([call, function = std::move(function)]() mutable {
+            try {
+                function();
+            } catch (const std::exception&) {
+                // Whoever needs the outcome catches it itself.
+            }
+            function = nullptr;
+            call->end();
+        }).detach();
+        return call;
+    }
+
+    UncertainCall(const UncertainCall&) = delete;
+    UncertainCall& operator=(const UncertainCall&) = delete;
+    ~UncertainCall() = default;
+
+    /// Blocks until it has returned, or `patience` has passed. Returns whether it has returned.
+    bool wait() {
+        std::unique_lock lock(mutex_);
+        changed_.wait_until(lock, deadline_, [&] { return ended_; });
+        return !is_stuck();
+    }
+
+    /// Whether it has returned, or will hardly do so any more. Does not block.
+    [[nodiscard]] bool is_over() {
+        const std::lock_guard lock(mutex_);
+        return ended_ || is_stuck();
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    UncertainCall(std::string what, int device, std::chrono::milliseconds patience)
+        : what_(std::move(what)), device_(device), deadline_(Clock::now() + patience) {}
+
+    /// Under the lock.
+    [[nodiscard]] bool is_stuck() {
+        if (ended_ || Clock::now() < deadline_) return false;
+        if (std::exchange(stuck_, true)) return true;
+        cuda::detail::mark_stuck(device_);
+        static const int registered = std::atexit(&end_process);
+        static_cast<void>(registered);
+        log(LogLevel::error, -1,
+            text(what_, " does not return: CUDA device ", device_,
+                 " is left as it is, and the process will end by _Exit"));
+        return true;
+    }
+
+    void end() {
+        const std::lock_guard lock(mutex_);
+        ended_ = true;
+        if (stuck_) cuda::detail::unmark_stuck(device_);
+        changed_.notify_all();
+    }
+
+    static void end_process() {
+        if (!cuda::detail::is_any_stuck()) return;
+        std::fflush(nullptr);
+        std::_Exit(EXIT_FAILURE);
+    }
+
+    const std::string what_;
+    const int device_;
+    const Clock::time_point deadline_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool ended_ = false;
+    bool stuck_ = false;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,84 @@
+/// A call that has been handed to the GPU.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "dptk/comm/nccl_comm.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/core/cuda/event.hpp"
+
+namespace dptk::detail {
+
+class NcclWork final : public WorkState {
+  public:
+    /// `end` is recorded behind the call.
+    NcclWork(std::shared_ptr<NcclComm> comm, cuda::Event end)
+        : comm_(std::move(comm)), end_(std::move(end)) {}
+
+    bool wait(std::chrono::nanoseconds timeout) override {
+        using Clock = std::chrono::steady_clock;
+        const bool for_ever = timeout == std::chrono::nanoseconds::max();
+        const Clock::time_point deadline = Clock::now() + (for_ever ? std::chrono::hours(1) : timeout);
+        Pause pause;
+        while (!look()) {
+            if (!for_ever && Clock::now() >= deadline) return false;
+            pause();
+        }
+        return true;
+    }
+
+    bool ended() override { return look(); }
+
+    void order_before(StreamRef stream) override {
+        if (!look()) end_.order_before(stream);
+    }
+
+    std::exception_ptr error() override {
+        const std::lock_guard lock(mutex_);
+        if (error_) seen_ = true;
+        return error_;
+    }
+
+    std::exception_ptr unseen_error() override {
+        const std::lock_guard lock(mutex_);
+        return seen_ ? nullptr : error_;
+    }
+
+  private:
+    /// Whether it has ended, well or badly. The end of a call that has been aborted looks like any other: so
+    /// the communicator is asked behind it.
+    bool look() {
+        const std::lock_guard lock(mutex_);
+        if (ended_) return true;
+        const bool came = has_come();
+        if (comm_->failed()) {
+            if (!comm_->is_over()) return false;  // the memory is in use until then
+            error_ = comm_->failure();
+            return ended_ = true;
+        }
+        return ended_ = came;
+    }
+
+    [[nodiscard]] bool has_come() {
+        try {
+            return end_.ready();
+        } catch (const std::exception& error) {
+            comm_->note(std::current_exception());
+            comm_->health()->fail(text("rank ", comm_->rank(), ": ", error.what()));
+            return false;
+        }
+    }
+
+    const std::shared_ptr<NcclComm> comm_;
+    const cuda::Event end_;
+    std::mutex mutex_;
+    bool ended_ = false;
+    bool seen_ = false;
+    std::exception_ptr error_;
+};
+
+}  // namespace dptk::detail
