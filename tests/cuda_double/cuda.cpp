@@ -1,0 +1,622 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "cuda_double/state.hpp"
+
+/// A shared pointer, so that work that has been handed over outlives the handle.
+struct CUstream_st {
+    std::shared_ptr<cuda_double::Stream> stream;
+};
+
+struct CUevent_st {
+    struct Progress {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::uint64_t recorded = 0;
+        std::uint64_t reached = 0;
+    };
+    std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+    int device = 0;
+};
+
+namespace cuda_double {
+
+namespace {
+
+constexpr std::size_t page = 4096;
+
+std::string number(std::size_t value) {
+    return std::to_string(value);
+}
+
+/// Streams come late now and then, each at other moments.
+void be_late() {
+    static std::atomic<std::uint32_t> draws = 0;
+    if (draws++ * 2654435761U >> 28 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
+thread_local int device_of_thread = 0;
+
+/// The allocation that holds the address; under the lock.
+std::map<std::uintptr_t, Allocation>::iterator find_memory(const void* data) {
+    State& all = state();
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    auto after = all.memory.upper_bound(address);
+    if (after == all.memory.begin()) return all.memory.end();
+    --after;
+    return address < after->first + std::max<std::size_t>(after->second.bytes, 1) ? after : all.memory.end();
+}
+
+std::size_t pages(std::size_t bytes) {
+    return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+}
+
+}  // namespace
+
+State& state() {
+    static State& all = *new State;
+    return all;
+}
+
+Stream::Stream(int device) : device_(device), thread_([this] { serve(); }) {}
+
+void Stream::add(std::function<void()> task) {
+    if (launching > 0) problem("work was put on a stream before NCCL had taken in what was called there");
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+}
+
+void Stream::synchronize() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
+}
+
+void Stream::close() {
+    {
+        const std::lock_guard lock(mutex_);
+        closing_ = true;
+    }
+    changed_.notify_all();
+}
+
+void Stream::join() {
+    if (thread_.joinable()) thread_.join();
+}
+
+void Stream::serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        changed_.wait(lock, [&] { return !tasks_.empty() || closing_; });
+        if (tasks_.empty()) return;
+        const std::function<void()> task = std::move(tasks_.front());
+        tasks_.pop_front();
+        busy_ = true;
+        lock.unlock();
+        be_late();
+        task();
+        lock.lock();
+        busy_ = false;
+        changed_.notify_all();
+    }
+}
+
+void problem(const std::string& text) {
+    const std::lock_guard lock(state().mutex);
+    state().problems.push_back(text);
+}
+
+int on_call(const char* function, int device) {
+    State& all = state();
+    std::unique_lock lock(all.mutex);
+    const int nth = ++all.counts[{function, device}];
+    const auto faults = all.faults.find({function, device});
+    if (faults == all.faults.end()) return 0;
+    for (const Fault& fault : faults->second) {
+        if (fault.nth != nth || fault.kind == Fault::Kind::background) continue;
+        if (fault.kind == Fault::Kind::error) return fault.value;
+        if (fault.kind == Fault::Kind::hang) {
+            const std::uint64_t before = all.released;
+            all.changed.wait(lock, [&] { return all.released != before; });
+            return 0;
+        }
+        const int milliseconds = fault.value;
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+        return 0;
+    }
+    return 0;
+}
+
+int background_fault(int device) {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    const Place place{"in the background", device};
+    const int nth = ++all.counts[place];
+    for (const Fault& fault : all.faults[place]) {
+        if (fault.nth == nth) return fault.value;
+    }
+    return 0;
+}
+
+int current_device() {
+    return device_of_thread;
+}
+
+Stream& stream_of(cudaStream_t handle) {
+    if (handle != nullptr) return *handle->stream;
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    auto& stream = all.default_streams[device_of_thread];
+    if (!stream) stream = std::make_shared<Stream>(device_of_thread);
+    return *stream;
+}
+
+std::byte* translate(const void* data, std::size_t bytes, int device, const char* who) {
+    if (bytes == 0) return nullptr;
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    const auto found = find_memory(data);
+    if (found == all.memory.end()) {
+        if (device >= 0) all.problems.push_back(std::string(who) + ": host memory, or memory that was freed");
+        return const_cast<std::byte*>(static_cast<const std::byte*>(data));
+    }
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(data) - found->first;
+    if (offset + bytes > found->second.bytes)
+        all.problems.push_back(std::string(who) + ": " + number(bytes) + " bytes at " + number(offset) +
+                               " of " + number(found->second.bytes));
+    if (device >= 0 && (found->second.device != device || found->second.kind == MemoryKind::pinned))
+        all.problems.push_back(std::string(who) + ": memory of another device");
+    return found->second.alias + offset;
+}
+
+/// Pages that the host cannot touch at `place`, and can at `alias`.
+struct Pages {
+    void* place;
+    std::byte* alias;
+};
+
+Pages map_pages(std::size_t bytes) {
+    const int file = memfd_create("device memory", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) std::abort();
+    void* place = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+    void* alias = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (place == MAP_FAILED || alias == MAP_FAILED) std::abort();
+    return {place, static_cast<std::byte*>(alias)};
+}
+
+/// Those that nobody uses, by size; mapping takes long. Under the state's lock.
+std::map<std::size_t, std::vector<Pages>>& spare_pages() {
+    static auto& spare = *new std::map<std::size_t, std::vector<Pages>>;
+    return spare;
+}
+
+void* allocate(std::size_t bytes, int device, MemoryKind kind) {
+    State& all = state();
+    if (kind == MemoryKind::pinned) {
+        void* memory = std::aligned_alloc(page, pages(bytes));
+        const std::lock_guard lock(all.mutex);
+        all.memory[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, device, kind,
+                                                                static_cast<std::byte*>(memory)};
+        return memory;
+    }
+    const std::lock_guard lock(all.mutex);
+    std::vector<Pages>& spare = spare_pages()[pages(bytes)];
+    if (spare.empty()) spare.push_back(map_pages(pages(bytes)));
+    const Pages memory = spare.back();
+    spare.pop_back();
+    std::memset(memory.alias, 0x5a, bytes);
+    all.memory[reinterpret_cast<std::uintptr_t>(memory.place)] = {bytes, device, kind, memory.alias};
+    return memory.place;
+}
+
+bool release_memory(void* data, const char* who) {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.memory.find(reinterpret_cast<std::uintptr_t>(data));
+    if (found == all.memory.end()) {
+        all.problems.push_back(std::string(who) + " of memory that is not there");
+        return false;
+    }
+    if (all.registered.contains(data))
+        all.problems.push_back(std::string(who) + " of memory that is registered");
+    const Allocation memory = found->second;
+    all.memory.erase(found);
+    if (memory.kind == MemoryKind::pinned) {
+        std::free(data);
+    } else {
+        spare_pages()[pages(memory.bytes)].push_back({data, memory.alias});
+    }
+    return true;
+}
+
+void wait_for_device(int device) {
+    std::vector<Stream*> streams;
+    std::vector<std::shared_ptr<Stream>> kept;
+    {
+        State& all = state();
+        const std::lock_guard lock(all.mutex);
+        for (Stream* stream : all.streams) {
+            if (stream->device() == device) streams.push_back(stream);
+        }
+        for (const auto& stream : all.closed_streams) {
+            if (stream->device() == device) kept.push_back(stream);
+        }
+        if (const auto found = all.default_streams.find(device); found != all.default_streams.end())
+            kept.push_back(found->second);
+    }
+    for (Stream* stream : streams) stream->synchronize();
+    for (const auto& stream : kept) stream->synchronize();
+}
+
+void reset(int devices) {
+    release();
+    State& all = state();
+    std::vector<std::shared_ptr<Stream>> ending;
+    {
+        const std::lock_guard lock(all.mutex);
+        for (auto& [device, stream] : all.default_streams) ending.push_back(stream);
+        ending.insert(ending.end(), all.closed_streams.begin(), all.closed_streams.end());
+        all.default_streams.clear();
+        all.closed_streams.clear();
+    }
+    for (const auto& stream : ending) {
+        stream->close();
+        stream->join();
+    }
+    const std::lock_guard lock(all.mutex);
+    all.devices = devices;
+    all.same_gpu.clear();
+    all.nccl_version = 0;
+    all.counts.clear();
+    all.faults.clear();
+    all.problems.clear();
+    device_of_thread = 0;
+}
+
+std::vector<std::string> problems() {
+    const std::lock_guard lock(state().mutex);
+    return state().problems;
+}
+
+std::vector<std::string> leftovers() {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    std::vector<std::string> found;
+    const auto say = [&](std::size_t count, const char* what) {
+        if (count > 0) found.push_back(number(count) + " " + what);
+    };
+    say(all.comms.size(), "communicators");
+    say(all.streams.size(), "streams");
+    say(all.events.size(), "events");
+    say(all.registered.size(), "registrations");
+    say(all.memory.size(), "pieces of memory");
+    return found;
+}
+
+std::vector<Count> counts() {
+    const std::lock_guard lock(state().mutex);
+    std::vector<Count> found;
+    for (const auto& [place, calls] : state().counts) found.push_back({place, calls});
+    return found;
+}
+
+void fail(const Place& place, int nth, int error) {
+    const std::lock_guard lock(state().mutex);
+    state().faults[place].push_back({Fault::Kind::error, nth, error});
+}
+
+void hang(const Place& place, int nth) {
+    const std::lock_guard lock(state().mutex);
+    state().faults[place].push_back({Fault::Kind::hang, nth, 0});
+}
+
+void delay(const Place& place, int nth, int milliseconds) {
+    const std::lock_guard lock(state().mutex);
+    state().faults[place].push_back({Fault::Kind::delay, nth, milliseconds});
+}
+
+void fail_in_background(int device, int nth, int error) {
+    const std::lock_guard lock(state().mutex);
+    state().faults[{"in the background", device}].push_back({Fault::Kind::background, nth, error});
+}
+
+void release() {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    ++all.released;
+    all.faults.clear();
+    all.changed.notify_all();
+}
+
+void put_on_one_gpu(int device, int other) {
+    const std::lock_guard lock(state().mutex);
+    state().same_gpu[other] = device;
+}
+
+void set_nccl_version(int version) {
+    const std::lock_guard lock(state().mutex);
+    state().nccl_version = version;
+}
+
+void* host_address(const void* device_memory) {
+    return translate(device_memory, 1, -1, "host_address");
+}
+
+}  // namespace cuda_double
+
+using cuda_double::on_call;
+using cuda_double::state;
+
+#define DOUBLE_CALL(device) \
+    if (const int injected = on_call(__func__, device)) return static_cast<cudaError_t>(injected)
+
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t failed(cudaError_t error) {
+    last_error = error;
+    return error;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) {
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "an error of the stand-in's";
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+    return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorUnknown";
+}
+
+cudaError_t cudaGetLastError() {
+    return std::exchange(last_error, cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+    DOUBLE_CALL(cuda_double::current_device());
+    const std::lock_guard lock(state().mutex);
+    *count = state().devices;
+    return state().devices > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+    DOUBLE_CALL(cuda_double::current_device());
+    *device = cuda_double::current_device();
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    DOUBLE_CALL(device);
+    {
+        const std::lock_guard lock(state().mutex);
+        if (device < 0 || device >= state().devices) return failed(cudaErrorInvalidDevice);
+    }
+    cuda_double::device_of_thread = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
+    DOUBLE_CALL(device);
+    const std::lock_guard lock(state().mutex);
+    const auto same = state().same_gpu.find(device);
+    std::snprintf(id, static_cast<std::size_t>(size), "0000:%02x:00.0",
+                  static_cast<unsigned>((same == state().same_gpu.end() ? device : same->second) + 1));
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+    DOUBLE_CALL(cuda_double::current_device());
+    const std::lock_guard lock(state().mutex);
+    *attributes = {};
+    const auto found = cuda_double::find_memory(data);
+    if (found == state().memory.end()) {
+        attributes->type = cudaMemoryTypeUnregistered;
+        return cudaSuccess;
+    }
+    const bool pinned = found->second.kind == cuda_double::MemoryKind::pinned;
+    attributes->type = pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    attributes->device = found->second.device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+    DOUBLE_CALL(cuda_double::current_device());
+    *lowest = 0;
+    *highest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+    const int device = cuda_double::current_device();
+    DOUBLE_CALL(device);
+    if (flags != cudaStreamNonBlocking) cuda_double::problem("a stream that waits for the default stream");
+    auto* made = new CUstream_st{std::make_shared<cuda_double::Stream>(device)};
+    const std::lock_guard lock(state().mutex);
+    state().streams.insert(made->stream.get());
+    *stream = made;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    DOUBLE_CALL(stream->stream->device());
+    stream->stream->close();
+    const std::lock_guard lock(state().mutex);
+    state().streams.erase(stream->stream.get());
+    state().closed_streams.push_back(stream->stream);
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    its.synchronize();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    DOUBLE_CALL(cuda_double::current_device());
+    cuda_double::wait_for_device(cuda_double::current_device());
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    const int device = cuda_double::current_device();
+    DOUBLE_CALL(device);
+    *event = new CUevent_st;
+    (*event)->device = device;
+    const std::lock_guard lock(state().mutex);
+    state().events.insert(*event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    DOUBLE_CALL(event->device);
+    {
+        const std::lock_guard lock(state().mutex);
+        state().events.erase(event);
+    }
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    if (its.device() != event->device) {
+        cuda_double::problem("an event of one device was recorded in a stream of another");
+        return failed(cudaErrorInvalidResourceHandle);
+    }
+    std::uint64_t generation = 0;
+    {
+        const std::lock_guard lock(event->progress->mutex);
+        generation = ++event->progress->recorded;
+    }
+    its.add([progress = event->progress, generation] {
+        const std::lock_guard lock(progress->mutex);
+        progress->reached = std::max(progress->reached, generation);
+        progress->changed.notify_all();
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    DOUBLE_CALL(event->device);
+    const std::lock_guard lock(event->progress->mutex);
+    return event->progress->reached == event->progress->recorded ? cudaSuccess : failed(cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    DOUBLE_CALL(event->device);
+    std::unique_lock lock(event->progress->mutex);
+    event->progress->changed.wait(lock,
+                                  [&] { return event->progress->reached == event->progress->recorded; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    std::uint64_t generation = 0;
+    {
+        const std::lock_guard lock(event->progress->mutex);
+        generation = event->progress->recorded;
+    }
+    its.add([progress = event->progress, generation] {
+        std::unique_lock lock(progress->mutex);
+        progress->changed.wait(lock, [&] { return progress->reached >= generation; });
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+    const int device = cuda_double::current_device();
+    DOUBLE_CALL(device);
+    *data = cuda_double::allocate(bytes, device, cuda_double::MemoryKind::device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+    int device = cuda_double::current_device();
+    {
+        const std::lock_guard lock(state().mutex);
+        const auto found = cuda_double::find_memory(data);
+        if (found != state().memory.end()) device = found->second.device;
+    }
+    DOUBLE_CALL(device);
+    cuda_double::wait_for_device(device);
+    return cuda_double::release_memory(data, "cudaFree") ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    *data = cuda_double::allocate(bytes, its.device(), cuda_double::MemoryKind::device);
+    its.add([] {});
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    its.add([data] { static_cast<void>(cuda_double::release_memory(data, "cudaFreeAsync")); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+    DOUBLE_CALL(cuda_double::current_device());
+    *data = cuda_double::allocate(bytes, cuda_double::current_device(), cuda_double::MemoryKind::pinned);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* data) {
+    DOUBLE_CALL(cuda_double::current_device());
+    return cuda_double::release_memory(data, "cudaFreeHost") ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
+    cuda_double::Stream& its = cuda_double::stream_of(nullptr);
+    DOUBLE_CALL(its.device());
+    its.add([=] { std::memset(cuda_double::translate(data, bytes, -1, "cudaMemset"), value, bytes); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    // Memory that is not page-locked is read at once, and written before the call returns.
+    const auto is_known = [](const void* data) {
+        const std::lock_guard lock(state().mutex);
+        return cuda_double::find_memory(data) != state().memory.end();
+    };
+    const bool from_pageable = !is_known(from);
+    const bool to_pageable = !is_known(to);
+    auto copied = std::make_shared<std::vector<std::byte>>();
+    if (from_pageable) {
+        const auto* begin = static_cast<const std::byte*>(from);
+        copied->assign(begin, begin + bytes);
+    }
+    its.add([=] {
+        const std::byte* source =
+            from_pageable ? copied->data() : cuda_double::translate(from, bytes, -1, "cudaMemcpyAsync");
+        std::memmove(cuda_double::translate(to, bytes, -1, "cudaMemcpyAsync"), source, bytes);
+    });
+    if (to_pageable) its.synchronize();
+    return cudaSuccess;
+}
+}

@@ -1,0 +1,735 @@
+// NCCL's own rules, as far as its documentation has them, and the ranks' meetings.
+#include <nccl.h>
+
+#include <dptk/core/float16.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "cuda_double/state.hpp"
+
+namespace cuda_double {
+
+namespace {
+
+/// How often a communicator says that it is in progress before it has taken a call in.
+constexpr int slowness = 3;
+
+enum class Kind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, recv };
+
+struct Op {
+    Kind kind;
+    const void* from;
+    void* to;
+    std::size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    std::optional<double> weight;
+    int root_or_peer;
+    cudaStream_t stream;
+};
+
+struct Comm;
+
+struct Meeting {
+    std::map<int, Op> parts;
+    bool done = false;
+    int left = 0;
+};
+
+/// What one rank sends to another one.
+struct Parcel {
+    const Op* op = nullptr;
+    int device = 0;
+    bool taken = false;
+};
+
+struct World {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int size = 0;
+    std::map<int, std::shared_ptr<Comm>> members;
+    bool has_duplicates = false;
+    int finalized = 0;
+    std::map<std::uint64_t, Meeting> meetings;
+    std::map<std::tuple<int, int, std::uint64_t>, Parcel> parcels;
+};
+
+struct Comm {
+    std::shared_ptr<World> world;
+    int rank = 0;
+    int device = 0;
+    bool blocking = false;
+    std::atomic<int> inside = 0;
+    std::atomic<bool> aborted = false;
+    std::atomic<ncclResult_t> error = ncclSuccess;
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    /// What has been called and not been taken in.
+    enum class Pending { nothing, connecting, launching, finalizing } pending = Pending::nothing;
+    int polls = 0;
+    std::vector<Op> launch;
+    std::vector<Stream*> streams;
+    int under_way = 0;
+    bool finalized = false;
+    std::uint64_t next_meeting = 0;
+    std::map<int, std::uint64_t> next_sent;
+    std::map<int, std::uint64_t> next_received;
+    std::map<int, std::pair<ncclDataType_t, double>> weighted_ops;
+    int next_op = ncclNumOps;
+    std::set<const void*> registered;
+};
+
+std::map<std::string, std::weak_ptr<World>>& worlds() {
+    static auto& all = *new std::map<std::string, std::weak_ptr<World>>;
+    return all;
+}
+
+std::size_t size_of(ncclDataType_t type) {
+    switch (type) {
+        case ncclInt8:
+        case ncclUint8: return 1;
+        case ncclFloat16:
+        case ncclBfloat16: return 2;
+        case ncclInt32:
+        case ncclUint32:
+        case ncclFloat32: return 4;
+        default: return 8;
+    }
+}
+
+template <class T, class Wide = T>
+void combine_as(std::byte* into, const std::byte* from, std::size_t count, ncclRedOp_t op) {
+    for (std::size_t i = 0; i < count; ++i) {
+        T a;
+        T b;
+        std::memcpy(&a, into + i * sizeof(T), sizeof(T));
+        std::memcpy(&b, from + i * sizeof(T), sizeof(T));
+        const auto x = static_cast<Wide>(a);
+        const auto y = static_cast<Wide>(b);
+        Wide result = static_cast<Wide>(x + y);
+        if (op == ncclProd) result = static_cast<Wide>(x * y);
+        if (op == ncclMin) result = y < x ? y : x;
+        if (op == ncclMax) result = x < y ? y : x;
+        const T out = static_cast<T>(result);
+        std::memcpy(into + i * sizeof(T), &out, sizeof(T));
+    }
+}
+
+void combine(std::byte* into, const std::byte* from, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
+    switch (type) {
+        case ncclInt8: return combine_as<std::int8_t, int>(into, from, count, op);
+        case ncclUint8: return combine_as<std::uint8_t, unsigned>(into, from, count, op);
+        case ncclInt32: return combine_as<std::int32_t, std::int64_t>(into, from, count, op);
+        case ncclUint32: return combine_as<std::uint32_t>(into, from, count, op);
+        case ncclInt64: return combine_as<std::int64_t>(into, from, count, op);
+        case ncclUint64: return combine_as<std::uint64_t>(into, from, count, op);
+        case ncclFloat16: return combine_as<dptk::float16, float>(into, from, count, op);
+        case ncclBfloat16: return combine_as<dptk::bfloat16, float>(into, from, count, op);
+        case ncclFloat32: return combine_as<float>(into, from, count, op);
+        case ncclFloat64: return combine_as<double>(into, from, count, op);
+        default: problem("a reduction of a type that the stand-in does not know");
+    }
+}
+
+/// In the elements' own type, as NCCL does for averages and weights.
+template <class T, class Wide = T>
+void scale_as(std::byte* data, std::size_t count, double factor) {
+    for (std::size_t i = 0; i < count; ++i) {
+        T value;
+        std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+        value = static_cast<T>(static_cast<Wide>(static_cast<Wide>(value) * static_cast<Wide>(factor)));
+        std::memcpy(data + i * sizeof(T), &value, sizeof(T));
+    }
+}
+
+void scale(std::byte* data, std::size_t count, ncclDataType_t type, double factor) {
+    if (type == ncclFloat16) return scale_as<dptk::float16, float>(data, count, factor);
+    if (type == ncclBfloat16) return scale_as<dptk::bfloat16, float>(data, count, factor);
+    if (type == ncclFloat32) return scale_as<float>(data, count, factor);
+    if (type == ncclFloat64) return scale_as<double>(data, count, factor);
+    problem("an average of integers");
+}
+
+/// The last one to come does everybody's work.
+void carry_out(World& world, Meeting& meeting) {
+    const Op& first = meeting.parts.begin()->second;
+    const std::size_t bytes = first.count * size_of(first.type);
+    const auto ranks = static_cast<std::size_t>(world.size);
+    const auto device = [&](int rank) { return world.members.at(rank)->device; };
+    for (const auto& [rank, op] : meeting.parts) {
+        const bool weighted = op.weight.has_value() && first.weight.has_value();
+        if (op.kind != first.kind || op.count != first.count || op.type != first.type ||
+            (op.op != first.op && !weighted) || op.root_or_peer != first.root_or_peer)
+            problem("ranks make different calls");
+    }
+    const auto read = [&](int rank, std::size_t offset, std::size_t length) {
+        const Op& op = meeting.parts.at(rank);
+        const auto* begin = static_cast<const std::byte*>(op.from) + offset;
+        const std::byte* data = translate(begin, length, device(rank), "a collective's input");
+        return length == 0 ? std::vector<std::byte>() : std::vector<std::byte>(data, data + length);
+    };
+    std::vector<std::pair<std::byte*, std::vector<std::byte>>> results;
+    const auto write = [&](int rank, std::size_t offset, std::vector<std::byte> data) {
+        auto* begin = static_cast<std::byte*>(meeting.parts.at(rank).to) + offset;
+        std::byte* to = translate(begin, data.size(), device(rank), "a collective's output");
+        results.emplace_back(to, std::move(data));
+    };
+    const auto reduced = [&](std::size_t offset) {
+        std::vector<std::byte> sum;
+        for (int rank = 0; rank < world.size; ++rank) {
+            const Op& op = meeting.parts.at(rank);
+            std::vector<std::byte> part = read(rank, offset, bytes);
+            if (op.op == ncclAvg) scale(part.data(), op.count, op.type, 1.0 / static_cast<double>(ranks));
+            if (op.weight) scale(part.data(), op.count, op.type, *op.weight);
+            if (rank == 0) {
+                sum = std::move(part);
+            } else {
+                combine(sum.data(), part.data(), op.count, op.type, op.op);
+            }
+        }
+        return sum;
+    };
+    for (int rank = 0; rank < world.size; ++rank) {
+        const auto place = static_cast<std::size_t>(rank) * bytes;
+        switch (first.kind) {
+            case Kind::all_reduce: write(rank, 0, reduced(0)); break;
+            case Kind::reduce:
+                if (rank == first.root_or_peer) write(rank, 0, reduced(0));
+                break;
+            case Kind::broadcast: write(rank, 0, read(first.root_or_peer, 0, bytes)); break;
+            case Kind::reduce_scatter: write(rank, 0, reduced(place)); break;
+            case Kind::all_gather:
+                for (int other = 0; other < world.size; ++other)
+                    write(rank, static_cast<std::size_t>(other) * bytes, read(other, 0, bytes));
+                break;
+            case Kind::send:
+            case Kind::recv: break;
+        }
+    }
+    for (auto& [to, data] : results) {
+        if (!data.empty()) std::memcpy(to, data.data(), data.size());
+    }
+}
+
+void meet(const std::shared_ptr<Comm>& comm, std::uint64_t number, const Op& op) {
+    World& world = *comm->world;
+    std::unique_lock lock(world.mutex);
+    Meeting& meeting = world.meetings[number];
+    meeting.parts.emplace(comm->rank, op);
+    if (static_cast<int>(meeting.parts.size()) == world.size) {
+        carry_out(world, meeting);
+        meeting.done = true;
+        world.changed.notify_all();
+    }
+    world.changed.wait(lock, [&] { return meeting.done || comm->aborted; });
+    if (++meeting.left == world.size) world.meetings.erase(number);
+}
+
+/// A send or receive of a group, with its number among those of the two ranks.
+struct Numbered {
+    Op op;
+    std::uint64_t number;
+};
+
+/// All sends and receives of one group go on at once.
+void exchange(const std::shared_ptr<Comm>& comm, const std::vector<Numbered>& messages) {
+    World& world = *comm->world;
+    std::unique_lock lock(world.mutex);
+    const auto key = [&](const Numbered& message) {
+        const int peer = message.op.root_or_peer;
+        return message.op.kind == Kind::send ? std::tuple(comm->rank, peer, message.number)
+                                             : std::tuple(peer, comm->rank, message.number);
+    };
+    for (const Numbered& message : messages) {
+        if (message.op.kind == Kind::send) world.parcels[key(message)] = {&message.op, comm->device, false};
+    }
+    world.changed.notify_all();
+    for (const Numbered& message : messages) {
+        if (message.op.kind != Kind::recv) continue;
+        const auto here = [&] {
+            const auto found = world.parcels.find(key(message));
+            return found != world.parcels.end() && found->second.op != nullptr && !found->second.taken;
+        };
+        world.changed.wait(lock, [&] { return here() || comm->aborted; });
+        if (comm->aborted) break;
+        Parcel& parcel = world.parcels[key(message)];
+        const std::size_t bytes = message.op.count * size_of(message.op.type);
+        if (parcel.op->count * size_of(parcel.op->type) != bytes)
+            problem("a message and its receiver differ in size");
+        const std::byte* from = translate(parcel.op->from, bytes, parcel.device, "ncclSend");
+        std::byte* to = translate(message.op.to, bytes, comm->device, "ncclRecv");
+        if (bytes > 0) std::memcpy(to, from, bytes);
+        parcel.taken = true;
+        world.changed.notify_all();
+    }
+    for (const Numbered& message : messages) {
+        if (message.op.kind != Kind::send) continue;
+        world.changed.wait(lock, [&] { return world.parcels[key(message)].taken || comm->aborted; });
+        world.parcels.erase(key(message));
+    }
+}
+
+/// What the stream does of the calls of one launch.
+void perform(const std::shared_ptr<Comm>& comm, const std::vector<std::pair<std::uint64_t, Op>>& collectives,
+             const std::vector<Numbered>& messages) {
+    if (const int fault = background_fault(comm->device)) {
+        comm->error = static_cast<ncclResult_t>(fault);
+        std::unique_lock lock(comm->world->mutex);
+        comm->world->changed.wait(lock, [&] { return comm->aborted.load(); });
+    }
+    if (!comm->aborted) {
+        for (const auto& [number, op] : collectives) meet(comm, number, op);
+        if (!messages.empty()) exchange(comm, messages);
+    }
+    const std::lock_guard lock(comm->mutex);
+    --comm->under_way;
+    comm->changed.notify_all();
+}
+
+/// Puts what was called on its stream. Under the communicator's lock.
+void hand_over(const std::shared_ptr<Comm>& comm) {
+    for (Stream* stream : comm->streams) --stream->launching;
+    comm->streams.clear();
+    if (comm->launch.empty()) return;
+    std::vector<std::pair<std::uint64_t, Op>> collectives;
+    std::vector<Numbered> messages;
+    cudaStream_t stream = comm->launch.front().stream;
+    for (const Op& op : std::exchange(comm->launch, {})) {
+        if (op.stream != stream) problem("calls of one group on several streams");
+        if (op.kind == Kind::send) {
+            messages.push_back({op, comm->next_sent[op.root_or_peer]++});
+        } else if (op.kind == Kind::recv) {
+            messages.push_back({op, comm->next_received[op.root_or_peer]++});
+        } else {
+            collectives.emplace_back(comm->next_meeting++, op);
+        }
+    }
+    ++comm->under_way;
+    stream_of(stream).add([comm, collectives, messages] { perform(comm, collectives, messages); });
+}
+
+}  // namespace
+
+}  // namespace cuda_double
+
+struct ncclComm {
+    std::shared_ptr<cuda_double::Comm> comm;
+};
+
+namespace {
+
+using cuda_double::Comm;
+using cuda_double::Kind;
+using cuda_double::on_call;
+using cuda_double::Op;
+using cuda_double::problem;
+using cuda_double::state;
+
+struct Group {
+    int depth = 0;
+    std::vector<std::pair<ncclComm_t, Op>> calls;
+    ~Group() {
+        if (depth != 0) problem("a thread ended inside a group");
+    }
+};
+
+Group& group() {
+    thread_local Group its;
+    return its;
+}
+
+bool is_alive(ncclComm_t comm, const char* function) {
+    const std::lock_guard lock(state().mutex);
+    if (state().comms.contains(comm)) return true;
+    state().problems.push_back(std::string(function) + " on a communicator that is not there");
+    return false;
+}
+
+/// Somebody is inside NCCL.
+class Inside {
+  public:
+    Inside(Comm& comm, const char* function) : comm_(comm) {
+        if (++comm_.inside > 1) problem(std::string(function) + " while another thread is inside NCCL");
+    }
+    ~Inside() { --comm_.inside; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+  private:
+    Comm& comm_;
+};
+
+ncclResult_t begin_pending(const std::shared_ptr<Comm>& comm, Comm::Pending what, const char* function) {
+    if (comm->pending != Comm::Pending::nothing)
+        problem(std::string(function) + " before the call before has been taken in");
+    comm->pending = what;
+    comm->polls = cuda_double::slowness;
+    return ncclInProgress;
+}
+
+ncclResult_t launch(const char* function, ncclComm_t handle, std::vector<Op> ops) {
+    const std::shared_ptr<Comm> comm = handle->comm;
+    const std::lock_guard lock(comm->mutex);
+    if (comm->error != ncclSuccess) return comm->error;
+    const bool early = comm->pending != Comm::Pending::nothing;
+    const ncclResult_t result = begin_pending(comm, Comm::Pending::launching, function);
+    for (const Op& op : ops) {
+        cuda_double::Stream& stream = cuda_double::stream_of(op.stream);
+        if (stream.device() != comm->device) problem(std::string(function) + " on another device's stream");
+        if (!early) comm->streams.push_back(&stream);
+        if (!early) ++stream.launching;
+    }
+    comm->launch = std::move(ops);
+    if (!comm->blocking) return result;
+    comm->pending = Comm::Pending::nothing;
+    cuda_double::hand_over(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t call(const char* function, ncclComm_t handle, const Op& op) {
+    if (!is_alive(handle, function)) return ncclInvalidArgument;
+    const Inside inside(*handle->comm, function);
+    if (const int injected = on_call(function, handle->comm->device))
+        return static_cast<ncclResult_t>(injected);
+    if (group().depth == 0) return launch(function, handle, {op});
+    group().calls.emplace_back(handle, op);
+    return handle->comm->blocking ? ncclSuccess : ncclInProgress;
+}
+
+std::optional<double> weight_of(ncclComm_t handle, ncclRedOp_t op) {
+    if (op < ncclNumOps) return std::nullopt;
+    const std::lock_guard lock(handle->comm->mutex);
+    const auto found = handle->comm->weighted_ops.find(op);
+    if (found != handle->comm->weighted_ops.end()) return found->second.second;
+    problem("an operation that is not there");
+    return std::nullopt;
+}
+
+void forget(ncclComm_t handle) {
+    {
+        const std::lock_guard lock(state().mutex);
+        state().comms.erase(handle);
+        for (const void* data : handle->comm->registered) state().registered.erase(data);
+    }
+    delete handle;
+}
+
+void join(const std::shared_ptr<Comm>& comm, int size, const ncclUniqueId& id) {
+    std::shared_ptr<cuda_double::World> world;
+    {
+        const std::lock_guard lock(state().mutex);
+        auto& known = cuda_double::worlds()[std::string(id.internal, sizeof id.internal)];
+        world = known.lock();
+        if (!world) known = world = std::make_shared<cuda_double::World>();
+    }
+    const std::lock_guard lock(world->mutex);
+    world->size = size;
+    comm->world = world;
+    const auto gpu = [](int device) {
+        const std::lock_guard locked(state().mutex);
+        const auto same = state().same_gpu.find(device);
+        return same == state().same_gpu.end() ? device : same->second;
+    };
+    for (const auto& [rank, other] : world->members)
+        world->has_duplicates = world->has_duplicates || gpu(other->device) == gpu(comm->device);
+    if (!world->members.emplace(comm->rank, comm).second) problem("two communicators of one rank");
+    world->changed.notify_all();
+}
+
+bool all_have_come(Comm& comm) {
+    const std::lock_guard lock(comm.world->mutex);
+    return static_cast<int>(comm.world->members.size()) == comm.world->size;
+}
+
+bool all_have_finalized(Comm& comm) {
+    const std::lock_guard lock(comm.world->mutex);
+    return comm.world->finalized == comm.world->size;
+}
+
+/// Moves what is pending on. Under the communicator's lock.
+ncclResult_t poll(const std::shared_ptr<Comm>& comm) {
+    if (comm->error != ncclSuccess) return comm->error;
+    if (comm->pending == Comm::Pending::nothing) return ncclSuccess;
+    if (comm->polls > 0 && --comm->polls > 0) return ncclInProgress;
+    if (comm->pending == Comm::Pending::connecting) {
+        if (!all_have_come(*comm)) return ncclInProgress;
+        if (comm->world->has_duplicates) return comm->error = ncclInvalidUsage;
+    }
+    if (comm->pending == Comm::Pending::finalizing) {
+        if (comm->under_way > 0 || !all_have_finalized(*comm)) return ncclInProgress;
+        comm->finalized = true;
+    }
+    const bool launching = comm->pending == Comm::Pending::launching;
+    comm->pending = Comm::Pending::nothing;
+    if (launching) cuda_double::hand_over(comm);
+    return ncclSuccess;
+}
+
+}  // namespace
+
+#define DOUBLE_CALL(device) \
+    if (const int injected = on_call(__func__, device)) return static_cast<ncclResult_t>(injected)
+#define DOUBLE_COMM_CALL(handle_)                                 \
+    if (!is_alive(handle_, __func__)) return ncclInvalidArgument; \
+    const Inside inside_of_nccl(*(handle_)->comm, __func__);      \
+    DOUBLE_CALL((handle_)->comm->device)
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+    switch (result) {
+        case ncclSuccess: return "no error";
+        case ncclUnhandledCudaError: return "unhandled cuda error";
+        case ncclSystemError: return "unhandled system error";
+        case ncclInternalError: return "internal error";
+        case ncclInvalidArgument: return "invalid argument";
+        case ncclInvalidUsage: return "invalid usage";
+        case ncclRemoteError: return "remote process exited or there was a network error";
+        case ncclInProgress: return "NCCL operation in progress";
+        default: return "unknown result code";
+    }
+}
+
+const char* ncclGetLastError(ncclComm_t) {
+    return "last words of the stand-in\n";
+}
+
+ncclResult_t ncclGetVersion(int* version) {
+    DOUBLE_CALL(cuda_double::current_device());
+    const std::lock_guard lock(state().mutex);
+    *version = state().nccl_version == 0 ? NCCL_VERSION_CODE : state().nccl_version;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    DOUBLE_CALL(cuda_double::current_device());
+    static std::atomic<int> made = 0;
+    *id = {};
+    std::snprintf(id->internal, sizeof id->internal, "unique id %d", ++made);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+    const int device = cuda_double::current_device();
+    DOUBLE_CALL(device);
+    auto* made = new ncclComm{std::make_shared<Comm>()};
+    made->comm->rank = rank;
+    made->comm->device = device;
+    made->comm->blocking = config == nullptr || config->blocking != 0;
+    {
+        const std::lock_guard lock(state().mutex);
+        state().comms.insert(made);
+    }
+    *handle = made;
+    join(made->comm, size, id);
+    const std::lock_guard lock(made->comm->mutex);
+    const ncclResult_t result = begin_pending(made->comm, Comm::Pending::connecting, __func__);
+    if (!made->comm->blocking) return result;
+    while (poll(made->comm) == ncclInProgress) std::this_thread::yield();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* handle, int size, ncclUniqueId id, int rank) {
+    return ncclCommInitRankConfig(handle, size, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(handle->comm->mutex);
+    *error = poll(handle->comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(handle->comm->mutex);
+    if (!handle->comm->registered.empty()) problem("a communicator was closed with registered memory");
+    const ncclResult_t result = begin_pending(handle->comm, Comm::Pending::finalizing, __func__);
+    const std::lock_guard in_world(handle->comm->world->mutex);
+    ++handle->comm->world->finalized;
+    return result;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+    {
+        DOUBLE_COMM_CALL(handle);
+        if (!handle->comm->finalized && !handle->comm->blocking)
+            problem("a communicator was destroyed that had not been finalized");
+    }
+    forget(handle);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+    if (!is_alive(handle, __func__)) return ncclInvalidArgument;
+    const std::shared_ptr<Comm> comm = handle->comm;
+    {
+        const Inside inside(*comm, __func__);
+        {
+            const std::lock_guard lock(comm->mutex);
+            for (cuda_double::Stream* stream : std::exchange(comm->streams, {})) --stream->launching;
+            comm->launch.clear();
+        }
+        const int injected = on_call(__func__, comm->device);
+        comm->aborted = true;
+        if (comm->world) {
+            const std::lock_guard lock(comm->world->mutex);
+            comm->world->changed.notify_all();
+        }
+        std::unique_lock lock(comm->mutex);
+        comm->changed.wait(lock, [&] { return comm->under_way == 0; });
+        if (injected != 0) {
+            lock.unlock();
+            forget(handle);
+            return static_cast<ncclResult_t>(injected);
+        }
+    }
+    forget(handle);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
+    DOUBLE_COMM_CALL(handle);
+    *rank = handle->comm->rank;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t handle, int* count) {
+    DOUBLE_COMM_CALL(handle);
+    *count = handle->comm->world->size;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t handle, int* device) {
+    DOUBLE_COMM_CALL(handle);
+    *device = handle->comm->device;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
+    DOUBLE_CALL(cuda_double::current_device());
+    *data = cuda_double::allocate(bytes, cuda_double::current_device(), cuda_double::MemoryKind::nccl);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* data) {
+    DOUBLE_CALL(cuda_double::current_device());
+    return cuda_double::release_memory(data, "ncclMemFree") ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, std::size_t, void** registration) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(state().mutex);
+    const auto found = state().memory.find(reinterpret_cast<std::uintptr_t>(data));
+    if (found == state().memory.end() || found->second.kind != cuda_double::MemoryKind::nccl)
+        state().problems.push_back("memory was registered that is not NCCL's");
+    state().registered.insert(data);
+    handle->comm->registered.insert(data);
+    *registration = data;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(state().mutex);
+    state().registered.erase(registration);
+    handle->comm->registered.erase(registration);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t, ncclComm_t handle) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(handle->comm->mutex);
+    double weight = 0;
+    if (type == ncclFloat64) {
+        std::memcpy(&weight, scalar, sizeof weight);
+    } else if (type == ncclFloat32) {
+        float narrow = 0;
+        std::memcpy(&narrow, scalar, sizeof narrow);
+        weight = static_cast<double>(narrow);
+    } else {
+        problem("a weight that loses its digits");
+    }
+    const int number = handle->comm->next_op++;
+    handle->comm->weighted_ops[number] = {type, weight};
+    *op = static_cast<ncclRedOp_t>(number);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
+    DOUBLE_COMM_CALL(handle);
+    const std::lock_guard lock(handle->comm->mutex);
+    if (handle->comm->weighted_ops.erase(op) == 0) problem("an operation that is not there was destroyed");
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return call(__func__, comm,
+                {Kind::all_reduce, from, to, count, type, op, weight_of(comm, op), 0, stream});
+}
+
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+    return call(__func__, comm, {Kind::reduce, from, to, count, type, op, weight_of(comm, op), root, stream});
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return call(__func__, comm, {Kind::broadcast, from, to, count, type, ncclSum, {}, root, stream});
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return call(__func__, comm, {Kind::all_gather, from, to, count, type, ncclSum, {}, 0, stream});
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    return call(__func__, comm,
+                {Kind::reduce_scatter, from, to, count, type, op, weight_of(comm, op), 0, stream});
+}
+
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return call(__func__, comm, {Kind::send, from, nullptr, count, type, ncclSum, {}, peer, stream});
+}
+
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return call(__func__, comm, {Kind::recv, nullptr, to, count, type, ncclSum, {}, peer, stream});
+}
+
+ncclResult_t ncclGroupStart() {
+    DOUBLE_CALL(cuda_double::current_device());
+    ++group().depth;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+    if (group().depth == 0) {
+        problem("a group was ended that had not begun");
+        return ncclInvalidUsage;
+    }
+    --group().depth;
+    if (group().depth > 0) return ncclSuccess;
+    const std::vector<std::pair<ncclComm_t, Op>> calls = std::exchange(group().calls, {});
+    DOUBLE_CALL(cuda_double::current_device());
+    std::map<ncclComm_t, std::vector<Op>> of_comm;
+    for (const auto& [comm, op] : calls) of_comm[comm].push_back(op);
+    ncclResult_t result = ncclSuccess;
+    for (const auto& [comm, ops] : of_comm) {
+        if (!is_alive(comm, __func__)) return ncclInvalidArgument;
+        const Inside inside(*comm->comm, __func__);
+        result = launch(__func__, comm, ops);
+    }
+    return result;
+}
+}
