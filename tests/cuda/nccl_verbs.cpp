@@ -14,9 +14,9 @@ TEST_CASE("every verb of device memory does over NCCL what it does elsewhere") {
             dptk::ProcessGroup group = dptk::nccl_communicator(threads);
             test::CudaMemory memory;
             const test::Terrain terrain{&memory, test::Rounding::on_the_way};
-            test::check_reductions(group, terrain);
-            test::check_weighted_sums(group, terrain);
-            test::check_moves(group, terrain);
+            test::check_reductions_on(group, terrain);
+            test::check_weighted_sums_on(group, terrain);
+            test::check_moves_on(group, terrain);
         });
     }
 }
@@ -26,7 +26,7 @@ TEST_CASE("every verb of host memory does over NCCL what it does elsewhere") {
         const test::Machine machine(ranks);
         test::on_devices(ranks, [](dptk::ProcessGroup& threads) {
             dptk::ProcessGroup group = dptk::nccl_communicator(threads);
-            test::check_verbs(group, {nullptr, test::Rounding::on_the_way});
+            test::check_verbs_on(group, {nullptr, test::Rounding::on_the_way});
         });
     }
 }

@@ -16,14 +16,14 @@
 
 namespace test {
 
-/// A machine with so many GPUs, for one test; at its end nothing forbidden has been called, and nothing is left.
+/// A machine with so many GPUs, for one test; at its end nothing forbidden has been called, and nothing is
+/// left.
 class Machine {
   public:
     explicit Machine(int devices) { cuda_double::reset(devices); }
     ~Machine() {
-        cuda_double::release();
+        cuda_double::finish();
         for (const std::string& problem : cuda_double::problems()) FAIL_CHECK("forbidden: ", problem);
-        cuda_double::reset(0);
         for (const std::string& left : cuda_double::leftovers()) FAIL_CHECK("left behind: ", left);
     }
     Machine(const Machine&) = delete;

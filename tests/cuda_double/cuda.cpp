@@ -259,7 +259,7 @@ void wait_for_device(int device) {
     for (const auto& stream : kept) stream->synchronize();
 }
 
-void reset(int devices) {
+void finish() {
     release();
     State& all = state();
     std::vector<std::shared_ptr<Stream>> ending;
@@ -274,6 +274,11 @@ void reset(int devices) {
         stream->close();
         stream->join();
     }
+}
+
+void reset(int devices) {
+    finish();
+    State& all = state();
     const std::lock_guard lock(all.mutex);
     all.devices = devices;
     all.same_gpu.clear();
@@ -281,6 +286,11 @@ void reset(int devices) {
     all.counts.clear();
     all.faults.clear();
     all.problems.clear();
+    all.memory.clear();
+    all.registered.clear();
+    all.streams.clear();
+    all.events.clear();
+    all.comms.clear();
     device_of_thread = 0;
 }
 
@@ -358,6 +368,8 @@ void* host_address(const void* device_memory) {
 using cuda_double::on_call;
 using cuda_double::state;
 
+// What ends something ends it even where it tells of an error.
+#define DOUBLE_END(device) const auto told = static_cast<cudaError_t>(on_call(__func__, device))
 #define DOUBLE_CALL(device) \
     if (const int injected = on_call(__func__, device)) return static_cast<cudaError_t>(injected)
 
@@ -452,13 +464,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    DOUBLE_CALL(stream->stream->device());
+    DOUBLE_END(stream->stream->device());
     stream->stream->close();
     const std::lock_guard lock(state().mutex);
     state().streams.erase(stream->stream.get());
     state().closed_streams.push_back(stream->stream);
     delete stream;
-    return cudaSuccess;
+    return told;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -485,13 +497,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    DOUBLE_CALL(event->device);
+    DOUBLE_END(event->device);
     {
         const std::lock_guard lock(state().mutex);
         state().events.erase(event);
     }
     delete event;
-    return cudaSuccess;
+    return told;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -557,9 +569,9 @@ cudaError_t cudaFree(void* data) {
         const auto found = cuda_double::find_memory(data);
         if (found != state().memory.end()) device = found->second.device;
     }
-    DOUBLE_CALL(device);
+    DOUBLE_END(device);
     cuda_double::wait_for_device(device);
-    return cuda_double::release_memory(data, "cudaFree") ? cudaSuccess : failed(cudaErrorInvalidValue);
+    return cuda_double::release_memory(data, "cudaFree") ? told : failed(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
@@ -572,9 +584,9 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream)
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
-    DOUBLE_CALL(its.device());
+    DOUBLE_END(its.device());
     its.add([data] { static_cast<void>(cuda_double::release_memory(data, "cudaFreeAsync")); });
-    return cudaSuccess;
+    return told;
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
@@ -584,8 +596,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void* data) {
-    DOUBLE_CALL(cuda_double::current_device());
-    return cuda_double::release_memory(data, "cudaFreeHost") ? cudaSuccess : failed(cudaErrorInvalidValue);
+    DOUBLE_END(cuda_double::current_device());
+    return cuda_double::release_memory(data, "cudaFreeHost") ? told : failed(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {

@@ -10,8 +10,11 @@
 
 namespace cuda_double {
 
-/// A machine with so many GPUs, as if the process had just begun. Waits for what is still under way.
+/// A machine with so many GPUs, as if the process had just begun.
 void reset(int devices);
+
+/// Lets go of all that hangs, and waits for what is still under way.
+void finish();
 
 /// Calls that are forbidden, and bad memory accesses.
 [[nodiscard]] std::vector<std::string> problems();

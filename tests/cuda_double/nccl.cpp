@@ -37,6 +37,7 @@ struct Comm;
 struct Meeting {
     std::map<int, Op> parts;
     bool done = false;
+    bool broken = false;  // somebody has gone, with its memory
     int left = 0;
 };
 
@@ -221,12 +222,13 @@ void meet(const std::shared_ptr<Comm>& comm, std::uint64_t number, const Op& op)
     std::unique_lock lock(world.mutex);
     Meeting& meeting = world.meetings[number];
     meeting.parts.emplace(comm->rank, op);
-    if (static_cast<int>(meeting.parts.size()) == world.size) {
+    if (static_cast<int>(meeting.parts.size()) == world.size && !meeting.broken) {
         carry_out(world, meeting);
         meeting.done = true;
         world.changed.notify_all();
     }
     world.changed.wait(lock, [&] { return meeting.done || comm->aborted; });
+    meeting.broken = !meeting.done;
     if (++meeting.left == world.size) world.meetings.erase(number);
 }
 
@@ -557,18 +559,22 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+    if (!is_alive(handle, __func__)) return ncclInvalidArgument;
+    ncclResult_t told = ncclSuccess;
     {
-        DOUBLE_COMM_CALL(handle);
+        const Inside inside(*handle->comm, __func__);
+        told = static_cast<ncclResult_t>(on_call(__func__, handle->comm->device));
         if (!handle->comm->finalized && !handle->comm->blocking)
             problem("a communicator was destroyed that had not been finalized");
     }
     forget(handle);
-    return ncclSuccess;
+    return told;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
     if (!is_alive(handle, __func__)) return ncclInvalidArgument;
     const std::shared_ptr<Comm> comm = handle->comm;
+    ncclResult_t told = ncclSuccess;
     {
         const Inside inside(*comm, __func__);
         {
@@ -576,7 +582,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
             for (cuda_double::Stream* stream : std::exchange(comm->streams, {})) --stream->launching;
             comm->launch.clear();
         }
-        const int injected = on_call(__func__, comm->device);
+        told = static_cast<ncclResult_t>(on_call(__func__, comm->device));
         comm->aborted = true;
         if (comm->world) {
             const std::lock_guard lock(comm->world->mutex);
@@ -584,14 +590,9 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
         }
         std::unique_lock lock(comm->mutex);
         comm->changed.wait(lock, [&] { return comm->under_way == 0; });
-        if (injected != 0) {
-            lock.unlock();
-            forget(handle);
-            return static_cast<ncclResult_t>(injected);
-        }
     }
     forget(handle);
-    return ncclSuccess;
+    return told;
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
@@ -619,8 +620,8 @@ ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
 }
 
 ncclResult_t ncclMemFree(void* data) {
-    DOUBLE_CALL(cuda_double::current_device());
-    return cuda_double::release_memory(data, "ncclMemFree") ? ncclSuccess : ncclInvalidArgument;
+    const auto told = static_cast<ncclResult_t>(on_call(__func__, cuda_double::current_device()));
+    return cuda_double::release_memory(data, "ncclMemFree") ? told : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, std::size_t, void** registration) {

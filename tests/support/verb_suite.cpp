@@ -383,7 +383,11 @@ constexpr std::array operations = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::prod
 
 }  // namespace
 
-void check_reductions(ProcessGroup& group, const Terrain& terrain) {
+void check_reductions(ProcessGroup& group) {
+    check_reductions_on(group, {});
+}
+
+void check_reductions_on(ProcessGroup& group, const Terrain& terrain) {
     with_each_dtype(group, [&](auto zero) {
         using T = decltype(zero);
         for (const ReduceOp op : operations) {
@@ -406,7 +410,11 @@ void check_reductions(ProcessGroup& group, const Terrain& terrain) {
     });
 }
 
-void check_moves(ProcessGroup& group, const Terrain& terrain) {
+void check_moves(ProcessGroup& group) {
+    check_moves_on(group, {});
+}
+
+void check_moves_on(ProcessGroup& group, const Terrain& terrain) {
     const auto check = [&]<class T>(T) {
         for (const Case& how : cases) {
             Suite<T> suite(group, terrain, how);
@@ -582,7 +590,11 @@ void check_many(ProcessGroup& group) {
     CHECK(wrong == 0);
 }
 
-void check_weighted_sums(ProcessGroup& group, const Terrain& terrain) {
+void check_weighted_sums(ProcessGroup& group) {
+    check_weighted_sums_on(group, {});
+}
+
+void check_weighted_sums_on(ProcessGroup& group, const Terrain& terrain) {
     const auto check = [&]<class T>(T) {
         Elements<T> data(1000, 0, terrain.memory);
         for (std::size_t i = 0; i < data.size(); ++i) data.set(i, given<T>(group.rank(), i));
@@ -620,10 +632,14 @@ void check_weighted_sums(ProcessGroup& group, const Terrain& terrain) {
     CHECK_THROWS_AS(group.all_reduce(whole, dptk::WeightedSum{0.5}), dptk::ArgumentError);
 }
 
-void check_verbs(ProcessGroup& group, const Terrain& terrain) {
-    check_reductions(group, terrain);
-    check_weighted_sums(group, terrain);
-    check_moves(group, terrain);
+void check_verbs(ProcessGroup& group) {
+    check_verbs_on(group, {});
+}
+
+void check_verbs_on(ProcessGroup& group, const Terrain& terrain) {
+    check_reductions_on(group, terrain);
+    check_weighted_sums_on(group, terrain);
+    check_moves_on(group, terrain);
     check_user_functions(group);
     check_messages(group);
     check_many(group);

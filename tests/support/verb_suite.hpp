@@ -37,13 +37,16 @@ struct Terrain {
 
 /// All reducing verbs with every dtype and operation: each root, no elements and some, in place and not,
 /// aligned and not, blocking and not. Operations without a meaning are refused.
-void check_reductions(dptk::ProcessGroup& group, const Terrain& terrain = {});
+void check_reductions(dptk::ProcessGroup& group);
+void check_reductions_on(dptk::ProcessGroup& group, const Terrain& terrain);
 
 /// The same for the verbs that only move elements, with user structs as well.
-void check_moves(dptk::ProcessGroup& group, const Terrain& terrain = {});
+void check_moves(dptk::ProcessGroup& group);
+void check_moves_on(dptk::ProcessGroup& group, const Terrain& terrain);
 
 /// Sums in which each rank's elements have a weight of their own.
-void check_weighted_sums(dptk::ProcessGroup& group, const Terrain& terrain = {});
+void check_weighted_sums(dptk::ProcessGroup& group);
+void check_weighted_sums_on(dptk::ProcessGroup& group, const Terrain& terrain);
 
 /// Functions of the user's, over structs and numbers, in rank order.
 void check_user_functions(dptk::ProcessGroup& group);
@@ -59,6 +62,7 @@ void check_messages_in_background(dptk::ProcessGroup& group);
 void check_many(dptk::ProcessGroup& group);
 
 /// All of these, but for messages in the background.
-void check_verbs(dptk::ProcessGroup& group, const Terrain& terrain = {});
+void check_verbs(dptk::ProcessGroup& group);
+void check_verbs_on(dptk::ProcessGroup& group, const Terrain& terrain);
 
 }  // namespace test

@@ -33,6 +33,8 @@ struct NcclCard {
     /// Of the communicator to be; rank 0's counts.
     ncclUniqueId id = {};
     int version = 0;
+    /// As the job counts its ranks.
+    int job_rank = 0;
     std::array<char, 32> bus_id{};
     std::array<char, 128> host{};
     std::array<char, 128> label{};
@@ -68,8 +70,9 @@ void write_text(std::array<char, n>& to, std::string_view from) {
 }
 
 /// This rank's card, for a communicator on `device`. Does not throw: what fails stands on the card.
-[[nodiscard]] inline NcclCard make_nccl_card(int rank, int device) {
+[[nodiscard]] inline NcclCard make_nccl_card(int rank, int job_rank, int device) {
     NcclCard card;
+    card.job_rank = job_rank;
     write_text(card.host, host_identity());
     write_text(card.label, process_label());
     try {
@@ -99,7 +102,7 @@ enum class SharedGpus { refused, allowed };
 /// Throws, on all ranks alike, where these ranks cannot connect.
 inline void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus shared) {
     const auto who = [&](std::size_t rank) {
-        return text("rank ", rank, " (", cards[rank].label.data(), ')');
+        return text("rank ", cards[rank].job_rank, " (", cards[rank].label.data(), ')');
     };
     std::string problems;
     for (std::size_t rank = 0; rank < cards.size(); ++rank) {

@@ -61,6 +61,8 @@ class NcclGroup {
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
 
+    [[nodiscard]] bool has_begun() const noexcept { return begun_ == ncclSuccess; }
+
     void add(ncclResult_t result) noexcept {
         if (result != ncclSuccess && result != ncclInProgress && first_ == ncclSuccess) first_ = result;
     }
@@ -81,6 +83,8 @@ class NcclGroup {
 struct NcclCommOptions {
     int rank = 0;
     int size = 1;
+    /// As messages call it.
+    int job_rank = 0;
     /// The CUDA device on which it works.
     int device = 0;
     /// Of each call, until NCCL has taken it in.
@@ -121,6 +125,7 @@ class NcclComm final : public Wakeable {
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
     [[nodiscard]] int size() const noexcept { return options_.size; }
+    [[nodiscard]] int job_rank() const noexcept { return options_.job_rank; }
     [[nodiscard]] int device() const noexcept { return options_.device; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
     [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return options_.health; }
@@ -130,11 +135,13 @@ class NcclComm final : public Wakeable {
     /// BackendError, PeerLostError or, at the deadline, TimeoutError.
     template <class Calls>
     void launch(const char* what, Calls&& calls) {
-        const std::lock_guard lock(handle_->mutex);
         rethrow_failure();
         health()->check();
-        const cuda::DeviceScope on(device());
-        settle(what, calls(handle_->comm));
+        break_job_on_error([&] {
+            const cuda::DeviceScope on(device());
+            const std::lock_guard lock(handle_->mutex);
+            settle(what, calls(handle_->comm));
+        });
     }
 
     /// The same for several calls that belong together: calls(ncclComm_t, NcclGroup&).
@@ -142,7 +149,7 @@ class NcclComm final : public Wakeable {
     void launch_group(const char* what, Calls&& calls) {
         launch(what, [&](ncclComm_t comm) {
             NcclGroup group;
-            calls(comm, group);
+            if (group.has_begun()) calls(comm, group);
             return group.end();
         });
     }
@@ -211,7 +218,8 @@ class NcclComm final : public Wakeable {
             if (!abort_) abort_ = ending("ncclCommAbort", [handle = handle_] { abort(*handle); });
         } catch (const std::exception& error) {
             given_up_ = true;
-            log(LogLevel::error, rank(), text("an NCCL communicator cannot be aborted: ", error.what()));
+            log(LogLevel::error, options_.job_rank,
+                text("an NCCL communicator cannot be aborted: ", error.what()));
         }
     }
 
@@ -240,6 +248,68 @@ class NcclComm final : public Wakeable {
             wake();
             return await_abort();
         }
+        break_job_on_error([&] { close_with_others(); });
+    }
+
+  private:
+    /// What an abort that goes on for ever still uses.
+    struct Handle {
+        std::mutex mutex;
+        ncclComm_t comm = nullptr;
+        int device = 0;
+        int job_rank = 0;
+    };
+
+    /// How long NCCL may take to abort or to destroy, and a call to come out of it before.
+    static constexpr std::chrono::milliseconds patience{3000};
+
+    NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
+        : options_(std::move(options)), owner_(owner) {
+        handle_->comm = raw;
+        handle_->device = options_.device;
+        handle_->job_rank = options_.job_rank;
+    }
+
+    static void abort(Handle& handle) {
+        ncclComm_t comm = nullptr;
+        {
+            const std::lock_guard lock(handle.mutex);  // nobody else may be inside NCCL
+            comm = std::exchange(handle.comm, nullptr);
+        }
+        if (comm == nullptr) return;
+        static_cast<void>(cudaSetDevice(handle.device));
+        const ncclResult_t result = ncclCommAbort(comm);
+        if (result != ncclSuccess && result != ncclInProgress)
+            log(LogLevel::warning, handle.job_rank, text("ncclCommAbort: ", ncclGetErrorString(result)));
+    }
+
+    /// Where NCCL has not taken in what it was given, nobody may use its streams before it has been aborted.
+    template <class Function>
+    void break_job_on_error(Function&& function) {
+        const auto break_job = [&](std::string cause, Failure kind) {
+            if (!cause.starts_with("rank ")) cause = text("rank ", job_rank(), ": ", cause);
+            health()->fail(std::move(cause), kind);
+            wake();
+            await_abort();
+        };
+        try {
+            function();
+        } catch (const TimeoutError& error) {
+            break_job(error.what(), Failure::deadline);
+            throw;
+        } catch (const std::exception& error) {
+            break_job(error.what(), Failure::here);
+            throw;
+        }
+    }
+
+    [[nodiscard]] std::shared_ptr<UncertainCall> ending(const char* what,
+                                                        std::function<void()> function) const {
+        return UncertainCall::start(text("rank ", options_.job_rank, ": ", what), device(), patience,
+                                    std::move(function));
+    }
+
+    void close_with_others() {
         deregister_all();
         launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
         closed_ = true;
@@ -253,46 +323,9 @@ class NcclComm final : public Wakeable {
             std::rethrow_exception(failure_of("ncclCommDestroy", *result));
     }
 
-  private:
-    /// What an abort that goes on for ever still uses.
-    struct Handle {
-        std::mutex mutex;
-        ncclComm_t comm = nullptr;
-        int device = 0;
-        int rank = 0;
-    };
-
-    /// How long NCCL may take to abort or to destroy, and a call to come out of it before.
-    static constexpr std::chrono::milliseconds patience{3000};
-
-    NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
-        : options_(std::move(options)), owner_(owner) {
-        handle_->comm = raw;
-        handle_->device = options_.device;
-        handle_->rank = options_.rank;
-    }
-
-    static void abort(Handle& handle) {
-        ncclComm_t comm = nullptr;
-        {
-            const std::lock_guard lock(handle.mutex);  // nobody else may be inside NCCL
-            comm = std::exchange(handle.comm, nullptr);
-        }
-        if (comm == nullptr) return;
-        static_cast<void>(cudaSetDevice(handle.device));
-        const ncclResult_t result = ncclCommAbort(comm);
-        if (result != ncclSuccess && result != ncclInProgress)
-            log(LogLevel::warning, handle.rank, text("ncclCommAbort: ", ncclGetErrorString(result)));
-    }
-
-    [[nodiscard]] std::shared_ptr<UncertainCall> ending(const char* what,
-                                                        std::function<void()> function) const {
-        return UncertainCall::start(text("rank ", rank(), ": ", what), device(), patience,
-                                    std::move(function));
-    }
-
     void deregister_all() {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+        if (registered_.empty()) return;
         launch("ncclCommDeregister", [&](ncclComm_t comm) {
             ncclResult_t first = ncclSuccess;
             for (const auto& [data, handle] : std::exchange(registered_, {})) {
@@ -318,7 +351,7 @@ class NcclComm final : public Wakeable {
         while (result == ncclInProgress) {
             health()->check();
             if (deadline.passed()) {
-                throw TimeoutError(text("rank ", rank(), ": ", what, " has not completed within ",
+                throw TimeoutError(text("rank ", options_.job_rank, ": ", what, " has not completed within ",
                                         duration_text(timeout())));
             }
             pause();
@@ -331,7 +364,7 @@ class NcclComm final : public Wakeable {
     }
 
     [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const {
-        std::string message = text("rank ", rank(), ": ", what, ": ", ncclGetErrorString(result));
+        std::string message = text("rank ", options_.job_rank, ": ", what, ": ", ncclGetErrorString(result));
         const char* more = ncclGetLastError(handle_->comm);
         if (more != nullptr && *more != '\0') message += text(": ", more);
         while (message.ends_with('\n')) message.pop_back();

@@ -50,8 +50,8 @@ class StreamMemory {
     void* memory = nullptr;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     if (const ncclResult_t result = ncclMemAlloc(&memory, size); result != ncclSuccess)
-        throw BackendError(
-            text("rank ", comm->rank(), ": ncclMemAlloc of ", size, " bytes: ", ncclGetErrorString(result)));
+        throw BackendError(text("rank ", comm->job_rank(), ": ncclMemAlloc of ", size,
+                                " bytes: ", ncclGetErrorString(result)));
     const std::shared_ptr<void> owned(memory, [device = comm->device()](void* data) {
         if (!cuda::detail::is_stuck(device)) static_cast<void>(ncclMemFree(data));
     });

@@ -73,7 +73,7 @@ class NcclTransport {
     NcclTransport(NcclOptions options, const CardExchange& exchange)
         : options_(completed(std::move(options))) {
         if (share_gpu()) detail::pose_as_own_host();
-        learn(exchange(detail::make_nccl_card(rank(), device())));
+        learn(exchange(own_card()));
         comm_ = detail::NcclComm::connect(comm_options(), cards_[0].id);
     }
 
@@ -82,7 +82,7 @@ class NcclTransport {
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {})
         : options_(completed(described_by(comm, std::move(options)))),
           comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
-        learn(exchange_cards(everybody(), detail::make_nccl_card(rank(), device())));
+        learn(exchange_cards(everybody(), own_card()));
     }
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
@@ -207,9 +207,14 @@ class NcclTransport {
     [[nodiscard]] detail::NcclCommOptions comm_options() const {
         return {.rank = rank(),
                 .size = size(),
+                .job_rank = options_.control->rank(),
                 .device = device(),
                 .timeout = options_.timeout,
                 .health = options_.health};
+    }
+
+    [[nodiscard]] detail::NcclCard own_card() const {
+        return detail::make_nccl_card(rank(), options_.control->rank(), device());
     }
 
     [[nodiscard]] bool share_gpu() const {

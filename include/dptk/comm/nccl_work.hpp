@@ -68,7 +68,7 @@ class NcclWork final : public WorkState {
             return end_.ready();
         } catch (const std::exception& error) {
             comm_->note(std::current_exception());
-            comm_->health()->fail(text("rank ", comm_->rank(), ": ", error.what()));
+            comm_->health()->fail(text("rank ", comm_->job_rank(), ": ", error.what()));
             return false;
         }
     }

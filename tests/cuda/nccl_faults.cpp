@@ -1,0 +1,252 @@
+// Each call of CUDA's and NCCL's failing in turn, on one of two ranks, in each phase of a communicator's
+// life.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+
+enum class Phase { init, collective, split, close };
+
+constexpr const char* name_of(Phase phase) {
+    switch (phase) {
+        case Phase::init: return "init";
+        case Phase::collective: return "collective";
+        case Phase::split: return "split";
+        case Phase::close: return "close";
+    }
+    return "no phase";
+}
+
+/// The kth call of a function in a phase, on rank 1, and what it returns.
+struct Fault {
+    std::string function;
+    int kth = 1;
+    int error = 0;
+};
+
+enum class Ending { well, argument, backend, lost, timeout, other };
+
+struct Outcome {
+    std::vector<Ending> endings = std::vector<Ending>(2, Ending::well);
+    std::vector<std::string> texts = std::vector<std::string>(2);
+    std::vector<std::string> logged;
+    std::chrono::milliseconds duration{0};
+    /// How often rank 1 has called which function in the phase.
+    std::map<std::string, int> calls;
+};
+
+std::map<std::string, int> calls_of_rank_1() {
+    std::map<std::string, int> calls;
+    for (const cuda_double::Count& count : cuda_double::counts()) {
+        if (count.place.device == 1) calls[count.place.function] = count.calls;
+    }
+    return calls;
+}
+
+Ending ending_of(std::exception_ptr error, std::string& text) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const dptk::Error& failure) {
+        text = failure.what();
+        if (dynamic_cast<const dptk::ArgumentError*>(&failure) != nullptr) return Ending::argument;
+        if (dynamic_cast<const dptk::BackendError*>(&failure) != nullptr) return Ending::backend;
+        if (dynamic_cast<const dptk::PeerLostError*>(&failure) != nullptr) return Ending::lost;
+        if (dynamic_cast<const dptk::TimeoutError*>(&failure) != nullptr) return Ending::timeout;
+        return Ending::other;
+    } catch (const std::exception& failure) {
+        text = failure.what();
+        return Ending::other;
+    }
+}
+
+void use(ProcessGroup& group) {
+    dptk::cuda::Stream stream;
+    auto data = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
+    group.all_reduce(data, dptk::ReduceOp::sum, stream);
+    group.all_reduce(data, dptk::WeightedSum{0.5}, stream);
+    dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::avg, stream);
+    const std::vector<int> ranks = group.all_gather_value(group.rank());
+    CHECK(ranks.back() == group.size() - 1);
+    std::vector<short> bits(10, 1);
+    group.all_reduce(bits, dptk::ReduceOp::bor);
+    work.wait();
+    group.barrier();
+    const std::vector<float> result = dptk::cuda::to_host(data.span(), stream);
+    CHECK(result[7] == 2.0F);
+}
+
+class LogRecorder {
+  public:
+    LogRecorder() {
+        dptk::set_log_sink([this](dptk::LogLevel, int, std::string_view line) { lines_.emplace_back(line); });
+    }
+    ~LogRecorder() { dptk::set_log_sink({}); }
+    LogRecorder(const LogRecorder&) = delete;
+    LogRecorder& operator=(const LogRecorder&) = delete;
+
+    [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
+
+  private:
+    std::vector<std::string> lines_;
+};
+
+/// Runs all phases; the fault strikes in one.
+Outcome run(Phase struck, const std::optional<Fault>& fault) {
+    const test::Machine machine(2);
+    const LogRecorder log;
+    Outcome outcome;
+    std::map<std::string, int> before;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto enter = [&](ProcessGroup& threads, Phase phase) {
+        if (phase != struck) return;
+        threads.barrier();
+        if (threads.rank() == 1) {
+            before = calls_of_rank_1();
+            if (fault)
+                cuda_double::fail({fault->function, 1}, before[fault->function] + fault->kth, fault->error);
+        }
+        threads.barrier();
+    };
+    const auto leave = [&](ProcessGroup& threads, Phase phase) {
+        if (phase != struck || threads.rank() != 1) return;
+        for (const auto& [function, calls] : calls_of_rank_1())
+            outcome.calls[function] = calls - before[function];
+    };
+    const auto life = [&](ProcessGroup& threads) {
+        enter(threads, Phase::init);
+        std::optional<ProcessGroup> group = dptk::nccl_communicator(threads);
+        leave(threads, Phase::init);
+        enter(threads, Phase::collective);
+        use(*group);
+        leave(threads, Phase::collective);
+        enter(threads, Phase::split);
+        {
+            ProcessGroup copy = group->duplicate();
+            ProcessGroup part = copy.split(0, -copy.rank());
+            use(part);
+        }
+        leave(threads, Phase::split);
+        enter(threads, Phase::close);
+        group.reset();
+        leave(threads, Phase::close);
+        threads.barrier();
+    };
+    try {
+        test::on_devices(2,
+                         [&](ProcessGroup& threads) {
+                             const auto rank = static_cast<std::size_t>(threads.rank());
+                             try {
+                                 life(threads);
+                             } catch (...) {
+                                 outcome.endings[rank] =
+                                     ending_of(std::current_exception(), outcome.texts[rank]);
+                                 throw;
+                             }
+                         },
+                         {.timeout = std::chrono::seconds(5)});
+    } catch (const std::exception&) {
+        // Looked at on each rank.
+    }
+    outcome.duration =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    outcome.logged = log.lines();
+    return outcome;
+}
+
+bool is_of_nccl(const std::string& function) {
+    return function.starts_with("nccl");
+}
+
+/// What rank 1 throws where it throws at all.
+Ending expected(const Fault& fault) {
+    if (is_of_nccl(fault.function) && fault.error == ncclInvalidArgument) return Ending::argument;
+    if (is_of_nccl(fault.function) && fault.error == ncclRemoteError) return Ending::lost;
+    return Ending::backend;
+}
+
+void check_fault(Phase phase, const Fault& fault) {
+    const Outcome outcome = run(phase, fault);
+    const std::string what =
+        dptk::detail::text(name_of(phase), ": call ", fault.kth, " of ", fault.function, " returns ",
+                           fault.error, ": rank 0: ", outcome.texts[0], "; rank 1: ", outcome.texts[1]);
+    CHECK_MESSAGE(outcome.duration < std::chrono::seconds(4), what);
+    const bool thrown = outcome.endings[1] != Ending::well;
+    // What is known on all ranks before they connect is the same error on all of them.
+    // A destructor throws nothing: there the next call tells.
+    const bool closes = phase == Phase::close || phase == Phase::split;
+    const bool behind_close = closes && outcome.endings[1] == Ending::lost && !outcome.logged.empty();
+    const bool right_type =
+        outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend || behind_close;
+    CHECK_MESSAGE((!thrown || right_type), what);
+    const bool agreed = outcome.texts[0] == outcome.texts[1];
+    CHECK_MESSAGE(outcome.endings[0] == (!thrown  ? Ending::well
+                                         : agreed ? outcome.endings[1]
+                                                  : Ending::lost),
+                  what);
+    static const std::vector<std::string> unnamed = {"ncclGroupStart", "ncclGroupEnd",
+                                                     "ncclCommGetAsyncError", "in the background"};
+    if (thrown && std::ranges::find(unnamed, fault.function) == unnamed.end())
+        CHECK_MESSAGE(outcome.texts[1].find(fault.function) != std::string::npos, what);
+    if (thrown) CHECK_MESSAGE(outcome.texts[0].find("rank 1") != std::string::npos, what);
+}
+
+/// The calls whose failure nobody hears of: ends of things that are not used any more.
+bool may_fail_in_silence(const std::string& function) {
+    static const std::vector<std::string> ends = {"cudaEventDestroy", "cudaStreamDestroy", "cudaFree",
+                                                  "cudaFreeHost",     "cudaFreeAsync",     "ncclMemFree",
+                                                  "cudaSetDevice",    "cudaEventQuery",    "cudaGetDevice"};
+    return std::ranges::find(ends, function) != ends.end();
+}
+
+}  // namespace
+
+TEST_CASE("each call that fails, in each phase, is an error of all ranks within seconds") {
+    for (const Phase phase : {Phase::init, Phase::collective, Phase::split, Phase::close}) {
+        const Outcome clean = run(phase, std::nullopt);
+        REQUIRE(clean.endings == std::vector(2, Ending::well));
+        REQUIRE(clean.logged.empty());
+        REQUIRE(clean.calls.size() > 2);
+        for (const auto& [function, calls] : clean.calls) {
+            if (calls == 0) continue;
+            const std::vector<int> errors = is_of_nccl(function)
+                                                ? std::vector<int>{ncclSystemError, ncclRemoteError}
+                                                : std::vector<int>{cudaErrorMemoryAllocation};
+            for (const int error : errors) {
+                CAPTURE(function);
+                check_fault(phase, {function, 1, error});
+                if (calls > 1) check_fault(phase, {function, calls, error});
+            }
+        }
+    }
+}
+
+TEST_CASE("an argument that NCCL refuses is an ArgumentError") {
+    check_fault(Phase::collective, {"ncclAllReduce", 1, ncclInvalidArgument});
+    const Outcome outcome = run(Phase::collective, Fault{"ncclAllReduce", 1, ncclInvalidArgument});
+    CHECK(outcome.endings == std::vector{Ending::lost, Ending::argument});
+}
+
+TEST_CASE("what fails is heard of, unless it is the end of something") {
+    for (const Phase phase : {Phase::init, Phase::collective, Phase::split, Phase::close}) {
+        for (const auto& [function, calls] : run(phase, std::nullopt).calls) {
+            if (calls == 0 || may_fail_in_silence(function)) continue;
+            const Outcome outcome =
+                run(phase, Fault{function, 1,
+                                 is_of_nccl(function) ? static_cast<int>(ncclSystemError)
+                                                      : static_cast<int>(cudaErrorUnknown)});
+            const bool heard = outcome.endings[1] != Ending::well || !outcome.logged.empty();
+            CHECK_MESSAGE(heard, name_of(phase), ": ", function);
+        }
+    }
+}
