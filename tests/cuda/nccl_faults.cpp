@@ -184,8 +184,7 @@ void check_fault(Phase phase, const Fault& fault) {
     const bool thrown = outcome.endings[1] != Ending::well;
     // What is known on all ranks before they connect is the same error on all of them.
     // A destructor throws nothing: there the next call tells.
-    const bool closes = phase == Phase::close || phase == Phase::split;
-    const bool behind_close = closes && outcome.endings[1] == Ending::lost && !outcome.logged.empty();
+    const bool behind_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
     const bool right_type =
         outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend || behind_close;
     CHECK_MESSAGE((!thrown || right_type), what);
