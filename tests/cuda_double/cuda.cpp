@@ -314,6 +314,11 @@ std::vector<std::string> leftovers() {
     return found;
 }
 
+void forget_memory() {
+    const std::lock_guard lock(state().mutex);
+    state().memory.clear();
+}
+
 std::vector<Count> counts() {
     const std::lock_guard lock(state().mutex);
     std::vector<Count> found;

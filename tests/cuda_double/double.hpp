@@ -22,6 +22,9 @@ void finish();
 /// What has been made and not been destroyed: communicators, streams, events, memory.
 [[nodiscard]] std::vector<std::string> leftovers();
 
+/// Memory that is left behind on purpose is no leftover.
+void forget_memory();
+
 /// One call, or what has been handed over by it.
 struct Place {
     std::string function;

@@ -75,7 +75,7 @@ struct Carrier {
     void run_as_started(const Collective& call) const {
         const ActiveCall active(*activity, call);
         const std::shared_ptr<WorkState> work = transport->start(call);
-        if (!work) return algorithms::run(*transport, call, AllReduceAlgorithm::automatic);
+        if (!work) return prepare(call, AllReduceAlgorithm::automatic)();
         work->wait(std::chrono::nanoseconds::max());
         if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
     }

@@ -47,6 +47,15 @@ class Channel {
     /// Whether this thread may make calls at all; some libraries allow only the main thread.
     [[nodiscard]] virtual bool callable_from_this_thread() const = 0;
 
+    /// Whether no thread but the caller's may communicate: what was started goes on when somebody waits.
+    [[nodiscard]] virtual bool progresses_by_caller() const { return false; }
+
+    /// Whether the transport reads and writes the memory of devices itself, in this call.
+    [[nodiscard]] virtual bool takes_device_memory(const Collective& call) const {
+        static_cast<void>(call);
+        return false;
+    }
+
     /// Carries the call out on this thread, behind those that were started before. Blocks.
     virtual void run(const Collective& call) = 0;
 

@@ -1,15 +1,20 @@
-/// Groups over NCCL.
+/// Groups over NCCL. Including this header makes every ProcessGroup serve the memory of CUDA devices: its
+/// calls on host memory go over the group's own transport, and those on device memory over NCCL, which is
+/// connected, between the devices that their buffers are on, when the first of them comes.
 #pragma once
 
 #include "dptk/comm/nccl_transport.hpp"
 
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/communicator.hpp"
+#include "dptk/comm/device_registry.hpp"
+#include "dptk/comm/staged.hpp"
 #include "dptk/control/agreed_errors.hpp"
 
 namespace dptk {
@@ -45,6 +50,12 @@ namespace detail {
     });
     return channel;
 }
+
+[[nodiscard]] inline std::unique_ptr<Channel> connect_nccl_on(Channel& host, std::optional<int> device) {
+    return connect_nccl(host, {.device = device});
+}
+
+inline const bool nccl_is_registered = register_device_transport({"nccl", 1, connect_nccl_on});
 
 }  // namespace detail
 

@@ -2,7 +2,6 @@
 /// aborted safely: each call is asked after until NCCL has taken it in, and no other call is made until then.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -12,11 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "dptk/comm/nccl_types.hpp"
 #include "dptk/comm/nccl_uncertain_call.hpp"
+#include "dptk/comm/pause.hpp"
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/job_health.hpp"
 #include "dptk/control/store.hpp"
@@ -34,22 +33,6 @@ enum class NcclOwner : std::uint8_t {
 };
 
 namespace detail {
-
-/// Between two looks at something that ends by itself: short at first, up to a millisecond later.
-class Pause {
-  public:
-    void operator()() {
-        constexpr int yields = 64;
-        constexpr std::chrono::microseconds longest{1000};
-        if (++looks_ <= yields) return std::this_thread::yield();
-        std::this_thread::sleep_for(sleep_);
-        sleep_ = std::min(sleep_ * 2, longest);
-    }
-
-  private:
-    int looks_ = 0;
-    std::chrono::microseconds sleep_{10};
-};
 
 /// Calls of NCCL's that belong together. NCCL wants the end of the group even where one of them has failed.
 class NcclGroup {

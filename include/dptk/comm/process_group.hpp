@@ -15,6 +15,7 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/communicator.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/comm/routed_channel.hpp"
 #include "dptk/control/host.hpp"
 
 namespace dptk {
@@ -33,7 +34,10 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     ProcessGroup(BasicCommunicator<T>&& communicator)  // NOLINT(google-explicit-constructor): a widening
         : ProcessGroup(std::move(communicator).release()) {}
 
-    explicit ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+    explicit ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
+        if (channel_ && !channel_->serves_devices())
+            channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
+    }
 
     /// Whether this rank is in the group. Using a group that it is not in, or that was moved from, throws
     /// ArgumentError.

@@ -86,15 +86,12 @@ namespace detail {
     return registry.entries;
 }
 
-/// Whether the program includes <dptk/comm/mpi.hpp>, <dptk/comm/gloo.hpp> or <dptk/comm/nccl.hpp>.
+/// Whether the program includes <dptk/comm/mpi.hpp>, or <dptk/comm/gloo.hpp>.
 [[nodiscard]] inline bool is_mpi_available() {
     return detail::find_transport(registered_transports(), "mpi") != nullptr;
 }
 [[nodiscard]] inline bool is_gloo_available() {
     return detail::find_transport(registered_transports(), "gloo") != nullptr;
-}
-[[nodiscard]] inline bool is_nccl_available() {
-    return detail::find_transport(registered_transports(), "nccl") != nullptr;
 }
 
 }  // namespace dptk

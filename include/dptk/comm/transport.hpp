@@ -59,6 +59,8 @@ namespace dptk {
 ///                              then while the program waits for the ranks by other ways than the transport's
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
 ///   leave()                    says goodbye to the other ranks without blocking, when the group closes
+///   takes_device_memory(Collective)  whether it reads and writes the memory of CUDA devices itself, in this call: one that
+///                              works in place, behind all that is to be there
 ///   prepare(Collective)        in place of all verbs, of a transport that reaches device memory, too: takes note of what
 ///                              the call's stream has to do before, and returns a std::function<void()> that carries the
 ///                              call out, perhaps on another thread
@@ -164,6 +166,11 @@ concept HasStart = requires(T& t, const T& c, const Collective& call) {
 template <class T>
 concept HasPrepare = requires(T& t, const Collective& call) {
     { t.prepare(call) } -> std::same_as<std::function<void()>>;
+};
+
+template <class T>
+concept HasTakesDeviceMemory = requires(const T& t, const Collective& call) {
+    { t.takes_device_memory(call) } -> std::same_as<bool>;
 };
 
 template <class T>

@@ -105,6 +105,16 @@ class TransportChannel final : public Channel {
         return true;
     }
 
+    [[nodiscard]] bool progresses_by_caller() const override {
+        if constexpr (detail::HasStart<T>) return transport().progresses_by_caller();
+        return false;
+    }
+
+    [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
+        if constexpr (detail::HasTakesDeviceMemory<T>) return transport().takes_device_memory(call);
+        return false;
+    }
+
     void run(const Collective& call) override {
         check_usable();
         check_memory(call);
@@ -166,13 +176,17 @@ class TransportChannel final : public Channel {
             started_.add(work, std::move(keep_alive));
             return Work(work);
         } else {
-            return Work(queue_.start(
-                [carrier = carrier_, activity = message_activity_, keep = std::move(keep_alive), message] {
-                    carrier->job.control->health()->check();
-                    int peer = message.peer;
-                    carrier->guarded([&] { peer = carrier->run(message, *activity); });
-                    return message.verb == Verb::recv ? peer : -1;
-                }));
+            const auto carry_out = [carrier = carrier_, activity = message_activity_,
+                                    keep = std::move(keep_alive), message] {
+                carrier->job.control->health()->check();
+                int peer = message.peer;
+                carrier->guarded([&] { peer = carrier->run(message, *activity); });
+                return message.verb == Verb::recv ? peer : -1;
+            };
+            if (!progresses_by_caller()) return Work(queue_.start(carry_out));
+            const auto work = std::make_shared<detail::QueuedWork>(carry_out);
+            work->run();
+            return Work(work);
         }
     }
 
@@ -331,7 +345,7 @@ class TransportChannel final : public Channel {
 
     void check_memory(const Collective& call) const {
         if constexpr (detail::ServesDevices<T>) return;
-        if (call.input.on_device() || call.output.on_device())
+        if ((call.input.on_device() || call.output.on_device()) && !takes_device_memory(call))
             throw ArgumentError(
                 detail::text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
     }

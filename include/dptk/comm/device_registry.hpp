@@ -1,0 +1,86 @@
+/// By which transport a process group serves device memory. A header of such a transport registers it here;
+/// the group's first call on a device chooses one.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dptk/comm/channel.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/export.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+struct DeviceTransportEntry {
+    /// "nccl", "staged"
+    std::string_view name;
+    /// Where several are registered, the one with the highest is taken.
+    int preference = 0;
+    /// A channel for the memory of a device, the current one unless it is given, between the ranks of `host`,
+    /// which outlives it. Collective over `host`. Throws agreed errors where it cannot be.
+    std::unique_ptr<Channel> (*connect)(Channel& host, std::optional<int> device);
+};
+
+namespace detail {
+
+struct DeviceRegistry {
+    std::mutex mutex;
+    std::vector<DeviceTransportEntry> entries;
+};
+
+DPTK_EXPORT inline DeviceRegistry& device_registry() {
+    static DeviceRegistry registry;
+    return registry;
+}
+
+}  // namespace detail
+
+/// Adds a transport, unless one of its name is there.
+inline bool register_device_transport(const DeviceTransportEntry& entry) {
+    detail::DeviceRegistry& registry = detail::device_registry();
+    const std::lock_guard lock(registry.mutex);
+    const auto same = std::ranges::find(registry.entries, entry.name, &DeviceTransportEntry::name);
+    if (same != registry.entries.end()) return false;
+    registry.entries.push_back(entry);
+    return true;
+}
+
+/// The one that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError where there is
+/// none.
+[[nodiscard]] inline DeviceTransportEntry choose_device_transport() {
+    detail::DeviceRegistry& registry = detail::device_registry();
+    const std::lock_guard lock(registry.mutex);
+    const char* wish = std::getenv("DPTK_DEVICE_BACKEND");
+    if (wish == nullptr || *wish == '\0') {
+        const auto best = std::ranges::max_element(registry.entries, {}, &DeviceTransportEntry::preference);
+        if (best != registry.entries.end()) return *best;
+        throw ArgumentError(
+            "this program serves no device memory: include <dptk/comm/nccl.hpp>, or <dptk/comm/staged.hpp> "
+            "to send "
+            "it through the host");
+    }
+    const auto named =
+        std::ranges::find(registry.entries, std::string_view(wish), &DeviceTransportEntry::name);
+    if (named != registry.entries.end()) return *named;
+    std::string names;
+    for (const DeviceTransportEntry& entry : registry.entries)
+        names += detail::text(names.empty() ? "" : ", ", entry.name);
+    throw ArgumentError(detail::text("DPTK_DEVICE_BACKEND=", wish, ": this program has ",
+                                     names.empty() ? "no device transport" : names));
+}
+
+/// Whether the program includes <dptk/comm/nccl.hpp>.
+[[nodiscard]] inline bool is_nccl_available() {
+    detail::DeviceRegistry& registry = detail::device_registry();
+    const std::lock_guard lock(registry.mutex);
+    return std::ranges::find(registry.entries, "nccl", &DeviceTransportEntry::name) != registry.entries.end();
+}
+
+}  // namespace dptk

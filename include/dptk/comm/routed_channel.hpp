@@ -1,0 +1,118 @@
+/// A process group's channel: calls on host memory go over one transport, and calls on device memory over
+/// another one, which is connected when the first of them comes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/channel.hpp"
+#include "dptk/comm/device_registry.hpp"
+#include "dptk/comm/joint_work.hpp"
+#include "dptk/comm/verbs.hpp"
+
+namespace dptk::detail {
+
+/// The verbs of a channel that somebody else owns.
+class ChannelVerbs : public CollectiveVerbs<ChannelVerbs> {
+  public:
+    explicit ChannelVerbs(Channel& channel) : channel_(channel) {}
+
+    [[nodiscard]] Channel& channel() noexcept { return channel_; }
+    [[nodiscard]] const Channel& channel() const noexcept { return channel_; }
+
+  private:
+    Channel& channel_;
+};
+
+class RoutedChannel final : public Channel {
+  public:
+    explicit RoutedChannel(std::unique_ptr<Channel> host) : host_(std::move(host)) {}
+
+    [[nodiscard]] int rank() const override { return host_->rank(); }
+    [[nodiscard]] int size() const override { return host_->size(); }
+    [[nodiscard]] int local_rank() const override { return host_->local_rank(); }
+    [[nodiscard]] int local_size() const override { return host_->local_size(); }
+    [[nodiscard]] std::string backend() const override { return host_->backend(); }
+    [[nodiscard]] bool callable_from_this_thread() const override {
+        return host_->callable_from_this_thread();
+    }
+
+    [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }
+    [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
+        return host_->takes_device_memory(call);
+    }
+
+    void run(const Collective& call) override {
+        if (call.verb == Verb::barrier && device_) device_->run(call);
+        route(call.shared_shape()).run(call);
+    }
+
+    [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
+                             std::function<void()> then) override {
+        if (call.verb == Verb::barrier && device_) {
+            const Work on_device = device_->start(call, keep_alive);
+            return join_works({on_device, host_->start(call, std::move(keep_alive), std::move(then))});
+        }
+        return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
+    }
+
+    int run(const Message& message) override { return route(message.buffer).run(message); }
+
+    [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
+        return route(message.buffer).start(message, std::move(keep_alive));
+    }
+
+    [[nodiscard]] std::unique_ptr<Channel> duplicate() override { return routed(host_->duplicate()); }
+    [[nodiscard]] bool has_subgroups() const override { return host_->has_subgroups(); }
+    [[nodiscard]] std::unique_ptr<Channel> subgroup(
+        std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
+        return routed(host_->subgroup(ranks, timeout));
+    }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
+        return host_->allocate(bytes);
+    }
+    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) override {
+        return device_channel(std::nullopt).allocate_on_device(bytes);
+    }
+    [[nodiscard]] bool serves_devices() const override { return true; }
+
+    void monitored_barrier(std::chrono::milliseconds timeout) override { host_->monitored_barrier(timeout); }
+    void set_algorithm(AllReduceAlgorithm algorithm) override { host_->set_algorithm(algorithm); }
+
+    [[nodiscard]] const ChannelIdentity& identity() const override { return host_->identity(); }
+    [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
+                                                std::optional<std::chrono::milliseconds> timeout) override {
+        return host_->next_identity(ranks, timeout);
+    }
+    [[nodiscard]] const ChannelJob& job() const override { return host_->job(); }
+
+  private:
+    [[nodiscard]] static std::unique_ptr<Channel> routed(std::unique_ptr<Channel> host) {
+        return host ? std::make_unique<RoutedChannel>(std::move(host)) : nullptr;
+    }
+
+    [[nodiscard]] Channel& route(const Buffer& buffer) {
+        return buffer.on_device() ? device_channel(buffer.device.index) : *host_;
+    }
+
+    [[nodiscard]] Channel& device_channel(std::optional<int> device) {
+        if (device_) return *device_;
+        const DeviceTransportEntry transport = choose_device_transport();
+        ChannelVerbs ranks(*host_);
+        check_equal_tables(ranks, "device transports", transport.name);
+        device_ = transport.connect(*host_, device);
+        return *device_;
+    }
+
+    std::unique_ptr<Channel> host_;
+    std::unique_ptr<Channel> device_;  // goes first
+};
+
+}  // namespace dptk::detail

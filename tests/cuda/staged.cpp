@@ -1,0 +1,218 @@
+// Device memory through the host, over thread ranks; and how a group chooses the way.
+#include <atomic>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "support.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using test::contains;
+
+class DeviceBackend {
+  public:
+    explicit DeviceBackend(const char* name) { ::setenv("DPTK_DEVICE_BACKEND", name, 1); }
+    ~DeviceBackend() { ::unsetenv("DPTK_DEVICE_BACKEND"); }
+    DeviceBackend(const DeviceBackend&) = delete;
+    DeviceBackend& operator=(const DeviceBackend&) = delete;
+};
+
+int calls_of(const std::string& function) {
+    int calls = 0;
+    for (const cuda_double::Count& count : cuda_double::counts()) {
+        if (count.place.function == function) calls += count.calls;
+    }
+    return calls;
+}
+
+}  // namespace
+
+TEST_CASE("every verb of device memory, through the host") {
+    const DeviceBackend staged("staged");
+    for (const int ranks : {1, 2, 3, 4}) {
+        const test::Machine machine(ranks);
+        test::on_devices(ranks, [](ProcessGroup& group) {
+            test::CudaMemory memory;
+            const test::Terrain terrain{&memory, test::Rounding::once};
+            test::check_reductions_on(group, terrain);
+            test::check_weighted_sums_on(group, terrain);
+            test::check_moves_on(group, terrain);
+        });
+        CHECK(calls_of("ncclGetUniqueId") == 0);
+    }
+}
+
+TEST_CASE("calls and messages of many pieces, several ranks on one GPU") {
+    const DeviceBackend staged("staged");
+    const test::Machine machine(1);
+    dptk::launch_threads(3, [](ProcessGroup& group) {
+        constexpr std::size_t count = 3'000'001;
+        dptk::cuda::Stream stream;
+        std::vector<float> own(count);
+        std::iota(own.begin(), own.end(), static_cast<float>(group.rank()));
+        auto data = dptk::cuda::to_device(own, stream);
+        group.all_reduce(data, dptk::ReduceOp::max, stream);
+        CHECK(dptk::cuda::to_host(data.span(), stream)[count - 1] == static_cast<float>(count + 1));
+        dptk::cuda::DeviceBuffer<float> all(count * 3);
+        group.all_gather(data.span().subspan(0, count), all, stream);
+        CHECK(dptk::cuda::to_host(all.span(), stream)[2 * count + 7] == 9.0F);
+        std::vector<std::size_t> counts{2'500'000, 0, 10};
+        dptk::cuda::DeviceBuffer<float> uneven(2'500'010);
+        const std::size_t mine = counts[static_cast<std::size_t>(group.rank())];
+        group.all_gather(data.span().subspan(0, mine), uneven, counts, stream);
+        CHECK(dptk::cuda::to_host(uneven.span(), stream)[2'500'003] == 5.0F);
+        if (group.rank() == 0) group.send(data, 1, 7, stream);
+        if (group.rank() == 1) {
+            dptk::cuda::DeviceBuffer<float> received(count);
+            CHECK(group.recv(received, dptk::any_rank, 7, stream) == 0);
+            CHECK(dptk::cuda::to_host(received.span(), stream)[count - 1] == static_cast<float>(count + 1));
+        }
+        group.barrier();
+    });
+}
+
+TEST_CASE("calls in the background, through the host") {
+    const DeviceBackend staged("staged");
+    const test::Machine machine(2);
+    test::on_devices(2, [](ProcessGroup& group) {
+        dptk::cuda::Stream stream;
+        std::vector<dptk::cuda::DeviceBuffer<int>> buffers;
+        std::vector<dptk::Work> works;
+        for (int i = 0; i < 10; ++i)
+            buffers.push_back(dptk::cuda::to_device(std::vector<int>(1000, i), stream));
+        for (auto& buffer : buffers)
+            works.push_back(group.all_reduce_async(buffer, dptk::ReduceOp::sum, stream));
+        group.barrier();
+        for (dptk::Work& work : works) work.wait(stream);
+        for (int i = 0; i < 10; ++i)
+            CHECK(dptk::cuda::to_host(buffers[static_cast<std::size_t>(i)].span(), stream)[999] == 2 * i);
+    });
+}
+
+TEST_CASE("a group sends host memory over its own transport, and device memory over NCCL") {
+    const test::Machine machine(2);
+    test::on_devices(2, [](ProcessGroup& group) {
+        CHECK(group.all_reduce_value(1) == 2);
+        if (group.rank() == 0) CHECK(calls_of("ncclGetUniqueId") == 0);
+        group.barrier();
+        dptk::cuda::Stream stream;
+        auto data = dptk::cuda::to_device(std::vector<float>(100, 1.0F), stream);
+        group.all_reduce(data, dptk::ReduceOp::sum, stream);
+        CHECK(dptk::cuda::to_host(data.span(), stream)[5] == 2.0F);
+        CHECK(calls_of("ncclGetUniqueId") == 1);
+        CHECK(group.backend() == "threads");
+        const dptk::DeviceAllocation<int> memory = group.allocate_on_device<int>(5);
+        group.broadcast(memory, 1, stream);
+        ProcessGroup copy = group.duplicate();
+        copy.all_reduce(data, dptk::ReduceOp::avg, stream);
+        CHECK(dptk::cuda::to_host(data.span(), stream)[5] == 2.0F);
+        ProcessGroup alone = group.split(group.rank());
+        alone.all_reduce(data, dptk::ReduceOp::sum, stream);
+        group.barrier_async().wait();
+    });
+}
+
+namespace {
+
+/// Thread ranks that read and write device memory themselves, as a CUDA-aware MPI does.
+class DeviceAwareThreads {
+  public:
+    explicit DeviceAwareThreads(dptk::ThreadTransport threads) : threads_(std::move(threads)) {}
+
+    [[nodiscard]] int rank() const { return threads_.rank(); }
+    [[nodiscard]] int size() const { return threads_.size(); }
+    [[nodiscard]] std::string_view backend() const { return "device-aware threads"; }
+    [[nodiscard]] std::shared_ptr<dptk::ControlPlane> control() const { return threads_.control(); }
+    void send(const dptk::Buffer& buffer, int to, int tag) { threads_.send(buffer, to, tag); }
+    void recv(const dptk::Buffer& buffer, int from, int tag) { threads_.recv(buffer, from, tag); }
+    [[nodiscard]] bool takes_device_memory(const dptk::Collective& call) const {
+        return call.reduction.user == nullptr && !call.reduction.averages();
+    }
+    void all_reduce(const dptk::Buffer& data, const dptk::Reduction& reduction) {
+        threads_.all_reduce(here(data), reduction);
+    }
+    void broadcast(const dptk::Buffer& data, int root) { threads_.broadcast(here(data), root); }
+    void all_gather(const dptk::Buffer& input, const dptk::Buffer& output) {
+        threads_.all_gather(here(input), here(output));
+    }
+    [[nodiscard]] DeviceAwareThreads duplicate() { return DeviceAwareThreads(threads_.duplicate()); }
+
+    static inline std::atomic<int> calls_on_devices = 0;
+
+  private:
+    [[nodiscard]] static dptk::Buffer here(const dptk::Buffer& buffer) {
+        if (!buffer.on_device() || buffer.bytes() == 0) return buffer;
+        ++calls_on_devices;
+        return buffer.at(cuda_double::host_address(buffer.data));
+    }
+
+    dptk::ThreadTransport threads_;
+};
+
+}  // namespace
+
+TEST_CASE("a transport that reaches device memory gets the buffers as they are") {
+    const DeviceBackend staged("staged");
+    const test::Machine machine(2);
+    const dptk::detail::ThreadJob job(2, {});
+    dptk::launch_threads(2, [&](ProcessGroup& threads) {
+        ProcessGroup group = dptk::BasicCommunicator(DeviceAwareThreads(job.transport(threads.rank())));
+        dptk::cuda::Stream stream;
+        auto input = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
+        dptk::cuda::DeviceBuffer<float> output(1000);
+        group.all_reduce(input, output, dptk::ReduceOp::sum, stream);
+        CHECK(dptk::cuda::to_host(output.span(), stream)[999] == 2.0F);
+        group.broadcast(output, 1, stream);
+        dptk::cuda::DeviceBuffer<float> both(2000);
+        group.all_gather(input, both, stream);
+        CHECK(dptk::cuda::to_host(both.span(), stream)[1999] == 1.0F);
+        group.barrier();
+        CHECK(DeviceAwareThreads::calls_on_devices >= 6);
+        group.barrier();
+        const int before = DeviceAwareThreads::calls_on_devices;
+        group.all_reduce(output, dptk::ReduceOp::avg, stream);  // which it does not do there
+        CHECK(dptk::cuda::to_host(output.span(), stream)[999] == 2.0F);
+        group.barrier();
+        CHECK(DeviceAwareThreads::calls_on_devices == before);
+    });
+}
+
+TEST_CASE("messages of two sizes do not meet") {
+    const DeviceBackend staged("staged");
+    const test::Machine machine(2);
+    CHECK_THROWS_AS(test::on_devices(2,
+                                     [](ProcessGroup& group) {
+                                         dptk::cuda::DeviceBuffer<int> data(group.rank() == 0 ? 10 : 9);
+                                         if (group.rank() == 0) group.send(data, 1);
+                                         if (group.rank() == 1) group.recv(data, 0);
+                                         group.barrier();
+                                     }),
+                    dptk::MismatchError);
+}
+
+TEST_CASE("ranks that would take different ways all say so") {
+    const test::Machine machine(2);
+    test::on_devices(1, [](ProcessGroup& group) {
+        const DeviceBackend unknown("pigeons");
+        dptk::cuda::DeviceBuffer<int> data(10);
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(data); }));
+        CHECK(contains(text, "DPTK_DEVICE_BACKEND=pigeons: this program has staged, nccl"));
+    });
+}
+
+TEST_CASE("input and output on two sides are refused") {
+    const test::Machine machine(1);
+    test::on_devices(1, [](ProcessGroup& group) {
+        dptk::cuda::DeviceBuffer<int> data(10);
+        std::vector<int> here(10);
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(data, here); }));
+        CHECK(contains(text, "all_reduce of elements on cuda:0 into elements on cpu"));
+    });
+}
