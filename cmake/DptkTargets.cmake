@@ -45,7 +45,7 @@ add_library(dptk::dptk ALIAS dptk_dptk)
 
 dptk_add_headers(mpi comm/mpi*.hpp)
 target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
-target_link_libraries(dptk_mpi INTERFACE MPI::MPI_CXX)
+target_link_libraries(dptk_mpi INTERFACE MPI::MPI_CXX ${CMAKE_DL_LIBS})
 
 dptk_add_headers(gloo comm/gloo*.hpp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)

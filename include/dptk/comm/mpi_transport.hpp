@@ -2,6 +2,8 @@
 /// counts beyond 2^31 go in pieces.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -57,6 +59,16 @@ inline constexpr bool mpi_reduces_in_place_at_any_root = false;  // MPICH 4.0 cr
 #else
 inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 #endif
+
+/// Whether this MPI reads and writes the memory of CUDA devices. Open MPI and MPICH both have this function,
+/// but not always its declaration.
+[[nodiscard]] inline bool mpi_is_cuda_aware() {
+    static const bool aware = [] {
+        const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+        return ask != nullptr && ask() == 1;
+    }();
+    return aware;
+}
 
 }  // namespace detail
 
@@ -132,6 +144,12 @@ class MpiTransport {
         const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
         const bool as_it_is = reduction.user == nullptr && !reduction.weight;
         return as_it_is && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+    }
+
+    /// What MPI does to the end, and in place: an average's division is the host's.
+    [[nodiscard]] bool takes_device_memory(const Collective& call) const {
+        const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages();
+        return detail::mpi_is_cuda_aware() && (call.verb != Verb::all_reduce || reduced_by_mpi);
     }
 
     void all_reduce(const Buffer& data, const Reduction& reduction) {
