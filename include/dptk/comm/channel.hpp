@@ -31,6 +31,10 @@ struct ChannelJob {
     Progress progress = nullptr;
 };
 
+namespace detail {
+struct DeviceCall;
+}
+
 class Channel {
   public:
     Channel() = default;
@@ -63,6 +67,14 @@ class Channel {
     /// when it has ended well, on whatever thread.
     [[nodiscard]] virtual Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                      std::function<void()> then = {}) = 0;
+
+    /// Carries out a call over several devices in each process, in their memory; all ranks have checked
+    /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
+    virtual void run(const detail::DeviceCall& call) {
+        static_cast<void>(call);
+        throw ArgumentError(
+            "the memory of several devices goes over a ProcessGroup whose transport is the host's");
+    }
 
     /// Sends or receives on this thread. Returns the other rank. Blocks.
     virtual int run(const Message& message) = 0;

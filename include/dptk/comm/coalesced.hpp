@@ -4,7 +4,8 @@
 /// A BufferList may be empty. All ranks give the same number of buffers, of the same types and counts. All
 /// else is as with the group's own verbs, but for two things. A sum of floats may be rounded in another order
 /// than by a call for each buffer. And the elements are read when the call is made: what was started on these
-/// buffers before must be done by then, and nothing else may use them until the Work is done.
+/// buffers before must be done by then, and nothing else may use them until the Work is done. Buffers in
+/// device memory are not copied: each is a call of its own, in `stream`.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +34,10 @@ class CoalescedCall {
           input_blocks_(like.verb == Verb::reduce_scatter ? ranks : 1),
           output_blocks_(like.verb == Verb::all_gather ? ranks : 1) {}
 
+    /// Device memory is not copied: each buffer is a call of its own.
     [[nodiscard]] bool takes(const Buffer& input) const {
-        return input.dtype == inputs_[0].dtype && input.element_size() == inputs_[0].element_size();
+        return !input.on_device() && !is_on_device() && input.dtype == inputs_[0].dtype &&
+               input.element_size() == inputs_[0].element_size();
     }
 
     void add(const Buffer& input, const Buffer& output) {
@@ -44,6 +47,11 @@ class CoalescedCall {
 
     /// The call on copies of the inputs.
     [[nodiscard]] const Collective& pack() {
+        if (is_on_device()) {
+            call_.input = inputs_[0];
+            call_.output = outputs_[0];
+            return call_;
+        }
         const bool in_place = call_.verb == Verb::all_reduce || call_.verb == Verb::broadcast;
         input_ = memory_for(inputs_);
         output_ = in_place ? input_ : memory_for(outputs_);
@@ -56,11 +64,14 @@ class CoalescedCall {
 
     /// Copies the results to the outputs.
     void unpack() const {
+        if (is_on_device()) return;
         for_each_block(call_.output, outputs_, output_blocks_,
                        [](const Buffer& packed, const Buffer& block) { convert(block, packed); });
     }
 
   private:
+    [[nodiscard]] bool is_on_device() const { return inputs_[0].on_device(); }
+
     [[nodiscard]] static std::shared_ptr<algorithms::Scratch> memory_for(const std::vector<Buffer>& buffers) {
         Buffer all = buffers[0];
         for (std::size_t i = 1; i < buffers.size(); ++i) all.count += buffers[i].count;
@@ -161,65 +172,72 @@ template <class Group>
 /// all_reduce of each buffer, in place. With a function of the user's where all are of one type.
 template <class Group, MutableBufferList B>
 void all_reduce_coalesced(Group& group, B&& buffers,
-                          const ReduceOperationOnList<B>& operation = ReduceOp::sum) {
+                          const ReduceOperationOnList<B>& operation = ReduceOp::sum, StreamRef stream = {}) {
     const auto erased = detail::erase_buffers(buffers);
-    detail::run_coalesced(group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation)},
-                          erased, erased);
+    detail::run_coalesced(
+        group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
+        erased, erased);
 }
 
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
 [[nodiscard]] Work all_reduce_coalesced_async(Group& group, B&& buffers,
-                                              const ReduceOperationOnList<B>& operation = ReduceOp::sum) {
+                                              const ReduceOperationOnList<B>& operation = ReduceOp::sum,
+                                              StreamRef stream = {}) {
     const auto erased = detail::erase_buffers(buffers);
-    return detail::start_coalesced(group,
-                                   {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation)},
-                                   erased, erased, detail::owner_of(operation));
+    return detail::start_coalesced(
+        group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
+        erased, erased, detail::owner_of(operation));
 }
 
 /// broadcast of each buffer, in place.
 template <class Group, MutableBufferList B>
-void broadcast_coalesced(Group& group, B&& buffers, int root = 0) {
+void broadcast_coalesced(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
     const auto erased = detail::erase_buffers(buffers);
-    detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+    detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased, erased);
 }
 
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
-[[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0) {
+[[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
     const auto erased = detail::erase_buffers(buffers);
-    return detail::start_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+    return detail::start_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased,
+                                   erased);
 }
 
 /// all_gather of each input into the output at its position, which has size() times as many elements.
 template <class Group, BufferList In, MutableBufferList Out>
-void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs) {
-    detail::run_coalesced(group, {.verb = Verb::all_gather}, detail::erase_buffers(inputs),
+void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs, StreamRef stream = {}) {
+    detail::run_coalesced(group, {.verb = Verb::all_gather, .stream = stream}, detail::erase_buffers(inputs),
                           detail::erase_buffers(outputs));
 }
 
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
-[[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs) {
-    return detail::start_coalesced(group, {.verb = Verb::all_gather}, detail::erase_buffers(inputs),
-                                   detail::erase_buffers(outputs));
+[[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs,
+                                              StreamRef stream = {}) {
+    return detail::start_coalesced(group, {.verb = Verb::all_gather, .stream = stream},
+                                   detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
 /// reduce_scatter of each input, which has size() times as many elements as the output at its position. With
 /// a function of the user's where all are of one type.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
-                              const ReduceOperationOnList<Out>& operation = ReduceOp::sum) {
-    detail::run_coalesced(group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation)},
-                          detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+                              const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+                              StreamRef stream = {}) {
+    detail::run_coalesced(
+        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
+        detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
-[[nodiscard]] Work reduce_scatter_coalesced_async(
-    Group& group, In&& inputs, Out&& outputs, const ReduceOperationOnList<Out>& operation = ReduceOp::sum) {
+[[nodiscard]] Work reduce_scatter_coalesced_async(Group& group, In&& inputs, Out&& outputs,
+                                                  const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+                                                  StreamRef stream = {}) {
     return detail::start_coalesced(
-        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation)},
+        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
         detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
 }
 

@@ -1,20 +1,15 @@
-/// A collective of processes that work with several devices each, as one rank sees it: its check, and the
-/// reduction inside the process that comes before the one between ranks. comm/multi_device.hpp has the verbs.
+/// A collective of processes that work with several devices each, as one rank sees it, and what can be wrong
+/// with it. comm/multi_device.hpp has the verbs.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "dptk/comm/agreement.hpp"
-#include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/root.hpp"
-#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/stream_ref.hpp"
 
 namespace dptk {
 
@@ -28,6 +23,8 @@ struct DeviceCall {
     Reduction reduction = {};
     int root = 0;
     int root_device = 0;
+    /// Of each device, where their memory is their own; default streams where there are none.
+    std::vector<StreamRef> streams = {};
 
     [[nodiscard]] std::size_t devices() const noexcept { return inputs.size(); }
 
@@ -39,6 +36,19 @@ struct DeviceCall {
                  " with ", devices(), " devices of ", input.bytes(), " bytes");
         if (has_root(verb)) out += text(", root device ", root_device);
         return out;
+    }
+
+    [[nodiscard]] StreamRef stream(std::size_t device) const {
+        return streams.empty() ? StreamRef() : streams[device];
+    }
+
+    [[nodiscard]] bool on_devices() const { return inputs[0].on_device(); }
+
+    /// Those on which the buffers lie, in their order.
+    [[nodiscard]] std::vector<int> device_indices() const {
+        std::vector<int> indices;
+        for (const Buffer& input : inputs) indices.push_back(input.device.index);
+        return indices;
     }
 
     /// What a combination of inputs looks like, before it is rounded.
@@ -63,6 +73,22 @@ struct DeviceCall {
     return {};
 }
 
+/// Why the buffers cannot be where they are; empty where they can.
+[[nodiscard]] inline std::string mixed_memory(const DeviceCall& call) {
+    for (std::size_t i = 0; i < call.devices(); ++i) {
+        if (call.inputs[i].device != call.outputs[i].device)
+            return text("the input of device ", i, " is on ", device_name(call.inputs[i].device),
+                        ", and its output on ", device_name(call.outputs[i].device));
+        if (call.inputs[i].on_device() != call.on_devices())
+            return "some buffers are in host memory, and some on a device";
+        for (std::size_t other = 0; other < i && call.on_devices(); ++other) {
+            if (call.inputs[other].device == call.inputs[i].device)
+                return text("devices ", other, " and ", i, " are both ", device_name(call.inputs[i].device));
+        }
+    }
+    return {};
+}
+
 /// Why the operation has no meaning; empty where it has one.
 [[nodiscard]] inline std::string reduction_problem(DType dtype, const Reduction& reduction) {
     try {
@@ -83,6 +109,9 @@ struct DeviceCall {
     }
     const Buffer& in = call.inputs[0];
     const Buffer& out = call.outputs[0];
+    if (!call.streams.empty() && call.streams.size() != call.devices())
+        return text(call.streams.size(), " streams for ", call.devices(), " devices");
+    if (std::string problem = mixed_memory(call); !problem.empty()) return problem;
     const std::size_t all = call.devices() * static_cast<std::size_t>(size);
     const std::size_t given = call.verb == Verb::all_gather ? in.count * all : in.count;
     const std::size_t taken = call.verb == Verb::reduce_scatter ? out.count * all : out.count;
@@ -93,60 +122,6 @@ struct DeviceCall {
     if (call.root_device < 0 || call.root_device >= static_cast<int>(call.devices()))
         return text("root device ", call.root_device, " is outside [0, ", call.devices() - 1, "]");
     return reduces(call.verb) ? reduction_problem(in.dtype, call.reduction) : std::string();
-}
-
-/// Throws on all ranks where the call cannot be on one of them, or differs between them. Collective.
-template <class Group>
-void check_devices(Group& group, const DeviceCall& call) {
-    const std::string problem = problem_with(call, group.size());
-    const std::string description = problem.empty() ? call.description() : std::string();
-    const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
-    const std::vector<std::uint64_t> words = group.all_gather_value(word);
-    if (std::ranges::find(words, 0U) != words.end()) {
-        throw_agreed(group, ArgumentError(text("multi_device::", verb_name(call.verb), ": ",
-                                               gather_problems(group, problem))));
-    }
-    if (std::ranges::adjacent_find(words, std::ranges::not_equal_to{}) == words.end()) return;
-    check_equal_tables(group, "calls over devices", description);
-}
-
-/// Combines the inputs of this rank's devices, in their order and piece by piece in the cache, into `sum`,
-/// whose dtype may be wider.
-inline void combine_devices(const Buffer& sum, const DeviceCall& call) {
-    constexpr std::size_t piece_bytes = 16384;
-    const std::size_t piece = std::max<std::size_t>(piece_bytes / sum.element_size(), 1);
-    const algorithms::Scratch widened(sum.slice(0, std::min(piece, sum.count)));
-    for (std::size_t done = 0; done < sum.count; done += piece) {
-        const std::size_t count = std::min(piece, sum.count - done);
-        const Buffer total = sum.slice(done, count);
-        convert(total, call.inputs[0].slice(done, count));
-        for (std::size_t device = 1; device < call.devices(); ++device) {
-            Buffer part = call.inputs[device].slice(done, count);
-            if (part.dtype != sum.dtype) {
-                convert(widened.buffer().slice(0, count), part);
-                part = widened.buffer().slice(0, count);
-            }
-            combine(total, part, call.reduction);
-        }
-    }
-}
-
-/// Combines the inputs of all devices of all ranks. The result is where the call's verb puts it: in all of
-/// the memory, in the root's, or in this rank's part, which is returned.
-template <class Group>
-[[nodiscard]] Buffer reduce_devices(Group& group, const DeviceCall& call, const Buffer& sum) {
-    combine_devices(sum, call);
-    const auto ranks = static_cast<std::size_t>(group.size());
-    Buffer result = sum;
-    if (call.verb == Verb::reduce_scatter)
-        result = sum.slice(static_cast<std::size_t>(group.rank()) * (sum.count / ranks), sum.count / ranks);
-    group.channel().run({.verb = call.verb,
-                         .input = sum,
-                         .output = result,
-                         .reduction = call.reduction.averages() ? ReduceOp::sum : call.reduction,
-                         .root = call.root});
-    if (call.reduction.averages()) divide(result, static_cast<double>(ranks * call.devices()));
-    return result;
 }
 
 }  // namespace detail

@@ -18,6 +18,18 @@
 
 namespace dptk {
 
+/// Carries out the calls of a group whose ranks have several devices each.
+class DeviceGroup {
+  public:
+    DeviceGroup() = default;
+    DeviceGroup(const DeviceGroup&) = delete;
+    DeviceGroup& operator=(const DeviceGroup&) = delete;
+    virtual ~DeviceGroup() = default;
+
+    /// Collective; each call that has been checked on all ranks.
+    virtual void run(const detail::DeviceCall& call) = 0;
+};
+
 struct DeviceTransportEntry {
     /// "nccl", "staged"
     std::string_view name;
@@ -26,6 +38,8 @@ struct DeviceTransportEntry {
     /// A channel for the memory of a device, the current one unless it is given, between the ranks of `host`,
     /// which outlives it. Collective over `host`. Throws agreed errors where it cannot be.
     std::unique_ptr<Channel> (*connect)(Channel& host, std::optional<int> device);
+    /// The same for several devices in each process.
+    std::unique_ptr<DeviceGroup> (*connect_several)(Channel& host, const std::vector<int>& devices);
 };
 
 namespace detail {

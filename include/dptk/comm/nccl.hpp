@@ -14,6 +14,7 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/communicator.hpp"
 #include "dptk/comm/device_registry.hpp"
+#include "dptk/comm/nccl_devices.hpp"
 #include "dptk/comm/staged.hpp"
 #include "dptk/control/agreed_errors.hpp"
 
@@ -55,7 +56,8 @@ namespace detail {
     return connect_nccl(host, {.device = device});
 }
 
-inline const bool nccl_is_registered = register_device_transport({"nccl", 1, connect_nccl_on});
+inline const bool nccl_is_registered =
+    register_device_transport({"nccl", 1, connect_nccl_on, connect_nccl_devices});
 
 }  // namespace detail
 

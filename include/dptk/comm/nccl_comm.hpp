@@ -2,8 +2,10 @@
 /// aborted safely: each call is asked after until NCCL has taken it in, and no other call is made until then.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/nccl_types.hpp"
 #include "dptk/comm/nccl_uncertain_call.hpp"
@@ -47,6 +50,7 @@ class NcclGroup {
     [[nodiscard]] bool has_begun() const noexcept { return begun_ == ncclSuccess; }
 
     void add(ncclResult_t result) noexcept {
+        if (result == ncclInProgress) in_progress_ = true;
         if (result != ncclSuccess && result != ncclInProgress && first_ == ncclSuccess) first_ = result;
     }
 
@@ -55,12 +59,14 @@ class NcclGroup {
         if (begun_ != ncclSuccess) return begun_;
         begun_ = ncclInProgress;  // over
         const ncclResult_t result = ncclGroupEnd();
-        return first_ == ncclSuccess ? result : first_;
+        if (first_ != ncclSuccess) return first_;
+        return result == ncclSuccess && in_progress_ ? ncclInProgress : result;
     }
 
   private:
     ncclResult_t begun_;
     ncclResult_t first_ = ncclSuccess;
+    bool in_progress_ = false;
 };
 
 struct NcclCommOptions {
@@ -87,6 +93,23 @@ class NcclComm final : public Wakeable {
             return ncclCommInitRankConfig(&comm->handle_->comm, comm->size(), id, comm->rank(), &config);
         });
         return comm;
+    }
+
+    /// The same for several devices of this process at once, a rank each.
+    [[nodiscard]] static std::vector<std::shared_ptr<NcclComm>> connect(
+        const std::vector<NcclCommOptions>& each, const ncclUniqueId& id) {
+        std::vector<std::shared_ptr<NcclComm>> comms;
+        for (const NcclCommOptions& options : each) {
+            comms.emplace_back(new NcclComm(options, nullptr, NcclOwner::dptk));
+            options.health->subscribe(comms.back());
+        }
+        launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            NcclComm& comm = *comms[i];
+            group.add(ncclCommInitRankConfig(&comm.handle_->comm, comm.size(), id, comm.rank(), &config));
+        });
+        return comms;
     }
 
     /// Around one that is there.
@@ -135,6 +158,47 @@ class NcclComm final : public Wakeable {
             if (group.has_begun()) calls(comm, group);
             return group.end();
         });
+    }
+
+    /// The same for several communicators of this thread's: calls(number, ncclComm_t, NcclGroup&) for each,
+    /// with its device as the current one.
+    template <class Calls>
+    static void launch_together(const char* what, const std::vector<std::shared_ptr<NcclComm>>& comms,
+                                Calls&& calls) {
+        for (const auto& comm : comms) comm->rethrow_failure();
+        comms[0]->health()->check();
+        const auto launch = [&] {
+            std::vector<std::unique_lock<std::mutex>> locks;
+            for (const auto& comm : comms) locks.emplace_back(comm->handle_->mutex);
+            NcclGroup group;
+            for (std::size_t i = 0; i < comms.size() && group.has_begun(); ++i) {
+                const cuda::DeviceScope on(comms[i]->device());
+                calls(i, comms[i]->handle_->comm, group);
+            }
+            const ncclResult_t result = group.end();
+            for (const auto& comm : comms) comm->settle(what, result);
+        };
+        try {
+            comms[0]->break_job_on_error(launch);
+        } catch (...) {
+            for (const auto& comm : comms) comm->wake();
+            for (const auto& comm : comms) comm->await_abort();
+            throw;
+        }
+    }
+
+    /// Ends them together with the other ranks'. In a job that has failed, aborts them.
+    static void close_together(const std::vector<std::shared_ptr<NcclComm>>& comms) {
+        const bool well = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
+        if (well) {
+            launch_together("ncclCommFinalize", comms, [](std::size_t, ncclComm_t comm, NcclGroup& group) {
+                group.add(ncclCommFinalize(comm));
+            });
+        }
+        for (const auto& comm : comms) {
+            if (well) comm->destroy();
+            if (!well) comm->close();
+        }
     }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
@@ -295,6 +359,11 @@ class NcclComm final : public Wakeable {
     void close_with_others() {
         deregister_all();
         launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
+        destroy();
+    }
+
+    /// Behind its finalization.
+    void destroy() {
         closed_ = true;
         const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
         const auto destruction = ending("ncclCommDestroy", [handle = handle_, result] {

@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/channel.hpp"
+#include "dptk/comm/device_call.hpp"
 #include "dptk/comm/device_registry.hpp"
 #include "dptk/comm/joint_work.hpp"
 #include "dptk/comm/verbs.hpp"
@@ -62,6 +65,12 @@ class RoutedChannel final : public Channel {
         return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
     }
 
+    void run(const DeviceCall& call) override {
+        std::unique_ptr<DeviceGroup>& group = device_groups_[call.device_indices()];
+        if (!group) group = choose().connect_several(*host_, call.device_indices());
+        group->run(call);
+    }
+
     int run(const Message& message) override { return route(message.buffer).run(message); }
 
     [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
@@ -104,15 +113,22 @@ class RoutedChannel final : public Channel {
 
     [[nodiscard]] Channel& device_channel(std::optional<int> device) {
         if (device_) return *device_;
-        const DeviceTransportEntry transport = choose_device_transport();
-        ChannelVerbs ranks(*host_);
-        check_equal_tables(ranks, "device transports", transport.name);
-        device_ = transport.connect(*host_, device);
+        device_ = choose().connect(*host_, device);
         return *device_;
     }
 
+    /// The same on all ranks. Collective.
+    [[nodiscard]] DeviceTransportEntry choose() {
+        const DeviceTransportEntry transport = choose_device_transport();
+        ChannelVerbs ranks(*host_);
+        check_equal_tables(ranks, "device transports", transport.name);
+        return transport;
+    }
+
     std::unique_ptr<Channel> host_;
-    std::unique_ptr<Channel> device_;  // goes first
+    // These go first.
+    std::unique_ptr<Channel> device_;
+    std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
 };
 
 }  // namespace dptk::detail

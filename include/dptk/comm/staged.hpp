@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dptk/comm/device_registry.hpp"
+#include "dptk/comm/staged_devices.hpp"
 #include "dptk/comm/transport_channel.hpp"
 #include "dptk/control/agreed_errors.hpp"
 
@@ -31,6 +32,7 @@ namespace dptk::detail {
     return channel;
 }
 
-inline const bool staged_is_registered = register_device_transport({"staged", 0, connect_staged});
+inline const bool staged_is_registered =
+    register_device_transport({"staged", 0, connect_staged, connect_staged_devices});
 
 }  // namespace dptk::detail
