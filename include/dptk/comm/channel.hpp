@@ -70,7 +70,7 @@ class Channel {
 
     /// Carries out a call over several devices in each process, in their memory; all ranks have checked
     /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
-    virtual void run(const detail::DeviceCall& call) {
+    virtual void run_on_devices(const detail::DeviceCall& call) {
         static_cast<void>(call);
         throw ArgumentError(
             "the memory of several devices goes over a ProcessGroup whose transport is the host's");

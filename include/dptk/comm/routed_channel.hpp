@@ -65,7 +65,7 @@ class RoutedChannel final : public Channel {
         return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
     }
 
-    void run(const DeviceCall& call) override {
+    void run_on_devices(const DeviceCall& call) override {
         std::unique_ptr<DeviceGroup>& group = device_groups_[call.device_indices()];
         if (!group) group = choose().connect_several(*host_, call.device_indices());
         group->run(call);

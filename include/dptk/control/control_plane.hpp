@@ -118,7 +118,10 @@ class ControlPlane final : public Watched,
                 const std::lock_guard lock(mutex_);
                 std::erase_if(channels_,
                               [&](const Channel& channel) { return channel.activity == activity; });
-                closed_.push_back({activity->name(), activity->look().sequence, false, {}, -1, ""});
+                ChannelStatus ended;
+                ended.name = activity->name();
+                ended.sequence = activity->look().sequence;
+                closed_.push_back(std::move(ended));
                 if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
                 if (!channels_.empty()) return;
                 left_ = true;
