@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "support.hpp"
+#include "machine.hpp"
 #include "support/ranks.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dptk/control/in_process_store.hpp"
-#include "support.hpp"
+#include "machine.hpp"
 #include "support/ranks.hpp"
 
 namespace {

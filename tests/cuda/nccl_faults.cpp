@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "support.hpp"
+#include "machine.hpp"
 
 namespace {
 

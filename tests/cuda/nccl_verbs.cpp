@@ -1,5 +1,5 @@
 // Every verb over NCCL: of device memory and of host memory, blocking and in the background.
-#include "support.hpp"
+#include "machine.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "support.hpp"
+#include "machine.hpp"
 #include "support/ranks.hpp"
 
 namespace {

@@ -305,6 +305,12 @@ class NcclComm final : public Wakeable {
         ncclComm_t comm = nullptr;
         int device = 0;
         int job_rank = 0;
+
+        /// For who ends it; when nobody is inside NCCL.
+        [[nodiscard]] ncclComm_t take() {
+            const std::lock_guard lock(mutex);
+            return std::exchange(comm, nullptr);
+        }
     };
 
     /// How long NCCL may take to abort or to destroy, and a call to come out of it before.
@@ -318,11 +324,7 @@ class NcclComm final : public Wakeable {
     }
 
     static void abort(Handle& handle) {
-        ncclComm_t comm = nullptr;
-        {
-            const std::lock_guard lock(handle.mutex);  // nobody else may be inside NCCL
-            comm = std::exchange(handle.comm, nullptr);
-        }
+        ncclComm_t comm = handle.take();
         if (comm == nullptr) return;
         static_cast<void>(cudaSetDevice(handle.device));
         const ncclResult_t result = ncclCommAbort(comm);
@@ -367,9 +369,9 @@ class NcclComm final : public Wakeable {
         closed_ = true;
         const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
         const auto destruction = ending("ncclCommDestroy", [handle = handle_, result] {
-            const std::lock_guard lock(handle->mutex);
-            static_cast<void>(cudaSetDevice(handle->device));
-            *result = ncclCommDestroy(std::exchange(handle->comm, nullptr));
+            ncclComm_t comm = handle->take();
+            if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
+            *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
         });
         if (destruction->wait() && *result != ncclSuccess)
             std::rethrow_exception(failure_of("ncclCommDestroy", *result));

@@ -4,15 +4,13 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/nccl.hpp>
 #include <dptk/comm/thread.hpp>
-#include <dptk/core/cuda.hpp>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cuda_double/double.hpp"
-#include "support/verb_suite.hpp"
+#include "support/cuda_memory.hpp"
 
 namespace test {
 
@@ -28,29 +26,6 @@ class Machine {
     }
     Machine(const Machine&) = delete;
     Machine& operator=(const Machine&) = delete;
-};
-
-/// Device memory for the verb suite.
-class CudaMemory final : public OtherMemory {
-  public:
-    [[nodiscard]] dptk::Device device() const override {
-        return {dptk::DeviceType::cuda, dptk::cuda::current_device()};
-    }
-    [[nodiscard]] dptk::StreamRef stream() const override { return stream_; }
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
-        auto buffer = std::make_shared<dptk::cuda::DeviceBuffer<std::byte>>(bytes);
-        return {buffer, buffer->data()};
-    }
-    void write(void* to, const void* from, std::size_t bytes) override {
-        dptk::cuda::detail::copy_bytes(to, from, bytes, stream_);
-    }
-    void read(void* to, const void* from, std::size_t bytes) override {
-        dptk::cuda::detail::copy_bytes(to, from, bytes, stream_);
-        stream_.synchronize();
-    }
-
-  private:
-    dptk::cuda::Stream stream_;
 };
 
 /// fn(ProcessGroup& threads), as so many ranks that have a device each.
