@@ -20,3 +20,10 @@
 #ifdef DPTK_WITH_GLOO
 #include "dptk/comm/gloo.hpp"
 #endif
+#ifdef DPTK_WITH_CUDA
+#include "dptk/comm/staged.hpp"
+#include "dptk/core/cuda.hpp"
+#endif
+#ifdef DPTK_WITH_NCCL
+#include "dptk/comm/nccl.hpp"
+#endif

@@ -152,12 +152,12 @@ int current_device() {
     return device_of_thread;
 }
 
-Stream& stream_of(cudaStream_t handle) {
+Stream& stream_of(cudaStream_t handle, int device) {
     if (handle != nullptr) return *handle->stream;
     State& all = state();
     const std::lock_guard lock(all.mutex);
-    auto& stream = all.default_streams[device_of_thread];
-    if (!stream) stream = std::make_shared<Stream>(device_of_thread);
+    auto& stream = all.default_streams[device];
+    if (!stream) stream = std::make_shared<Stream>(device);
     return *stream;
 }
 
@@ -563,6 +563,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     const int device = cuda_double::current_device();
     DOUBLE_CALL(device);
+    if (bytes > std::size_t{1} << 40) return failed(cudaErrorMemoryAllocation);
     *data = cuda_double::allocate(bytes, device, cuda_double::MemoryKind::device);
     return cudaSuccess;
 }

@@ -312,7 +312,7 @@ void hand_over(const std::shared_ptr<Comm>& comm) {
         }
     }
     ++comm->under_way;
-    stream_of(stream).add([comm, collectives, messages] { perform(comm, collectives, messages); });
+    stream_of(stream, comm->device).add([comm, collectives, messages] { perform(comm, collectives, messages); });
 }
 
 }  // namespace
@@ -381,7 +381,7 @@ ncclResult_t launch(const char* function, ncclComm_t handle, std::vector<Op> ops
     const bool early = comm->pending != Comm::Pending::nothing;
     const ncclResult_t result = begin_pending(comm, Comm::Pending::launching, function);
     for (const Op& op : ops) {
-        cuda_double::Stream& stream = cuda_double::stream_of(op.stream);
+        cuda_double::Stream& stream = cuda_double::stream_of(op.stream, comm->device);
         if (stream.device() != comm->device) problem(std::string(function) + " on another device's stream");
         if (!early) comm->streams.push_back(&stream);
         if (!early) ++stream.launching;

@@ -98,8 +98,8 @@ int background_fault(int device);
 
 [[nodiscard]] int current_device();
 
-/// The stream behind a handle; the current device's default stream for null.
-Stream& stream_of(cudaStream_t handle);
+/// The stream behind a handle; the device's default stream for null.
+Stream& stream_of(cudaStream_t handle, int device = current_device());
 
 /// Where the bytes can be read and written. Notes a problem where they are not all of one allocation, or
 /// where `device`, unless it is -1, is not theirs.
