@@ -9,6 +9,7 @@
 
 #include "dptk/comm/nccl_comm.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
 
 namespace dptk::detail {
@@ -65,6 +66,7 @@ class NcclWork final : public WorkState {
 
     [[nodiscard]] bool has_come() {
         try {
+            const cuda::DeviceScope on(comm_->device());  // perhaps on a thread that has none yet
             return end_.ready();
         } catch (const std::exception& error) {
             comm_->note(std::current_exception());

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "dptk/core/error.hpp"
+#include "dptk/core/own_thread.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk::detail {
@@ -39,7 +40,10 @@ template <class Function>
 [[nodiscard]] std::thread start_quiet_thread(Function function) {
     const AllSignalsBlocked blocked;
     try {
-        return std::thread(std::move(function));
+        return std::thread([function = std::move(function)]() mutable {
+            is_own_thread = true;
+            function();
+        });
     } catch (const std::system_error& error) {
         throw BackendError(text("cannot start a thread: ", error.what()));
     }

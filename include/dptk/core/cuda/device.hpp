@@ -10,6 +10,7 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/cuda/error.hpp"
+#include "dptk/core/own_thread.hpp"
 
 namespace dptk::cuda {
 
@@ -47,14 +48,15 @@ inline void set_device(int device) {
     return local_rank % count;
 }
 
-/// Another device for this thread, for as long as this lives.
+/// Another device for this thread, for as long as this lives. A thread of dptk's own stays there: going back
+/// would make a context, and take memory, on a device that it has never used.
 class DeviceScope {
   public:
     explicit DeviceScope(int device) : before_(current_device()), device_(device) {
         if (device_ != before_) check(cudaSetDevice(device_), "cudaSetDevice");
     }
     ~DeviceScope() {
-        if (device_ != before_) static_cast<void>(cudaSetDevice(before_));
+        if (device_ != before_ && !dptk::detail::is_own_thread) static_cast<void>(cudaSetDevice(before_));
     }
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;
