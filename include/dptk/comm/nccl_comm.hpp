@@ -146,6 +146,7 @@ class NcclComm final : public Wakeable {
         break_job_on_error([&] {
             const cuda::DeviceScope on(device());
             const std::lock_guard lock(handle_->mutex);
+            health()->check();  // an abort may have been here before
             settle(what, calls(handle_->comm));
         });
     }
@@ -373,7 +374,7 @@ class NcclComm final : public Wakeable {
             if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
             *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
         });
-        if (destruction->wait() && *result != ncclSuccess)
+        if (destruction->wait() && *result != ncclSuccess && *result != ncclInProgress)
             std::rethrow_exception(failure_of("ncclCommDestroy", *result));
     }
 
