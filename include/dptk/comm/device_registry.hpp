@@ -28,6 +28,9 @@ class DeviceGroup {
 
     /// Collective; each call that has been checked on all ranks.
     virtual void run(const detail::DeviceCall& call) = 0;
+
+    /// Blocks until all that was started is done. Throws what it has failed with.
+    virtual void finish() {}
 };
 
 struct DeviceTransportEntry {

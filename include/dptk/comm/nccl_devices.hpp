@@ -58,6 +58,11 @@ class NcclDevices final : public DeviceGroup {
     }
 
     ~NcclDevices() override {
+        const ChannelJob& job = host_.job();
+        if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->under_way()) {
+            job.control->health()->fail(text("rank ", job.control->rank(),
+                                             " left its process group while an exception was unwinding"));
+        }
         const auto attempt = [&](auto&& step) {
             try {
                 step();
@@ -84,6 +89,12 @@ class NcclDevices final : public DeviceGroup {
             static_cast<void>(
                 calls_->add(PackedCall(packed), nullptr, nullptr, [&] { return enqueue(call); }));
         });
+    }
+
+    void finish() override {
+        calls_->finish();
+        comms_[0]->rethrow_failure();
+        host_.control().health()->check();
     }
 
   private:
@@ -141,6 +152,7 @@ class NcclDevices final : public DeviceGroup {
     std::vector<std::shared_ptr<NcclComm>> comms_;
     std::shared_ptr<Activity> activity_;
     std::shared_ptr<StreamCalls> calls_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
 [[nodiscard]] inline std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,

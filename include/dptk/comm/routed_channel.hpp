@@ -52,7 +52,10 @@ class RoutedChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        if (call.verb == Verb::barrier && device_) device_->run(call);
+        if (call.verb == Verb::barrier) {
+            if (device_) device_->run(call);
+            for (const auto& [devices, group] : device_groups_) group->finish();
+        }
         route(call.shared_shape()).run(call);
     }
 
