@@ -1,0 +1,192 @@
+/// How each collective and message on device memory becomes calls of NCCL's, in the order of a stream.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "dptk/comm/algorithms/exchange.hpp"
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/nccl_comm.hpp"
+#include "dptk/comm/nccl_host_reduction.hpp"
+#include "dptk/comm/nccl_memory.hpp"
+#include "dptk/comm/nccl_types.hpp"
+#include "dptk/comm/nccl_work.hpp"
+#include "dptk/core/cuda/copy.hpp"
+#include "dptk/core/cuda/event.hpp"
+
+namespace dptk::detail {
+
+/// On a communicator whose device is the current one.
+class NcclCalls {
+  public:
+    explicit NcclCalls(std::shared_ptr<NcclComm> comm) : comm_(std::move(comm)) {}
+
+    /// What the stream has been given so far.
+    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const {
+        return std::make_shared<NcclWork>(comm_, cuda::Event(stream));
+    }
+
+    /// Where the elements are not there already.
+    static void copy(const Buffer& to, const Buffer& from, StreamRef stream) {
+        if (to.data != from.data) cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
+    }
+
+    void issue(const Message& message, const Buffer& buffer, StreamRef stream) {
+        if (message.verb == Verb::send) {
+            comm_->launch("ncclSend", [&](ncclComm_t comm) {
+                return ncclSend(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
+            });
+        } else {
+            comm_->launch("ncclRecv", [&](ncclComm_t comm) {
+                return ncclRecv(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
+            });
+        }
+    }
+
+    /// Hands a call on device memory to the GPU.
+    void issue(const Collective& call, StreamRef stream) {
+        if (call.input.bytes() == 0 && call.output.bytes() == 0) return;
+        switch (call.verb) {
+            case Verb::all_reduce:
+            case Verb::reduce:
+            case Verb::reduce_scatter: return issue_reduction(call, stream);
+            case Verb::broadcast:
+                return comm_->launch("ncclBroadcast", [&](ncclComm_t comm) {
+                    return ncclBroadcast(call.input.data, call.output.data, call.output.bytes(), ncclUint8,
+                                         call.root, comm, stream.get());
+                });
+            case Verb::all_gather:
+                return comm_->launch("ncclAllGather", [&](ncclComm_t comm) {
+                    return ncclAllGather(call.input.data, call.output.data, call.input.bytes(), ncclUint8,
+                                         comm, stream.get());
+                });
+            case Verb::all_gather_uneven: return issue_all_gather_uneven(call, stream);
+            case Verb::gather: return issue_gather(call, stream);
+            case Verb::scatter: return issue_scatter(call, stream);
+            case Verb::all_to_all: return issue_all_to_all(call, stream);
+            case Verb::barrier:
+            case Verb::duplicate:
+            case Verb::subgroup:
+            case Verb::send:
+            case Verb::recv: break;  // no collectives on memory
+        }
+    }
+
+  private:
+    [[nodiscard]] int rank() const noexcept { return comm_->rank(); }
+    [[nodiscard]] int size() const noexcept { return comm_->size(); }
+    [[nodiscard]] int device() const noexcept { return comm_->device(); }
+
+    void issue_reduction(const Collective& call, StreamRef stream) {
+        if (!nccl_reduces(call.input, call.reduction))
+            return reduce_on_host(*comm_, call, stream, [&](StreamRef on) { return work_behind(on); });
+        const NcclElements in = *nccl_numbers(call.input);
+        if (!call.reduction.weight)
+            return issue_reduction(call, in, *nccl_op(call.input.dtype, call.reduction), stream);
+        double weight = *call.reduction.weight;
+        auto narrow_weight = static_cast<float>(weight);
+        void* scalar = in.type == ncclFloat64 ? static_cast<void*>(&weight) : &narrow_weight;
+        ncclRedOp_t weighted{};
+        comm_->launch("ncclRedOpCreatePreMulSum", [&](ncclComm_t comm) {
+            return ncclRedOpCreatePreMulSum(&weighted, scalar, in.type, ncclScalarHostImmediate, comm);
+        });
+        issue_reduction(call, in, weighted, stream);
+        comm_->launch("ncclRedOpDestroy", [&](ncclComm_t comm) { return ncclRedOpDestroy(weighted, comm); });
+    }
+
+    void issue_reduction(const Collective& call, const NcclElements& in, ncclRedOp_t op, StreamRef stream) {
+        const void* from = call.input.data;
+        void* to = call.output.data;
+        switch (call.verb) {
+            case Verb::all_reduce:
+                return comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
+                    return ncclAllReduce(from, to, in.count, in.type, op, comm, stream.get());
+                });
+            case Verb::reduce:
+                return comm_->launch("ncclReduce", [&](ncclComm_t comm) {
+                    return ncclReduce(from, to, in.count, in.type, op, call.root, comm, stream.get());
+                });
+            default:
+                return comm_->launch("ncclReduceScatter", [&](ncclComm_t comm) {
+                    return ncclReduceScatter(from, to, in.count / static_cast<std::size_t>(size()), in.type,
+                                             op, comm, stream.get());
+                });
+        }
+    }
+
+    void issue_all_gather_uneven(const Collective& call, StreamRef stream) {
+        const algorithms::Slices parts(call.output, call.counts);
+        comm_->launch_group("ncclBroadcast", [&](ncclComm_t comm, NcclGroup& group) {
+            for (int root = 0; root < size(); ++root) {
+                const Buffer& part = parts[root];
+                if (part.bytes() == 0) continue;
+                const void* from = root == rank() ? call.input.data : part.data;
+                group.add(ncclBroadcast(from, part.data, part.bytes(), ncclUint8, root, comm, stream.get()));
+            }
+        });
+    }
+
+    void issue_gather(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.input.count;
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
+            if (rank() != call.root) {
+                group.add(
+                    ncclSend(call.input.data, call.input.bytes(), ncclUint8, call.root, comm, stream.get()));
+                return;
+            }
+            for (int from = 0; from < size(); ++from) {
+                const Buffer part = call.output.slice(static_cast<std::size_t>(from) * count, count);
+                if (from != rank())
+                    group.add(ncclRecv(part.data, part.bytes(), ncclUint8, from, comm, stream.get()));
+            }
+        });
+        if (rank() == call.root)
+            copy(call.output.slice(static_cast<std::size_t>(rank()) * count, count), call.input, stream);
+    }
+
+    void issue_scatter(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.output.count;
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
+            if (rank() != call.root) {
+                group.add(ncclRecv(call.output.data, call.output.bytes(), ncclUint8, call.root, comm,
+                                   stream.get()));
+                return;
+            }
+            for (int to = 0; to < size(); ++to) {
+                const Buffer part = call.input.slice(static_cast<std::size_t>(to) * count, count);
+                if (to != rank())
+                    group.add(ncclSend(part.data, part.bytes(), ncclUint8, to, comm, stream.get()));
+            }
+        });
+        if (rank() == call.root)
+            copy(call.output, call.input.slice(static_cast<std::size_t>(rank()) * count, count), stream);
+    }
+
+    void issue_all_to_all(const Collective& call, StreamRef stream) {
+        const std::size_t count = call.input.count / static_cast<std::size_t>(size());
+        std::optional<StreamMemory> apart;
+        Buffer input = call.input;
+        if (overlap(call.input, call.output)) {
+            apart.emplace(input.bytes(), stream);
+            input = apart->like(input, device());
+            copy(input, call.input, stream);
+        }
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
+            for (int other = 0; other < size(); ++other) {
+                if (other == rank()) continue;
+                const Buffer out = input.slice(static_cast<std::size_t>(other) * count, count);
+                const Buffer in = call.output.slice(static_cast<std::size_t>(other) * count, count);
+                group.add(ncclSend(out.data, out.bytes(), ncclUint8, other, comm, stream.get()));
+                group.add(ncclRecv(in.data, in.bytes(), ncclUint8, other, comm, stream.get()));
+            }
+        });
+        const std::size_t own = static_cast<std::size_t>(rank()) * count;
+        copy(call.output.slice(own, count), input.slice(own, count), stream);
+    }
+
+    std::shared_ptr<NcclComm> comm_;
+};
+
+}  // namespace dptk::detail
