@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dptk/comm/channel.hpp"
+#include "dptk/comm/named_entries.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/export.hpp"
 #include "dptk/core/text.hpp"
@@ -47,13 +47,8 @@ struct DeviceTransportEntry {
 
 namespace detail {
 
-struct DeviceRegistry {
-    std::mutex mutex;
-    std::vector<DeviceTransportEntry> entries;
-};
-
-DPTK_EXPORT inline DeviceRegistry& device_registry() {
-    static DeviceRegistry registry;
+DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {
+    static NamedEntries<DeviceTransportEntry> registry;
     return registry;
 }
 
@@ -61,33 +56,26 @@ DPTK_EXPORT inline DeviceRegistry& device_registry() {
 
 /// Adds a transport, unless one of its name is there.
 inline bool register_device_transport(const DeviceTransportEntry& entry) {
-    detail::DeviceRegistry& registry = detail::device_registry();
-    const std::lock_guard lock(registry.mutex);
-    const auto same = std::ranges::find(registry.entries, entry.name, &DeviceTransportEntry::name);
-    if (same != registry.entries.end()) return false;
-    registry.entries.push_back(entry);
-    return true;
+    return detail::device_registry().add(entry);
 }
 
 /// The one that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError where there is
 /// none.
 [[nodiscard]] inline DeviceTransportEntry choose_device_transport() {
-    detail::DeviceRegistry& registry = detail::device_registry();
-    const std::lock_guard lock(registry.mutex);
+    const std::vector<DeviceTransportEntry> entries = detail::device_registry().all();
     const char* wish = std::getenv("DPTK_DEVICE_BACKEND");
     if (wish == nullptr || *wish == '\0') {
-        const auto best = std::ranges::max_element(registry.entries, {}, &DeviceTransportEntry::preference);
-        if (best != registry.entries.end()) return *best;
+        const auto best = std::ranges::max_element(entries, {}, &DeviceTransportEntry::preference);
+        if (best != entries.end()) return *best;
         throw ArgumentError(
             "this program serves no device memory: include <dptk/comm/nccl.hpp>, or <dptk/comm/staged.hpp> "
             "to send "
             "it through the host");
     }
-    const auto named =
-        std::ranges::find(registry.entries, std::string_view(wish), &DeviceTransportEntry::name);
-    if (named != registry.entries.end()) return *named;
+    const auto named = std::ranges::find(entries, std::string_view(wish), &DeviceTransportEntry::name);
+    if (named != entries.end()) return *named;
     std::string names;
-    for (const DeviceTransportEntry& entry : registry.entries)
+    for (const DeviceTransportEntry& entry : entries)
         names += detail::text(names.empty() ? "" : ", ", entry.name);
     throw ArgumentError(detail::text("DPTK_DEVICE_BACKEND=", wish, ": this program has ",
                                      names.empty() ? "no device transport" : names));
@@ -95,9 +83,8 @@ inline bool register_device_transport(const DeviceTransportEntry& entry) {
 
 /// Whether the program includes <dptk/comm/nccl.hpp>.
 [[nodiscard]] inline bool is_nccl_available() {
-    detail::DeviceRegistry& registry = detail::device_registry();
-    const std::lock_guard lock(registry.mutex);
-    return std::ranges::find(registry.entries, "nccl", &DeviceTransportEntry::name) != registry.entries.end();
+    const std::vector<DeviceTransportEntry> entries = detail::device_registry().all();
+    return std::ranges::find(entries, "nccl", &DeviceTransportEntry::name) != entries.end();
 }
 
 }  // namespace dptk

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dptk/comm/channel.hpp"
+#include "dptk/comm/named_entries.hpp"
 #include "dptk/control/job_request.hpp"
 #include "dptk/core/export.hpp"
 
@@ -47,13 +47,8 @@ struct TransportEntry {
 
 namespace detail {
 
-struct TransportRegistry {
-    std::mutex mutex;
-    std::vector<TransportEntry> entries;
-};
-
-DPTK_EXPORT inline TransportRegistry& transport_registry() {
-    static TransportRegistry registry;
+DPTK_EXPORT inline NamedEntries<TransportEntry>& transport_registry() {
+    static NamedEntries<TransportEntry> registry;
     return registry;
 }
 
@@ -61,13 +56,7 @@ DPTK_EXPORT inline TransportRegistry& transport_registry() {
 
 /// Adds a transport, unless one of its name is there: several shared libraries may include the same header.
 inline bool register_transport(const TransportEntry& entry) {
-    detail::TransportRegistry& registry = detail::transport_registry();
-    const std::lock_guard lock(registry.mutex);
-    for (const TransportEntry& other : registry.entries) {
-        if (other.name == entry.name) return false;
-    }
-    registry.entries.push_back(entry);
-    return true;
+    return detail::transport_registry().add(entry);
 }
 
 namespace detail {
@@ -81,9 +70,7 @@ namespace detail {
 }  // namespace detail
 
 [[nodiscard]] inline std::vector<TransportEntry> registered_transports() {
-    detail::TransportRegistry& registry = detail::transport_registry();
-    const std::lock_guard lock(registry.mutex);
-    return registry.entries;
+    return detail::transport_registry().all();
 }
 
 /// Whether the program includes <dptk/comm/mpi.hpp>, or <dptk/comm/gloo.hpp>.

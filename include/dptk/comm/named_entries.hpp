@@ -1,0 +1,32 @@
+/// What headers register when a program includes them: entries with a name, each name once, since several
+/// shared libraries may include the same header.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+namespace dptk::detail {
+
+template <class Entry>
+class NamedEntries {
+  public:
+    /// Returns whether there was none of its name.
+    bool add(const Entry& entry) {
+        const std::lock_guard lock(mutex_);
+        if (std::ranges::find(entries_, entry.name, &Entry::name) != entries_.end()) return false;
+        entries_.push_back(entry);
+        return true;
+    }
+
+    [[nodiscard]] std::vector<Entry> all() const {
+        const std::lock_guard lock(mutex_);
+        return entries_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<Entry> entries_;
+};
+
+}  // namespace dptk::detail
