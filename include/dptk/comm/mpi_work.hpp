@@ -10,6 +10,7 @@
 
 #include "dptk/comm/mpi_environment.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/comm/work_error.hpp"
 
 namespace dptk::detail {
 
@@ -46,19 +47,16 @@ class MpiWork final : public WorkState {
             if (const auto action = std::exchange(finish, {})) action(last_);
         } catch (const Error& error) {
             MpiEnvironment::get().health()->fail(error.what());
-            error_ = std::current_exception();
+            error_.set(std::current_exception());
             waited_for_ = requests.size();
             end();
         }
         return true;
     }
 
-    std::exception_ptr error() override {
-        if (error_) seen_ = true;
-        return error_;
-    }
+    std::exception_ptr error() override { return error_.see(); }
 
-    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
+    std::exception_ptr unseen_error() override { return error_.unseen(); }
 
     [[nodiscard]] int source_rank() const override { return source; }
 
@@ -80,8 +78,7 @@ class MpiWork final : public WorkState {
     MPI_Status last_ = {};
     std::size_t waited_for_ = 0;
     bool ended_ = false;
-    bool seen_ = false;
-    std::exception_ptr error_;
+    WorkError error_;
 };
 
 }  // namespace dptk::detail

@@ -18,6 +18,7 @@
 #include "dptk/comm/simulated_messages.hpp"
 #include "dptk/comm/simulated_network.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/comm/work_error.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/deadline.hpp"
 #include "dptk/core/buffer.hpp"
@@ -36,13 +37,12 @@ class SimulatedWork : public WorkState {
 
     std::exception_ptr error() override {
         const std::lock_guard lock(mutex_);
-        if (error_) seen_ = true;
-        return error_;
+        return error_.see();
     }
 
     std::exception_ptr unseen_error() override {
         const std::lock_guard lock(mutex_);
-        return seen_ ? nullptr : error_;
+        return error_.unseen();
     }
 
   protected:
@@ -54,7 +54,7 @@ class SimulatedWork : public WorkState {
         try {
             check();
         } catch (const Error&) {
-            error_ = std::current_exception();
+            error_.set(std::current_exception());
         }
     }
 
@@ -72,8 +72,7 @@ class SimulatedWork : public WorkState {
 
   private:
     bool ended_ = false;
-    bool seen_ = false;
-    std::exception_ptr error_;
+    WorkError error_;
 };
 
 /// The message itself has been delivered; it takes the link until `end`.

@@ -13,6 +13,7 @@
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/comm/work_error.hpp"
 
 namespace dptk::detail {
 
@@ -30,26 +31,22 @@ class DeferredWork final : public WorkState {
             try {
                 operation();
             } catch (...) {
-                error_ = std::current_exception();
+                error_.set(std::current_exception());
             }
         }
         return true;
     }
 
-    std::exception_ptr error() override {
-        if (error_) seen_ = true;
-        return error_;
-    }
+    std::exception_ptr error() override { return error_.see(); }
 
-    std::exception_ptr unseen_error() override { return seen_ ? nullptr : error_; }
+    std::exception_ptr unseen_error() override { return error_.unseen(); }
 
     [[nodiscard]] bool carried_out() const noexcept { return operation_ == nullptr; }
 
   private:
     std::function<void()> operation_;
     std::shared_ptr<DeferredWork> before_;
-    bool seen_ = false;
-    std::exception_ptr error_;
+    WorkError error_;
 };
 
 class StartedCalls {

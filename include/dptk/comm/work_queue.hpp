@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/comm/work.hpp"
+#include "dptk/comm/work_error.hpp"
 #include "dptk/control/quiet_thread.hpp"
 #include "dptk/core/error.hpp"
 
@@ -39,8 +40,7 @@ class QueuedWork final : public WorkState {
 
     std::exception_ptr error() override {
         const std::lock_guard lock(mutex_);
-        if (error_) seen_ = true;
-        return error_;
+        return error_.see();
     }
 
     void run() noexcept {
@@ -58,14 +58,14 @@ class QueuedWork final : public WorkState {
     void end(std::exception_ptr error) noexcept {
         operation_ = nullptr;  // lets go of what the operation kept alive
         const std::lock_guard lock(mutex_);
-        error_ = std::move(error);
+        error_.set(std::move(error));
         ended_ = true;
         ended_changed_.notify_all();
     }
 
     std::exception_ptr unseen_error() override {
         const std::lock_guard lock(mutex_);
-        return seen_ ? nullptr : error_;
+        return error_.unseen();
     }
 
   private:
@@ -74,8 +74,7 @@ class QueuedWork final : public WorkState {
     std::mutex mutex_;
     std::condition_variable ended_changed_;
     bool ended_ = false;
-    bool seen_ = false;
-    std::exception_ptr error_;
+    WorkError error_;
 };
 
 class WorkQueue {

@@ -1,0 +1,28 @@
+/// What an operation has failed with, as all WorkStates keep it.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+namespace dptk::detail {
+
+/// Knows whether somebody has asked for the error. Its owner keeps others out meanwhile.
+class WorkError {
+  public:
+    void set(std::exception_ptr error) noexcept { error_ = std::move(error); }
+
+    /// Null where there is none.
+    [[nodiscard]] std::exception_ptr see() noexcept {
+        seen_ = seen_ || error_ != nullptr;
+        return error_;
+    }
+
+    /// The same, where nobody has seen it yet.
+    [[nodiscard]] std::exception_ptr unseen() const noexcept { return seen_ ? nullptr : error_; }
+
+  private:
+    std::exception_ptr error_;
+    bool seen_ = false;
+};
+
+}  // namespace dptk::detail
