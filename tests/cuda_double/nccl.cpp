@@ -64,6 +64,11 @@ struct Comm {
     int rank = 0;
     int device = 0;
     bool blocking = false;
+    /// Where NCCL's own thread writes the handle when it has connected, or has given up to.
+    ncclComm_t handle = nullptr;
+    ncclComm_t* slot = nullptr;
+    /// Shared by those that were connected in one group: how many of them are being aborted.
+    std::shared_ptr<std::atomic<int>> group_aborts;
     std::atomic<int> inside = 0;
     std::atomic<bool> aborted = false;
     std::atomic<ncclResult_t> error = ncclSuccess;
@@ -312,7 +317,9 @@ void hand_over(const std::shared_ptr<Comm>& comm) {
         }
     }
     ++comm->under_way;
-    stream_of(stream, comm->device).add([comm, collectives, messages] { perform(comm, collectives, messages); });
+    stream_of(stream, comm->device).add([comm, collectives, messages] {
+        perform(comm, collectives, messages);
+    });
 }
 
 }  // namespace
@@ -334,6 +341,7 @@ using cuda_double::state;
 
 struct Group {
     int depth = 0;
+    std::shared_ptr<std::atomic<int>> aborts;  // of communicators that are connected in it
     std::vector<std::pair<ncclComm_t, Op>> calls;
     ~Group() {
         if (depth != 0) problem("a thread ended inside a group");
@@ -466,6 +474,7 @@ ncclResult_t poll(const std::shared_ptr<Comm>& comm) {
         if (comm->under_way > 0 || !all_have_finalized(*comm)) return ncclInProgress;
         comm->finalized = true;
     }
+    if (comm->pending == Comm::Pending::connecting) *comm->slot = comm->handle;
     const bool launching = comm->pending == Comm::Pending::launching;
     comm->pending = Comm::Pending::nothing;
     if (launching) cuda_double::hand_over(comm);
@@ -529,6 +538,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
         state().comms.insert(made);
     }
     *handle = made;
+    made->comm->handle = made;
+    made->comm->slot = handle;
+    made->comm->group_aborts = group().aborts;
     join(made->comm, size, id);
     const std::lock_guard lock(made->comm->mutex);
     const ncclResult_t result = begin_pending(made->comm, Comm::Pending::connecting, __func__);
@@ -577,8 +589,11 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     ncclResult_t told = ncclSuccess;
     {
         const Inside inside(*comm, __func__);
+        if (comm->group_aborts && ++*comm->group_aborts > 1)
+            problem("communicators that were connected in one group are aborted at once");
         {
             const std::lock_guard lock(comm->mutex);
+            if (comm->pending == Comm::Pending::connecting) *comm->slot = handle;
             for (cuda_double::Stream* stream : std::exchange(comm->streams, {})) --stream->launching;
             comm->launch.clear();
         }
@@ -590,6 +605,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
         }
         std::unique_lock lock(comm->mutex);
         comm->changed.wait(lock, [&] { return comm->under_way == 0; });
+        if (comm->group_aborts) --*comm->group_aborts;
     }
     forget(handle);
     return told;
@@ -710,7 +726,7 @@ ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer
 
 ncclResult_t ncclGroupStart() {
     DOUBLE_CALL(cuda_double::current_device());
-    ++group().depth;
+    if (++group().depth == 1) group().aborts = std::make_shared<std::atomic<int>>(0);
     return ncclSuccess;
 }
 
@@ -721,6 +737,7 @@ ncclResult_t ncclGroupEnd() {
     }
     --group().depth;
     if (group().depth > 0) return ncclSuccess;
+    group().aborts = nullptr;
     const std::vector<std::pair<ncclComm_t, Op>> calls = std::exchange(group().calls, {});
     DOUBLE_CALL(cuda_double::current_device());
     std::map<ncclComm_t, std::vector<Op>> of_comm;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/nccl_abort.hpp"
 #include "dptk/comm/nccl_types.hpp"
 #include "dptk/comm/nccl_uncertain_call.hpp"
 #include "dptk/comm/pause.hpp"
@@ -87,11 +88,7 @@ class NcclComm final : public Wakeable {
     [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id) {
         std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
         comm->options_.health->subscribe(comm);
-        comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) {
-            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-            config.blocking = 0;
-            return ncclCommInitRankConfig(&comm->handle_->comm, comm->size(), id, comm->rank(), &config);
-        });
+        comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->begin_connecting(id); });
         return comm;
     }
 
@@ -99,15 +96,18 @@ class NcclComm final : public Wakeable {
     [[nodiscard]] static std::vector<std::shared_ptr<NcclComm>> connect(
         const std::vector<NcclCommOptions>& each, const ncclUniqueId& id) {
         std::vector<std::shared_ptr<NcclComm>> comms;
+        std::vector<std::shared_ptr<NcclHandle>> handles;
         for (const NcclCommOptions& options : each) {
             comms.emplace_back(new NcclComm(options, nullptr, NcclOwner::dptk));
-            options.health->subscribe(comms.back());
+            handles.push_back(comms.back()->handle_);
+        }
+        const auto abort = std::make_shared<NcclAbort>(std::move(handles));
+        for (const auto& comm : comms) {
+            comm->abort_ = abort;
+            comm->health()->subscribe(comm);
         }
         launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
-            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-            config.blocking = 0;
-            NcclComm& comm = *comms[i];
-            group.add(ncclCommInitRankConfig(&comm.handle_->comm, comm.size(), id, comm.rank(), &config));
+            group.add(comms[i]->begin_connecting(id));
         });
         return comms;
     }
@@ -141,12 +141,11 @@ class NcclComm final : public Wakeable {
     /// BackendError, PeerLostError or, at the deadline, TimeoutError.
     template <class Calls>
     void launch(const char* what, Calls&& calls) {
-        rethrow_failure();
-        health()->check();
+        check_well();
         break_job_on_error([&] {
             const cuda::DeviceScope on(device());
             const std::lock_guard lock(handle_->mutex);
-            health()->check();  // an abort may have been here before
+            check_alive();
             settle(what, calls(handle_->comm));
         });
     }
@@ -166,11 +165,13 @@ class NcclComm final : public Wakeable {
     template <class Calls>
     static void launch_together(const char* what, const std::vector<std::shared_ptr<NcclComm>>& comms,
                                 Calls&& calls) {
-        for (const auto& comm : comms) comm->rethrow_failure();
-        comms[0]->health()->check();
-        const auto launch = [&] {
+        for (const auto& comm : comms) comm->check_well();
+        comms[0]->break_job_on_error([&] {
             std::vector<std::unique_lock<std::mutex>> locks;
-            for (const auto& comm : comms) locks.emplace_back(comm->handle_->mutex);
+            for (const auto& comm : comms) {
+                locks.emplace_back(comm->handle_->mutex);
+                comm->check_alive();
+            }
             NcclGroup group;
             for (std::size_t i = 0; i < comms.size() && group.has_begun(); ++i) {
                 const cuda::DeviceScope on(comms[i]->device());
@@ -178,14 +179,7 @@ class NcclComm final : public Wakeable {
             }
             const ncclResult_t result = group.end();
             for (const auto& comm : comms) comm->settle(what, result);
-        };
-        try {
-            comms[0]->break_job_on_error(launch);
-        } catch (...) {
-            for (const auto& comm : comms) comm->wake();
-            for (const auto& comm : comms) comm->await_abort();
-            throw;
-        }
+        });
     }
 
     /// Ends them together with the other ranks'. In a job that has failed, aborts them.
@@ -236,8 +230,7 @@ class NcclComm final : public Wakeable {
     /// What it has failed with: the error of this rank where it has one, or the job's.
     [[nodiscard]] std::exception_ptr failure() {
         try {
-            rethrow_failure();
-            health()->check();
+            check_well();
         } catch (...) {
             return std::current_exception();
         }
@@ -260,32 +253,18 @@ class NcclComm final : public Wakeable {
 
     /// The job has failed. On whatever thread, perhaps one that is inside launch(): does not wait.
     void wake() noexcept override {
-        if (owner_ == NcclOwner::caller) return;
-        try {
-            const std::lock_guard lock(abort_mutex_);
-            if (!abort_) abort_ = ending("ncclCommAbort", [handle = handle_] { abort(*handle); });
-        } catch (const std::exception& error) {
-            given_up_ = true;
-            log(LogLevel::error, options_.job_rank,
-                text("an NCCL communicator cannot be aborted: ", error.what()));
-        }
+        if (owner_ == NcclOwner::dptk) abort_->start();
     }
 
     /// In a job that has failed: blocks until nothing that was handed over goes on, for at most some seconds.
-    void await_abort() noexcept {
-        std::shared_ptr<UncertainCall> abort;
-        {
-            const std::lock_guard lock(abort_mutex_);
-            abort = abort_;
-        }
-        if (abort) static_cast<void>(abort->wait());
-    }
+    void await_abort() noexcept { abort_->wait(); }
 
     /// Whether nothing goes on any more, in a job that has failed; or nobody can do anything about it.
-    [[nodiscard]] bool is_over() {
-        if (owner_ == NcclOwner::caller) return true;
-        const std::lock_guard lock(abort_mutex_);
-        return given_up_ || (abort_ && abort_->is_over());
+    [[nodiscard]] bool is_over() { return owner_ == NcclOwner::caller || abort_->is_over(); }
+
+    /// Ends the job, since `what` has taken longer than it may. Throws TimeoutError.
+    void give_up_on(const char* what) {
+        break_job_on_error([&] { throw late(what); });
     }
 
     /// Ends it together with the other ranks. Blocks until they have come, and all that was handed over is
@@ -300,23 +279,6 @@ class NcclComm final : public Wakeable {
     }
 
   private:
-    /// What an abort that goes on for ever still uses.
-    struct Handle {
-        std::mutex mutex;
-        ncclComm_t comm = nullptr;
-        int device = 0;
-        int job_rank = 0;
-
-        /// For who ends it; when nobody is inside NCCL.
-        [[nodiscard]] ncclComm_t take() {
-            const std::lock_guard lock(mutex);
-            return std::exchange(comm, nullptr);
-        }
-    };
-
-    /// How long NCCL may take to abort or to destroy, and a call to come out of it before.
-    static constexpr std::chrono::milliseconds patience{3000};
-
     NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
         : options_(std::move(options)), owner_(owner) {
         handle_->comm = raw;
@@ -324,13 +286,26 @@ class NcclComm final : public Wakeable {
         handle_->job_rank = options_.job_rank;
     }
 
-    static void abort(Handle& handle) {
-        ncclComm_t comm = handle.take();
-        if (comm == nullptr) return;
-        static_cast<void>(cudaSetDevice(handle.device));
-        const ncclResult_t result = ncclCommAbort(comm);
-        if (result != ncclSuccess && result != ncclInProgress)
-            log(LogLevel::warning, handle.job_rank, text("ncclCommAbort: ", ncclGetErrorString(result)));
+    /// In the non-blocking mode.
+    [[nodiscard]] ncclResult_t begin_connecting(const ncclUniqueId& id) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        const ncclResult_t result = ncclCommInitRankConfig(&handle_->connecting, size(), id, rank(), &config);
+        handle_->comm = std::atomic_ref(handle_->connecting).load();
+        return result;
+    }
+
+    /// Throws what has failed here, or else in the job.
+    void check_well() {
+        rethrow_failure();
+        health()->check();
+    }
+
+    /// Under the lock: an abort may have been here before.
+    void check_alive() {
+        check_well();
+        if (handle_->ended)
+            throw BackendError(text("rank ", job_rank(), ": this NCCL communicator has ended"));
     }
 
     /// Where NCCL has not taken in what it was given, nobody may use its streams before it has been aborted.
@@ -353,12 +328,6 @@ class NcclComm final : public Wakeable {
         }
     }
 
-    [[nodiscard]] std::shared_ptr<UncertainCall> ending(const char* what,
-                                                        std::function<void()> function) const {
-        return UncertainCall::start(text("rank ", options_.job_rank, ": ", what), device(), patience,
-                                    std::move(function));
-    }
-
     void close_with_others() {
         deregister_all();
         launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
@@ -369,11 +338,13 @@ class NcclComm final : public Wakeable {
     void destroy() {
         closed_ = true;
         const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
-        const auto destruction = ending("ncclCommDestroy", [handle = handle_, result] {
-            ncclComm_t comm = handle->take();
-            if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
-            *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
-        });
+        const auto destruction =
+            UncertainCall::start(text("rank ", job_rank(), ": ncclCommDestroy"), {device()}, timeout(),
+                                 [handle = handle_, result] {
+                                     ncclComm_t comm = handle->take();
+                                     if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
+                                     *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
+                                 });
         if (destruction->wait() && *result != ncclSuccess && *result != ncclInProgress)
             std::rethrow_exception(failure_of("ncclCommDestroy", *result));
     }
@@ -404,11 +375,8 @@ class NcclComm final : public Wakeable {
         const Deadline deadline(timeout());
         Pause pause;
         while (result == ncclInProgress) {
-            health()->check();
-            if (deadline.passed()) {
-                throw TimeoutError(text("rank ", options_.job_rank, ": ", what, " has not completed within ",
-                                        duration_text(timeout())));
-            }
+            check_well();
+            if (deadline.passed()) throw late(what);
             pause();
             result = look();
         }
@@ -416,6 +384,11 @@ class NcclComm final : public Wakeable {
         const std::exception_ptr failure = failure_of(what, result);
         if (result != ncclInvalidArgument) note(failure);
         std::rethrow_exception(failure);
+    }
+
+    [[nodiscard]] TimeoutError late(const char* what) const {
+        return TimeoutError(
+            text("rank ", job_rank(), ": ", what, " has not completed within ", duration_text(timeout())));
     }
 
     [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const {
@@ -439,15 +412,13 @@ class NcclComm final : public Wakeable {
 
     const NcclCommOptions options_;
     const NcclOwner owner_;
-    const std::shared_ptr<Handle> handle_ = std::make_shared<Handle>();
+    const std::shared_ptr<NcclHandle> handle_ = std::make_shared<NcclHandle>();
+    std::shared_ptr<NcclAbort> abort_ = std::make_shared<NcclAbort>(std::vector{handle_});
     std::atomic<bool> failed_ = false;
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     std::map<void*, void*> registered_;  // NCCL's handle for each address; under the handle's lock
     std::atomic<bool> closed_ = false;
-    std::mutex abort_mutex_;
-    std::shared_ptr<UncertainCall> abort_;
-    std::atomic<bool> given_up_ = false;
 };
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/control/quiet_thread.hpp"
 #include "dptk/core/cuda/device.hpp"
@@ -20,16 +21,19 @@
 namespace dptk::detail {
 
 /// Runs on a thread of its own, so that nobody has to wait for it. Where somebody has waited in vain, its
-/// device counts as stuck until it returns after all: what would wait for the device is left undone, and a
+/// devices count as stuck until it returns after all: what would wait for them is left undone, and a
 /// process that comes to its end before does so by _Exit(EXIT_FAILURE), since the libraries' own ends would
 /// wait as well.
 class UncertainCall {
   public:
+    /// For what takes no time, if it works at all.
+    static constexpr std::chrono::milliseconds patience{3000};
+
     /// `what` is said where it does not return within `patience`.
-    [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, int device,
+    [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, std::vector<int> devices,
                                                               std::chrono::milliseconds patience,
                                                               std::function<void()> function) {
-        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), device, patience));
+        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), patience));
         start_quiet_thread([call, function = std::move(function)]() mutable {
             try {
                 function();
@@ -62,26 +66,31 @@ class UncertainCall {
   private:
     using Clock = std::chrono::steady_clock;
 
-    UncertainCall(std::string what, int device, std::chrono::milliseconds patience)
-        : what_(std::move(what)), device_(device), deadline_(Clock::now() + patience) {}
+    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds patience)
+        : what_(std::move(what)), devices_(std::move(devices)), deadline_(Clock::now() + patience) {}
 
     /// Under the lock.
     [[nodiscard]] bool is_stuck() {
         if (ended_ || Clock::now() < deadline_) return false;
         if (std::exchange(stuck_, true)) return true;
-        cuda::detail::mark_stuck(device_);
+        std::string names;
+        for (const int device : devices_) {
+            cuda::detail::mark_stuck(device);
+            names += text(names.empty() ? "" : ", ", "cuda:", device);
+        }
         static const int registered = std::atexit(&end_process);
         static_cast<void>(registered);
         log(LogLevel::error, -1,
-            text(what_, " does not return: CUDA device ", device_,
-                 " is left as it is, and the process will end by _Exit"));
+            text(what_, " does not return: ", names, " is left as it is, and the process will end by _Exit"));
         return true;
     }
 
     void end() {
         const std::lock_guard lock(mutex_);
         ended_ = true;
-        if (stuck_) cuda::detail::unmark_stuck(device_);
+        if (stuck_) {
+            for (const int device : devices_) cuda::detail::unmark_stuck(device);
+        }
         changed_.notify_all();
     }
 
@@ -92,7 +101,7 @@ class UncertainCall {
     }
 
     const std::string what_;
-    const int device_;
+    const std::vector<int> devices_;
     const Clock::time_point deadline_;
     std::mutex mutex_;
     std::condition_variable changed_;
