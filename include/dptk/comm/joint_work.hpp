@@ -13,7 +13,6 @@ namespace dptk {
 
 namespace detail {
 
-/// Each part has its own place in its communicator, which completes it and tells its error where nobody asks.
 class JointWork final : public WorkState {
   public:
     explicit JointWork(const std::vector<Work>& parts) {
@@ -46,7 +45,12 @@ class JointWork final : public WorkState {
         return first;
     }
 
-    std::exception_ptr unseen_error() override { return nullptr; }
+    std::exception_ptr unseen_error() override {
+        for (const auto& part : parts_) {
+            if (const std::exception_ptr error = part->unseen_error()) return error;
+        }
+        return nullptr;
+    }
 
   private:
     std::vector<std::shared_ptr<WorkState>> parts_;

@@ -25,6 +25,7 @@
 #include "dptk/comm/staged_devices.hpp"
 #include "dptk/comm/stream_calls.hpp"
 #include "dptk/control/agreed_errors.hpp"
+#include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/log.hpp"
 
 namespace dptk::detail {
@@ -86,8 +87,7 @@ class NcclDevices final : public DeviceGroup {
             .verb = call.verb, .input = call.inputs[0], .reduction = call.reduction, .root = call.root};
         const ChannelJob& job = host_.job();
         break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), [&] {
-            static_cast<void>(
-                calls_->add(PackedCall(packed), nullptr, nullptr, [&] { return enqueue(call); }));
+            static_cast<void>(calls_->add(PackedCall(packed), nullptr, [&] { return enqueue(call); }));
         });
     }
 
@@ -114,6 +114,10 @@ class NcclDevices final : public DeviceGroup {
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> enqueue(const DeviceCall& call) {
+        for (std::size_t i = 0; i < comms_.size(); ++i) {
+            const cuda::DeviceScope on(devices_[i]);
+            cuda::detail::refuse_capture(host_.rank(), call.stream(i));
+        }
         NcclComm::launch_together(verb_name(call.verb).data(), comms_,
                                   [&](std::size_t i, ncclComm_t comm, NcclGroup& group) {
                                       if (call.inputs[i].bytes() + call.outputs[i].bytes() > 0)

@@ -9,8 +9,10 @@
 
 #include "dptk/comm/nccl_comm.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/comm/work_error.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/stream.hpp"
 
 namespace dptk::detail {
 
@@ -40,13 +42,12 @@ class NcclWork final : public WorkState {
 
     std::exception_ptr error() override {
         const std::lock_guard lock(mutex_);
-        if (error_) seen_ = true;
-        return error_;
+        return error_.see();
     }
 
     std::exception_ptr unseen_error() override {
         const std::lock_guard lock(mutex_);
-        return seen_ ? nullptr : error_;
+        return error_.unseen();
     }
 
   private:
@@ -58,7 +59,7 @@ class NcclWork final : public WorkState {
         const bool came = has_come();
         if (comm_->failed()) {
             if (!comm_->is_over()) return false;  // the memory is in use until then
-            error_ = comm_->failure();
+            error_.set(comm_->failure());
             return ended_ = true;
         }
         return ended_ = came;
@@ -67,6 +68,7 @@ class NcclWork final : public WorkState {
     [[nodiscard]] bool has_come() {
         try {
             const cuda::DeviceScope on(comm_->device());  // perhaps on a thread that has none yet
+            const cuda::RelaxedCapture relaxed;
             return end_.ready();
         } catch (const std::exception& error) {
             comm_->note(std::current_exception());
@@ -79,8 +81,7 @@ class NcclWork final : public WorkState {
     const cuda::Event end_;
     std::mutex mutex_;
     bool ended_ = false;
-    bool seen_ = false;
-    std::exception_ptr error_;
+    WorkError error_;
 };
 
 }  // namespace dptk::detail

@@ -16,6 +16,7 @@
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/stream.hpp"
 
 namespace dptk::detail {
 
@@ -61,8 +62,9 @@ class StagedDevices final : public DeviceGroup {
         std::vector<Buffer> buffers_;
     };
 
-    static void copy_one(const Buffer& to, const Buffer& from, StreamRef stream) {
+    void copy_one(const Buffer& to, const Buffer& from, StreamRef stream) const {
         const cuda::DeviceScope on(to.on_device() ? to.device.index : from.device.index);
+        cuda::detail::refuse_capture(host_->rank(), stream);
         cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
     }
 

@@ -155,6 +155,7 @@ class StagedTransport {
     /// What the stream has been given so far.
     [[nodiscard]] std::shared_ptr<cuda::Event> begin(StreamRef stream) const {
         const cuda::DeviceScope on(device_);
+        cuda::detail::refuse_capture(rank(), stream);
         return std::make_shared<cuda::Event>(stream);
     }
 

@@ -52,11 +52,12 @@ inline void set_device(int device) {
 /// would make a context, and take memory, on a device that it has never used.
 class DeviceScope {
   public:
-    explicit DeviceScope(int device) : before_(current_device()), device_(device) {
-        if (device_ != before_) check(cudaSetDevice(device_), "cudaSetDevice");
+    explicit DeviceScope(int device)
+        : before_(dptk::detail::is_own_thread ? device : current_device()), device_(device) {
+        if (device_ != before_ || dptk::detail::is_own_thread) check(cudaSetDevice(device_), "cudaSetDevice");
     }
     ~DeviceScope() {
-        if (device_ != before_ && !dptk::detail::is_own_thread) static_cast<void>(cudaSetDevice(before_));
+        if (device_ != before_) static_cast<void>(cudaSetDevice(before_));
     }
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;
@@ -73,12 +74,13 @@ class DeviceScope {
     return id.data();
 }
 
-/// Where memory lies that somebody has allocated by whatever function of CUDA's; the cpu for all other
-/// memory.
+/// Where memory lies that somebody has allocated by whatever function of CUDA's, managed memory on its
+/// device; the cpu for all other memory.
 [[nodiscard]] inline Device device_of(const void* memory) {
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-    if (attributes.type == cudaMemoryTypeDevice) return {DeviceType::cuda, attributes.device};
+    if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged)
+        return {DeviceType::cuda, attributes.device};
     return {};
 }
 
@@ -106,6 +108,17 @@ inline void unmark_stuck(int device) noexcept {
 
 [[nodiscard]] inline bool is_any_stuck() noexcept {
     return std::ranges::any_of(stuck_devices, [](const std::atomic<int>& count) { return count > 0; });
+}
+
+/// Blocks until the device has done all that it has been given; not where it is stuck. For destructors.
+inline void await_device(int device) noexcept {
+    if (is_stuck(device)) return;
+    try {
+        const DeviceScope on(device);
+        static_cast<void>(cudaDeviceSynchronize());
+    } catch (const BackendError&) {
+        // There is nothing to wait for on a device that cannot be chosen.
+    }
 }
 
 }  // namespace detail

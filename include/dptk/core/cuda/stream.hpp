@@ -45,6 +45,40 @@ class Stream {
     cudaStream_t stream_ = nullptr;
 };
 
+/// Whether the stream puts what it is given into a graph instead of doing it. The default stream cannot be
+/// asked, and is never.
+[[nodiscard]] inline bool is_capturing(StreamRef stream) {
+    if (stream == StreamRef()) return false;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream.get(), &status), "cudaStreamIsCapturing");
+    return status != cudaStreamCaptureStatusNone;
+}
+
+namespace detail {
+
+/// Throws ArgumentError: what would go into a graph there would be carried out by whoever launches it.
+inline void refuse_capture(int rank, StreamRef stream) {
+    if (!is_capturing(stream)) return;
+    throw ArgumentError(
+        dptk::detail::text("rank ", rank, ": a call on a stream that is being captured into a CUDA graph"));
+}
+
+}  // namespace detail
+
+/// While it lives, this thread may ask for events and allocate memory though another one captures a graph.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() { exchange(); }
+    ~RelaxedCapture() { exchange(); }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    void exchange() noexcept { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 /// Blocks until the stream has done all that it has been given.
 inline void synchronize(StreamRef stream) {
     check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
