@@ -123,6 +123,24 @@ TEST_CASE("buffers that cannot be are refused on all ranks") {
     });
 }
 
+TEST_CASE("ranks of which one has connected its devices before and another one has not say so") {
+    const test::Machine machine(4);
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        Devices devices(group.rank(), 2);
+        auto data = devices.make(group.rank(), 10, [](std::size_t, std::size_t) { return 1.0F; });
+        multi::all_reduce(group, data, ReduceOp::sum, devices.refs);
+        if (group.rank() == 1) {
+            std::swap(data[0], data[1]);
+            std::swap(devices.refs[0], devices.refs[1]);
+        }
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { multi::all_reduce(group, data, ReduceOp::sum, devices.refs); }, test::Agreed::yes));
+        CHECK(test::contains(text, "the first over these devices"));
+        group.barrier();
+    });
+}
+
 TEST_CASE("a call of NCCL's that fails on one of several devices ends all ranks") {
     for (const char* function :
          {"ncclCommInitRankConfig", "ncclAllReduce", "ncclGroupEnd", "ncclCommFinalize"}) {

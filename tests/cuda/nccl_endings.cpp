@@ -336,6 +336,60 @@ TEST_CASE("memory of the group's is registered as long as both live, in whatever
     });
 }
 
+TEST_CASE("memory that is dropped behind a call is there until the GPU has done it") {
+    const test::Machine machine(2);
+    test::on_devices(2, [](ProcessGroup& threads) {
+        ProcessGroup group = dptk::nccl_communicator(threads);
+        dptk::cuda::Stream stream;
+        for (int i = 0; i < 20; ++i) {
+            const dptk::DeviceAllocation<float> memory = group.allocate_on_device<float>(100'000);
+            group.all_reduce(memory, dptk::ReduceOp::sum, stream);
+        }
+    });
+}
+
+TEST_CASE("a communicator of somebody else's whose other rank stays away: TimeoutError") {
+    const test::Machine machine(2);
+    const Silence silence;
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    std::vector<std::thread> ranks;
+    std::string text;
+    for (int rank = 0; rank < 2; ++rank) {
+        ranks.emplace_back([&, rank] {
+            dptk::cuda::set_device(rank);
+            ncclComm_t comm = nullptr;
+            REQUIRE(ncclCommInitRank(&comm, 2, id, rank) == ncclSuccess);
+            if (rank == 1) return static_cast<void>(ncclCommAbort(comm));
+            CHECK(test::throws<dptk::TimeoutError>(text, [&] {
+                const dptk::NcclTransport transport(comm, dptk::NcclOwner::dptk, {.timeout = 300ms});
+            }));
+        });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    CHECK(contains(text, "rank 0: the ranks' exchange of addresses has not completed within 300 ms"));
+}
+
+TEST_CASE("a stream that is being captured is refused; captures elsewhere are not disturbed") {
+    const test::Machine machine(2);
+    dptk::launch_threads(1, [](ProcessGroup& threads) {
+        ProcessGroup group = dptk::nccl_communicator(threads);
+        dptk::cuda::Stream stream;
+        dptk::cuda::Stream captured;
+        auto data = dptk::cuda::to_device(std::vector<float>(4), stream);
+        cudaGraph_t graph = nullptr;
+        dptk::cuda::check(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal), "capture");
+        dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, stream);
+        std::this_thread::sleep_for(300ms);  // while the watchdog looks
+        work.wait();
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { group.all_reduce(data, dptk::ReduceOp::sum, captured); }));
+        CHECK(contains(text, "rank 0: a call on a stream that is being captured into a CUDA graph"));
+        dptk::cuda::check(cudaStreamEndCapture(captured.get(), &graph), "capture");
+    });
+}
+
 TEST_CASE("a Work that is dropped is completed, and its memory kept") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {

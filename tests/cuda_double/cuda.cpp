@@ -26,6 +26,11 @@ struct CUevent_st {
     int device = 0;
 };
 
+struct CUmemPoolHandle_st {
+    int device = 0;
+    bool is_open = false;  // to other devices
+};
+
 namespace cuda_double {
 
 namespace {
@@ -43,6 +48,13 @@ void be_late() {
 }
 
 thread_local int device_of_thread = 0;
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+
+/// Streams that are being captured, all in the global mode.
+std::atomic<int>& captures() {
+    static std::atomic<int> count = 0;
+    return count;
+}
 
 /// The allocation that holds the address; under the lock.
 std::map<std::uintptr_t, Allocation>::iterator find_memory(const void* data) {
@@ -290,6 +302,7 @@ void reset(int devices) {
     all.registered.clear();
     all.streams.clear();
     all.events.clear();
+    all.pools.clear();
     all.comms.clear();
     device_of_thread = 0;
 }
@@ -309,6 +322,7 @@ std::vector<std::string> leftovers() {
     say(all.comms.size(), "communicators");
     say(all.streams.size(), "streams");
     say(all.events.size(), "events");
+    say(all.pools.size(), "pools");
     say(all.registered.size(), "registrations");
     say(all.memory.size(), "pieces of memory");
     return found;
@@ -485,6 +499,31 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    *status = its.capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    ++cuda_double::captures();
+    stream->stream->capturing = true;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    --cuda_double::captures();
+    stream->stream->capturing = false;
+    *graph = nullptr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    std::swap(cuda_double::capture_mode, *mode);
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
     DOUBLE_CALL(cuda_double::current_device());
     cuda_double::wait_for_device(cuda_double::current_device());
@@ -533,6 +572,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     DOUBLE_CALL(event->device);
+    if (cuda_double::captures() > 0 && cuda_double::capture_mode == cudaStreamCaptureModeGlobal)
+        cuda_double::problem("cudaEventQuery while a stream is captured, which breaks the capture");
     const std::lock_guard lock(event->progress->mutex);
     return event->progress->reached == event->progress->recorded ? cudaSuccess : failed(cudaErrorNotReady);
 }
@@ -580,9 +621,52 @@ cudaError_t cudaFree(void* data) {
     return cuda_double::release_memory(data, "cudaFree") ? told : failed(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+    DOUBLE_CALL(peer);
+    *can = device != peer ? 1 : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+    DOUBLE_CALL(properties->location.id);
+    *pool = new CUmemPoolHandle_st{properties->location.id, false};
+    const std::lock_guard lock(state().mutex);
+    state().pools.insert(*pool);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+    DOUBLE_END(pool->device);
+    const std::lock_guard lock(state().mutex);
+    state().pools.erase(pool);
+    delete pool;
+    return told;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void*) {
+    DOUBLE_CALL(pool->device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* others, std::size_t count) {
+    DOUBLE_CALL(pool->device);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (others[i].location.id == pool->device)
+            cuda_double::problem("a pool was opened to its own device");
+    }
+    pool->is_open = true;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
     DOUBLE_CALL(its.device());
+    {
+        const std::lock_guard lock(state().mutex);
+        if (state().devices > 1 && !pool->is_open)
+            state().problems.push_back("memory of a pool that other devices do not reach");
+        if (!state().pools.contains(pool)) state().problems.push_back("memory of a pool that is not there");
+    }
     *data = cuda_double::allocate(bytes, its.device(), cuda_double::MemoryKind::device);
     its.add([] {});
     return cudaSuccess;

@@ -40,6 +40,8 @@ class Stream {
     /// NCCL has been given a call on this stream and has not taken it in yet: nothing else may be put there.
     std::atomic<int> launching = 0;
 
+    std::atomic<bool> capturing = false;
+
   private:
     void serve();
 
@@ -84,6 +86,7 @@ struct State {
     std::vector<std::shared_ptr<Stream>> closed_streams;
     std::set<const void*> events;
     std::set<const void*> comms;
+    std::set<const void*> pools;
 };
 
 State& state();

@@ -63,10 +63,16 @@ class Channel {
     /// Carries the call out on this thread, behind those that were started before. Blocks.
     virtual void run(const Collective& call) = 0;
 
-    /// Starts the call and returns at once. `keep_alive` lives as long as the operation, and `then` is called
-    /// when it has ended well, on whatever thread.
+    /// Starts the call and returns at once. `keep_alive` lives as long as the operation. On host memory
+    /// `then` is called when it has ended well, on whatever thread, before anybody's wait for it returns.
     [[nodiscard]] virtual Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                      std::function<void()> then = {}) = 0;
+
+    /// Whether the devices of the call are connected already. The same on all ranks, or the call cannot be.
+    [[nodiscard]] virtual bool is_connected_for(const detail::DeviceCall& call) const {
+        static_cast<void>(call);
+        return true;
+    }
 
     /// Carries out a call over several devices in each process, in their memory; all ranks have checked
     /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
@@ -81,6 +87,10 @@ class Channel {
 
     /// Starts to send or receive and returns at once. `keep_alive` lives as long as the operation.
     [[nodiscard]] virtual Work start(const Message& message, std::shared_ptr<const void> keep_alive) = 0;
+
+    /// Hands over what was started and waits for others of its kind, before the caller waits for something
+    /// else.
+    virtual void launch_started() {}
 
     /// An independent channel over the same ranks. Collective. Null where the transport has none.
     [[nodiscard]] virtual std::unique_ptr<Channel> duplicate() = 0;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,6 +46,8 @@ class CoalescedCall {
         outputs_.push_back(output);
     }
 
+    [[nodiscard]] bool is_on_device() const { return inputs_[0].on_device(); }
+
     /// The call on copies of the inputs.
     [[nodiscard]] const Collective& pack() {
         if (is_on_device()) {
@@ -70,8 +73,6 @@ class CoalescedCall {
     }
 
   private:
-    [[nodiscard]] bool is_on_device() const { return inputs_[0].on_device(); }
-
     [[nodiscard]] static std::shared_ptr<algorithms::Scratch> memory_for(const std::vector<Buffer>& buffers) {
         Buffer all = buffers[0];
         for (std::size_t i = 1; i < buffers.size(); ++i) all.count += buffers[i].count;
@@ -162,7 +163,9 @@ template <class Group>
     keep_alive->push_back(owner);
     std::vector<Work> parts;
     for (const auto& call : coalesce(group, like, inputs.buffers, outputs.buffers)) {
-        parts.push_back(group.channel().start(call->pack(), keep_alive, [call] { call->unpack(); }));
+        std::function<void()> unpack;
+        if (!call->is_on_device()) unpack = [call] { call->unpack(); };
+        parts.push_back(group.channel().start(call->pack(), keep_alive, std::move(unpack)));
     }
     return join_works(std::move(parts));
 }

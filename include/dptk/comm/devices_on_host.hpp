@@ -23,7 +23,9 @@ namespace detail {
 template <class Group>
 void check_devices(Group& group, const DeviceCall& call) {
     const std::string problem = problem_with(call, group.size());
-    const std::string description = problem.empty() ? call.description() : std::string();
+    std::string description = problem.empty() ? call.description() : std::string();
+    if (problem.empty() && call.on_devices() && !group.channel().is_connected_for(call))
+        description += ", the first over these devices";
     const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
     const std::vector<std::uint64_t> words = group.all_gather_value(word);
     if (std::ranges::find(words, 0U) != words.end()) {

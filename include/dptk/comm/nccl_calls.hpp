@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -21,7 +22,8 @@ namespace dptk::detail {
 /// On a communicator whose device is the current one.
 class NcclCalls {
   public:
-    explicit NcclCalls(std::shared_ptr<NcclComm> comm) : comm_(std::move(comm)) {}
+    NcclCalls(std::shared_ptr<NcclComm> comm, std::shared_ptr<const StreamMemoryPool> pool)
+        : comm_(std::move(comm)), pool_(std::move(pool)) {}
 
     /// What the stream has been given so far.
     [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const {
@@ -33,16 +35,17 @@ class NcclCalls {
         if (to.data != from.data) cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
     }
 
-    void issue(const Message& message, const Buffer& buffer, StreamRef stream) {
-        if (message.verb == Verb::send) {
-            comm_->launch("ncclSend", [&](ncclComm_t comm) {
-                return ncclSend(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
-            });
-        } else {
-            comm_->launch("ncclRecv", [&](ncclComm_t comm) {
-                return ncclRecv(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get());
-            });
-        }
+    /// Hands messages of device memory to the GPU, which carries them out at once.
+    void issue(std::span<const Message> messages, StreamRef stream) {
+        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
+            for (const Message& message : messages) {
+                const Buffer& buffer = message.buffer;
+                group.add(
+                    message.verb == Verb::send
+                        ? ncclSend(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get())
+                        : ncclRecv(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get()));
+            }
+        });
     }
 
     /// Hands a call on device memory to the GPU.
@@ -81,7 +84,9 @@ class NcclCalls {
 
     void issue_reduction(const Collective& call, StreamRef stream) {
         if (!nccl_reduces(call.input, call.reduction))
-            return reduce_on_host(*comm_, call, stream, [&](StreamRef on) { return work_behind(on); });
+            return NcclHostReduction(*comm_, *pool_, host_stage_, call, stream).run([&](StreamRef on) {
+                return work_behind(on);
+            });
         const NcclElements in = *nccl_numbers(call.input);
         if (!call.reduction.weight)
             return issue_reduction(call, in, *nccl_op(call.input.dtype, call.reduction), stream);
@@ -169,7 +174,7 @@ class NcclCalls {
         std::optional<StreamMemory> apart;
         Buffer input = call.input;
         if (overlap(call.input, call.output)) {
-            apart.emplace(input.bytes(), stream);
+            apart.emplace(*pool_, input.bytes(), stream);
             input = apart->like(input, device());
             copy(input, call.input, stream);
         }
@@ -187,6 +192,8 @@ class NcclCalls {
     }
 
     std::shared_ptr<NcclComm> comm_;
+    std::shared_ptr<const StreamMemoryPool> pool_;
+    NcclHostStage host_stage_;
 };
 
 }  // namespace dptk::detail

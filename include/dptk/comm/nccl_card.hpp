@@ -69,13 +69,23 @@ void write_text(std::array<char, n>& to, std::string_view from) {
                             version, ", which lacks functions that it calls"));
 }
 
+/// Does something that this rank needs to connect; where it fails, that stands on the card.
+template <class Action>
+void note_problem(NcclCard& card, Action&& action) {
+    try {
+        action();
+    } catch (const std::exception& error) {
+        if (card.problem[0] == '\0') write_text(card.problem, error.what());
+    }
+}
+
 /// This rank's card, for a communicator on `device`. Does not throw: what fails stands on the card.
 [[nodiscard]] inline NcclCard make_nccl_card(int rank, int job_rank, int device) {
     NcclCard card;
     card.job_rank = job_rank;
     write_text(card.host, host_identity());
     write_text(card.label, process_label());
-    try {
+    note_problem(card, [&] {
         card.version = nccl_runtime_version();
         const cuda::DeviceScope on(device);
         write_text(card.bus_id, cuda::bus_id(device));
@@ -83,9 +93,7 @@ void write_text(std::array<char, n>& to, std::string_view from) {
             if (const ncclResult_t result = ncclGetUniqueId(&card.id); result != ncclSuccess)
                 throw BackendError(text("ncclGetUniqueId: ", ncclGetErrorString(result)));
         }
-    } catch (const std::exception& error) {
-        write_text(card.problem, error.what());
-    }
+    });
     return card;
 }
 

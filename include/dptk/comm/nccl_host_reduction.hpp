@@ -19,19 +19,33 @@
 
 namespace dptk::detail {
 
+/// Page-locked memory for pieces, kept from one reduction to the next.
+struct NcclHostStage {
+    cuda::PinnedBuffer<std::byte> parts;
+    cuda::PinnedBuffer<std::byte> result;
+
+    void reserve(std::size_t ranks, std::size_t piece) {
+        if (parts.size() < ranks * piece) parts = cuda::PinnedBuffer<std::byte>(ranks * piece);
+        if (result.size() < piece) result = cuda::PinnedBuffer<std::byte>(piece);
+    }
+};
+
 /// A reduction's exchange of pieces between the ranks of a communicator.
 class NcclHostReduction {
   public:
-    NcclHostReduction(NcclComm& comm, const Collective& call, StreamRef stream)
+    NcclHostReduction(NcclComm& comm, const StreamMemoryPool& pool, NcclHostStage& stage,
+                      const Collective& call, StreamRef stream)
         : comm_(comm),
+          pool_(pool),
+          stage_(stage),
           call_(call),
           stream_(stream),
           like_(call.verb == Verb::reduce_scatter ? call.output : call.input),
-          piece_(std::clamp<std::size_t>(piece_bytes / like_.element_size(), 1,
+          piece_(std::clamp<std::size_t>(pieces_bytes / ranks() / like_.element_size(), 1,
                                          std::max<std::size_t>(like_.count, 1))),
-          there_(ranks() * piece_ * like_.element_size(), stream),
-          here_(ranks() * piece_ * like_.element_size()),
-          result_(piece_ * like_.element_size()) {}
+          there_(pool, ranks() * piece_ * like_.element_size(), stream) {
+        stage_.reserve(ranks(), piece_ * like_.element_size());
+    }
 
     /// work_behind(stream) gives what waits for the stream, and for what can go wrong there.
     template <class WorkBehind>
@@ -42,18 +56,19 @@ class NcclHostReduction {
             exchange(done, count);
             Work(work_behind(stream_)).wait();  // so that the copy cannot wait for other ranks
             if (!receives()) continue;
-            cuda::detail::copy_bytes(here_.data(), there_.data(), ranks() * count * like_.element_size(),
-                                     stream_);
+            cuda::detail::copy_bytes(stage_.parts.data(), there_.data(),
+                                     ranks() * count * like_.element_size(), stream_);
             cuda::synchronize(stream_);
             combine(count, weights);
-            cuda::detail::copy_bytes(call_.output.slice(done, count).data, result_.data(),
+            cuda::detail::copy_bytes(call_.output.slice(done, count).data, stage_.result.data(),
                                      count * like_.element_size(), stream_);
             cuda::synchronize(stream_);
         }
     }
 
   private:
-    static constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+    /// All ranks' together.
+    static constexpr std::size_t pieces_bytes = std::size_t{4} << 20;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(comm_.size()); }
 
@@ -82,8 +97,8 @@ class NcclHostReduction {
     [[nodiscard]] std::vector<double> exchange_weights(WorkBehind&& work_behind) {
         if (!call_.reduction.weight) return {};
         std::vector<double> weights(ranks());
-        const StreamMemory own(sizeof(double), stream_);
-        const StreamMemory all(ranks() * sizeof(double), stream_);
+        const StreamMemory own(pool_, sizeof(double), stream_);
+        const StreamMemory all(pool_, ranks() * sizeof(double), stream_);
         cuda::detail::copy_bytes(own.data(), &*call_.reduction.weight, sizeof(double), stream_);
         comm_.launch("ncclAllGather", [&](ncclComm_t comm) {
             return ncclAllGather(own.data(), all.data(), 1, ncclFloat64, comm, stream_.get());
@@ -95,12 +110,12 @@ class NcclHostReduction {
     }
 
     void combine(std::size_t count, const std::vector<double>& weights) {
-        Buffer piece = like_.at(result_.data());
+        Buffer piece = like_.at(stage_.result.data());
         piece.device = {};
         piece.count = count;
         std::vector<Buffer> parts;
         for (std::size_t rank = 0; rank < ranks(); ++rank)
-            parts.push_back(piece.at(here_.data() + rank * piece.bytes()));
+            parts.push_back(piece.at(stage_.parts.data() + rank * piece.bytes()));
         if (!weights.empty()) return combine_weighted(piece, parts, weights);
         algorithms::slices::combine_pieces(
             piece, parts, call_.reduction,
@@ -124,18 +139,13 @@ class NcclHostReduction {
     }
 
     NcclComm& comm_;
+    const StreamMemoryPool& pool_;
+    NcclHostStage& stage_;
     const Collective& call_;
     StreamRef stream_;
     Buffer like_;
     std::size_t piece_;
     StreamMemory there_;
-    cuda::PinnedBuffer<std::byte> here_;
-    cuda::PinnedBuffer<std::byte> result_;
 };
-
-template <class WorkBehind>
-void reduce_on_host(NcclComm& comm, const Collective& call, StreamRef stream, WorkBehind&& work_behind) {
-    NcclHostReduction(comm, call, stream).run(work_behind);
-}
 
 }  // namespace dptk::detail

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,15 +73,21 @@ class NcclTransport {
     NcclTransport(NcclOptions options, const CardExchange& exchange)
         : options_(completed(std::move(options))) {
         if (share_gpu()) detail::pose_as_own_host();
-        learn(exchange(own_card()));
+        detail::NcclCard own = own_card();
+        detail::note_problem(own, [&] { prepare_device(); });
+        learn(exchange(own));
         comm_ = detail::NcclComm::connect(comm_options(), cards_[0].id);
+        calls_.emplace(comm_, pool_);
     }
 
     /// Works on a communicator that is there, on its device. Collective over it; with NcclOwner::caller
     /// `comm` must live until the transport has closed. Rank, size and device of the options do not matter.
+    /// Deadlines of what NCCL does on the host hold where `comm` was made with config.blocking = 0.
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {})
         : options_(completed(described_by(comm, std::move(options)))),
           comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
+        prepare_device();
+        calls_.emplace(comm_, pool_);
         learn(exchange_cards(everybody(), own_card()));
     }
 
@@ -101,9 +109,10 @@ class NcclTransport {
         const cuda::DeviceScope on(device());
         if (call.verb == Verb::barrier) return start_barrier();
         if (!call.shared_shape().on_device()) return carry_out_for_host(call);
-        check_devices(call.input, call.output);
-        calls().issue(call, call.stream);
-        return work_behind(call.stream);
+        check_place(call.input, call.stream);
+        check_place(call.output, call.stream);
+        calls_->issue(call, call.stream);
+        return calls_->work_behind(call.stream);
     }
 
     /// The same in the order of a stream of the transport's own, behind what the call's stream does before
@@ -111,36 +120,48 @@ class NcclTransport {
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_beside(const Collective& call) {
         if (call.verb == Verb::barrier || !call.shared_shape().on_device()) return enqueue(call);
         const cuda::DeviceScope on(device());
+        check_place(call.shared_shape(), call.stream);
         cuda::Event(call.stream).order_before(own_stream());
         Collective beside = call;
         beside.stream = own_stream();
         return enqueue(beside);
     }
 
-    /// Messages between two ranks arrive in the order in which they were sent, whatever their tags.
-    [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Message& message) {
+    /// The transport's own stream comes behind what the message's has been given.
+    void follow(const Message& message) {
+        if (!message.buffer.on_device()) return;
         const cuda::DeviceScope on(device());
-        if (message.buffer.on_device()) {
-            check_devices(message.buffer, message.buffer);
-            calls().issue(message, message.buffer, message.stream);
-            return work_behind(message.stream);
+        check_place(message.buffer, message.stream);
+        cuda::Event(message.stream).order_before(own_stream());
+    }
+
+    /// Hands messages to the GPU, which carries them all out at once, in the transport's own stream; those of
+    /// host memory are over when this returns. Messages between two ranks arrive in the order in which they
+    /// were sent, whatever their tags.
+    [[nodiscard]] std::shared_ptr<WorkState> enqueue_together(std::span<const Message> messages) {
+        const cuda::DeviceScope on(device());
+        std::vector<Message> there(messages.begin(), messages.end());
+        std::deque<detail::StreamMemory> copies;
+        for (Message& message : there) {
+            if (message.buffer.on_device()) continue;
+            copies.emplace_back(*pool_, message.buffer.bytes(), own_stream());
+            const Buffer copy = copies.back().like(message.buffer, device());
+            if (message.verb == Verb::send) calls_->copy(copy, message.buffer, own_stream());
+            message.buffer = copy;
         }
-        const detail::StreamMemory memory(message.buffer.bytes(), own_stream());
-        const Buffer there = memory.like(message.buffer, device());
-        if (message.verb == Verb::send) copy(there, message.buffer, own_stream());
-        calls().issue(message, there, own_stream());
-        auto work = work_behind(own_stream());
+        calls_->issue(there, own_stream());
+        auto work = calls_->work_behind(own_stream());
+        if (copies.empty()) return work;
         Work(work).wait();
-        if (message.verb == Verb::recv) copy_and_wait(message.buffer, there);
+        for (std::size_t i = 0; i < there.size(); ++i) {
+            if (there[i].verb == Verb::recv) calls_->copy(messages[i].buffer, there[i].buffer, own_stream());
+        }
+        own_stream().synchronize();  // what is copied is there already
         return work;
     }
 
-    void send(const Buffer& buffer, int to, int tag) {
-        Work(enqueue({Verb::send, buffer, to, tag, {}})).wait();
-    }
-    void recv(const Buffer& buffer, int from, int tag) {
-        Work(enqueue({Verb::recv, buffer, from, tag, {}})).wait();
-    }
+    void send(const Buffer& buffer, int to, int tag) { transfer({Verb::send, buffer, to, tag, {}}); }
+    void recv(const Buffer& buffer, int from, int tag) { transfer({Verb::recv, buffer, from, tag, {}}); }
 
     /// A communicator of its own, on the same device. Collective.
     [[nodiscard]] NcclTransport duplicate() { return part(everybody()); }
@@ -246,8 +267,8 @@ class NcclTransport {
         const cuda::DeviceScope on(device());
         const std::size_t bytes = sizeof own;
         std::vector<detail::NcclCard> cards(ranks.size());
-        const detail::StreamMemory mine(bytes, own_stream());
-        const detail::StreamMemory all(bytes * ranks.size(), own_stream());
+        const detail::StreamMemory mine(*pool_, bytes, own_stream());
+        const detail::StreamMemory all(*pool_, bytes * ranks.size(), own_stream());
         cuda::detail::copy_bytes(mine.data(), &own, bytes, own_stream());
         comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
             for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -256,39 +277,31 @@ class NcclTransport {
                     ncclRecv(all.data(i * bytes), bytes, ncclUint8, ranks[i], comm, own_stream().get()));
             }
         });
-        Work(work_behind(own_stream())).wait();
+        Work exchanged(calls_->work_behind(own_stream()));
+        if (!exchanged.wait(options_.timeout)) comm_->give_up_on("the ranks' exchange of addresses");
         cuda::detail::copy_bytes(cards.data(), all.data(), bytes * ranks.size(), own_stream());
         own_stream().synchronize();
         return cards;
     }
 
-    [[nodiscard]] cuda::Stream& own_stream() {
-        if (!own_stream_) own_stream_ = std::make_unique<cuda::Stream>(cuda::StreamPriority::high);
-        return *own_stream_;
+    [[nodiscard]] cuda::Stream& own_stream() { return *own_stream_; }
+
+    void prepare_device() {
+        const cuda::DeviceScope on(device());
+        own_stream_ = std::make_unique<cuda::Stream>(cuda::StreamPriority::high);
+        pool_ = std::make_shared<const detail::StreamMemoryPool>(device());
     }
 
-    [[nodiscard]] detail::NcclCalls calls() const { return detail::NcclCalls(comm_); }
-
-    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const {
-        return calls().work_behind(stream);
+    void transfer(const Message& message) {
+        follow(message);
+        Work(enqueue_together(std::span(&message, 1))).wait();
     }
 
-    static void copy(const Buffer& to, const Buffer& from, StreamRef stream) {
-        detail::NcclCalls::copy(to, from, stream);
-    }
-
-    /// What is copied is there already, so that this cannot wait for other ranks.
-    void copy_and_wait(const Buffer& to, const Buffer& from) {
-        copy(to, from, own_stream());
-        own_stream().synchronize();
-    }
-
-    void check_devices(const Buffer& input, const Buffer& output) const {
-        for (const Buffer& buffer : {input, output}) {
-            if (buffer.count == 0 || buffer.device == Device{DeviceType::cuda, device()}) continue;
+    void check_place(const Buffer& buffer, StreamRef stream) const {
+        if (buffer.count > 0 && buffer.device != Device{DeviceType::cuda, device()})
             throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
                                              " in a group whose NCCL works on cuda:", device()));
-        }
+        cuda::detail::refuse_capture(rank(), stream);
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> start_barrier() {
@@ -297,7 +310,7 @@ class NcclTransport {
             return ncclAllReduce(token_->data(), token_->data(), 1, ncclUint8, ncclMax, comm,
                                  own_stream().get());
         });
-        return work_behind(own_stream());
+        return calls_->work_behind(own_stream());
     }
 
     [[nodiscard]] bool gets_result(const Collective& call) const noexcept {
@@ -305,17 +318,20 @@ class NcclTransport {
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> carry_out_for_host(const Collective& call) {
-        const detail::StreamMemory input(call.input.bytes(), own_stream());
-        const detail::StreamMemory output(call.output.bytes(), own_stream());
+        const detail::StreamMemory input(*pool_, call.input.bytes(), own_stream());
+        const detail::StreamMemory output(*pool_, call.output.bytes(), own_stream());
         Collective there = call;
         there.stream = own_stream();
         there.input = input.like(call.input, device());
         there.output = call.verb == Verb::broadcast ? there.input : output.like(call.output, device());
-        if (call.input.data != nullptr) copy(there.input, call.input, own_stream());
-        calls().issue(there, own_stream());
-        auto work = work_behind(own_stream());
+        if (call.input.data != nullptr) calls_->copy(there.input, call.input, own_stream());
+        calls_->issue(there, own_stream());
+        auto work = calls_->work_behind(own_stream());
         Work(work).wait();
-        if (gets_result(call)) copy_and_wait(call.output, there.output);
+        if (gets_result(call)) {
+            calls_->copy(call.output, there.output, own_stream());
+            own_stream().synchronize();  // what is copied is there already
+        }
         return work;
     }
 
@@ -323,8 +339,10 @@ class NcclTransport {
     std::vector<detail::NcclCard> cards_;
     std::vector<std::string> hosts_;
     std::unique_ptr<cuda::Stream> own_stream_;
+    std::shared_ptr<const detail::StreamMemoryPool> pool_;
     std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;
     std::shared_ptr<detail::NcclComm> comm_;
+    std::optional<detail::NcclCalls> calls_;
 };
 
 }  // namespace dptk

@@ -68,9 +68,13 @@ class RoutedChannel final : public Channel {
         return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
     }
 
+    [[nodiscard]] bool is_connected_for(const DeviceCall& call) const override {
+        return device_groups_.contains(call.device_indices());
+    }
+
     void run_on_devices(const DeviceCall& call) override {
         std::unique_ptr<DeviceGroup>& group = device_groups_[call.device_indices()];
-        if (!group) group = choose().connect_several(*host_, call.device_indices());
+        if (!group) group = choose().connect_several(host(), call.device_indices());
         group->run(call);
     }
 
@@ -80,22 +84,26 @@ class RoutedChannel final : public Channel {
         return route(message.buffer).start(message, std::move(keep_alive));
     }
 
-    [[nodiscard]] std::unique_ptr<Channel> duplicate() override { return routed(host_->duplicate()); }
+    void launch_started() override {
+        if (device_) device_->launch_started();
+    }
+
+    [[nodiscard]] std::unique_ptr<Channel> duplicate() override { return routed(host().duplicate()); }
     [[nodiscard]] bool has_subgroups() const override { return host_->has_subgroups(); }
     [[nodiscard]] std::unique_ptr<Channel> subgroup(
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
-        return routed(host_->subgroup(ranks, timeout));
+        return routed(host().subgroup(ranks, timeout));
     }
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
-        return host_->allocate(bytes);
+        return host().allocate(bytes);
     }
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) override {
         return device_channel(std::nullopt).allocate_on_device(bytes);
     }
     [[nodiscard]] bool serves_devices() const override { return true; }
 
-    void monitored_barrier(std::chrono::milliseconds timeout) override { host_->monitored_barrier(timeout); }
+    void monitored_barrier(std::chrono::milliseconds timeout) override { host().monitored_barrier(timeout); }
     void set_algorithm(AllReduceAlgorithm algorithm) override { host_->set_algorithm(algorithm); }
 
     [[nodiscard]] const ChannelIdentity& identity() const override { return host_->identity(); }
@@ -111,7 +119,13 @@ class RoutedChannel final : public Channel {
     }
 
     [[nodiscard]] Channel& route(const Buffer& buffer) {
-        return buffer.on_device() ? device_channel(buffer.device.index) : *host_;
+        return buffer.on_device() ? device_channel(buffer.device.index) : host();
+    }
+
+    /// For calls that may wait there for a rank that waits for what was started on the device.
+    [[nodiscard]] Channel& host() {
+        launch_started();
+        return *host_;
     }
 
     [[nodiscard]] Channel& device_channel(std::optional<int> device) {

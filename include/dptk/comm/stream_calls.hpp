@@ -3,14 +3,14 @@
 /// that deadlines hold for what the host does not wait for.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <exception>
-#include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
@@ -28,11 +28,12 @@ class StreamCalls final : public Watched {
     }
 
     /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
-    /// ended; then `then` is called, where it has ended well.
+    /// ended.
     template <class Enqueue>
     std::shared_ptr<WorkState> add(const PackedCall& call, std::shared_ptr<const void> keep_alive,
-                                   std::function<void()> then, Enqueue&& enqueue) {
+                                   Enqueue&& enqueue) {
         look();
+        let_go();
         {
             const std::lock_guard lock(mutex_);
             if (under_way_++ > 0) activity_->end();
@@ -41,7 +42,7 @@ class StreamCalls final : public Watched {
         try {
             std::shared_ptr<WorkState> work = enqueue();
             const std::lock_guard lock(mutex_);
-            calls_.push_back({work, std::move(keep_alive), std::move(then)});
+            calls_.push_back({work, std::move(keep_alive)});
             return work;
         } catch (...) {
             const std::lock_guard lock(mutex_);
@@ -56,6 +57,8 @@ class StreamCalls final : public Watched {
             static_cast<void>(last->wait(std::chrono::nanoseconds::max()));
             look();
         }
+        look();  // the watchdog may be looking at the last of them
+        let_go();
     }
 
     /// Throws the first error of a call whose Work was dropped, once.
@@ -68,9 +71,11 @@ class StreamCalls final : public Watched {
         if (error) std::rethrow_exception(error);
     }
 
-    /// Lets go of those that have ended: those behind one that has not stay until it has.
+    /// Takes those out that have ended; those behind one that has not stay until it has. What they have used
+    /// is not let go of here: the end of a GPU's memory waits for the GPU.
     void look() noexcept override {
-        std::vector<Call> ended;
+        const std::lock_guard turn(look_mutex_);
+        std::deque<Call> ended;
         {
             const std::lock_guard lock(mutex_);
             while (!calls_.empty() && calls_.front().work->ended()) {
@@ -79,7 +84,9 @@ class StreamCalls final : public Watched {
                 one_ended();
             }
         }
-        for (Call& call : ended) let_go(call);
+        for (const Call& call : ended) tell(call);
+        const std::lock_guard lock(mutex_);
+        std::ranges::move(ended, std::back_inserter(ended_));
     }
 
     [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
@@ -90,7 +97,6 @@ class StreamCalls final : public Watched {
     struct Call {
         std::shared_ptr<WorkState> work;
         std::shared_ptr<const void> keep_alive;
-        std::function<void()> then;
     };
 
     explicit StreamCalls(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
@@ -99,17 +105,18 @@ class StreamCalls final : public Watched {
         if (--under_way_ == 0) activity_->end();
     }
 
-    void let_go(Call& call) noexcept {
-        try {
-            const std::exception_ptr error = call.work->unseen_error();
-            if (!error && call.then) call.then();
-            if (!error || call.work.use_count() > 1) return;
-            const std::lock_guard lock(mutex_);
-            if (!dropped_error_) dropped_error_ = error;
-        } catch (...) {
-            const std::lock_guard lock(mutex_);
-            if (!dropped_error_) dropped_error_ = std::current_exception();
-        }
+    /// Of what calls have used that have ended. May block.
+    void let_go() {
+        std::deque<Call> ended;
+        const std::lock_guard lock(mutex_);
+        std::swap(ended, ended_);
+    }
+
+    void tell(const Call& call) {
+        const std::exception_ptr error = call.work->unseen_error();
+        if (!error || call.work.use_count() > 1) return;
+        const std::lock_guard lock(mutex_);
+        if (!dropped_error_) dropped_error_ = error;
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> last_call() {
@@ -118,8 +125,10 @@ class StreamCalls final : public Watched {
     }
 
     std::shared_ptr<Activity> activity_;
+    std::mutex look_mutex_;
     std::mutex mutex_;
     std::deque<Call> calls_;
+    std::deque<Call> ended_;
     int under_way_ = 0;  // one more than calls_ while one is being handed over
     std::exception_ptr dropped_error_;
 };

@@ -180,11 +180,13 @@ concept HasTransfer = requires(T& t, const Message& message) {
 
 /// A transport whose calls a GPU carries out: comm/nccl_transport.hpp.
 template <class T>
-concept HasEnqueue = requires(T& t, const Collective& call, const Message& message) {
-    { t.enqueue(call) } -> std::same_as<std::shared_ptr<WorkState>>;
-    { t.enqueue_beside(call) } -> std::same_as<std::shared_ptr<WorkState>>;
-    { t.enqueue(message) } -> std::same_as<std::shared_ptr<WorkState>>;
-};
+concept HasEnqueue =
+    requires(T& t, const Collective& call, const Message& message, std::span<const Message> messages) {
+        { t.enqueue(call) } -> std::same_as<std::shared_ptr<WorkState>>;
+        { t.enqueue_beside(call) } -> std::same_as<std::shared_ptr<WorkState>>;
+        t.follow(message);
+        { t.enqueue_together(messages) } -> std::same_as<std::shared_ptr<WorkState>>;
+    };
 
 template <class T>
 concept ServesDevices = HasPrepare<T> || HasEnqueue<T>;

@@ -22,8 +22,8 @@
 #include "dptk/comm/call_checker.hpp"
 #include "dptk/comm/carrier.hpp"
 #include "dptk/comm/channel.hpp"
+#include "dptk/comm/enqueued_calls.hpp"
 #include "dptk/comm/started_calls.hpp"
-#include "dptk/comm/stream_calls.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_queue.hpp"
@@ -118,7 +118,7 @@ class TransportChannel final : public Channel {
     void run(const Collective& call) override {
         check_usable();
         check_memory(call);
-        if constexpr (detail::HasEnqueue<T>) return run_on_stream(call);
+        if constexpr (detail::HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         guarded([&] {
             started_.finish_before(call);
             if (queue_.idle()) {
@@ -135,8 +135,10 @@ class TransportChannel final : public Channel {
         check_usable();
         check_memory(call);
         if constexpr (detail::HasEnqueue<T>) {
-            return Work(stream_call(call, std::move(keep_alive), std::move(then),
-                                    [&] { return transport().enqueue_beside(call); }));
+            Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
+            if (then) work.wait();  // of host memory: it has ended
+            if (then) then();
+            return work;
         }
         if constexpr (detail::HasStart<T>) {
             if (transport().progresses_by_caller())
@@ -148,8 +150,7 @@ class TransportChannel final : public Channel {
     int run(const Message& message) override {
         begin_message(message);
         if constexpr (detail::HasEnqueue<T>) {
-            const std::shared_ptr<WorkState> work = stream_message(message, nullptr);
-            if (!message.buffer.on_device()) Work(work).wait();
+            enqueued_->run(message);
             return message.peer;
         }
         int peer = message.peer;
@@ -165,7 +166,7 @@ class TransportChannel final : public Channel {
     [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
         begin_message(message);
         if constexpr (detail::HasEnqueue<T>) {
-            return Work(stream_message(message, std::move(keep_alive)));
+            return enqueued_->start(message, std::move(keep_alive));
         } else if constexpr (detail::HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
             guarded([&] {
@@ -190,9 +191,13 @@ class TransportChannel final : public Channel {
         }
     }
 
+    void launch_started() override {
+        if constexpr (detail::HasEnqueue<T>) enqueued_->launch_messages();
+    }
+
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
         if constexpr (detail::HasDuplicate<T>) {
-            health_->check();
+            check_usable();
             std::unique_ptr<TransportChannel> copy;
             in_order([&] {
                 copy = carrier_->make(Verb::duplicate, [&] {
@@ -213,7 +218,7 @@ class TransportChannel final : public Channel {
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
         std::unique_ptr<TransportChannel> part;
         if constexpr (detail::HasSubgroup<T>) {
-            health_->check();
+            check_usable();
             in_order([&] {
                 part = carrier_->make(Verb::subgroup, [&] { return make_subgroup(ranks, timeout); });
             });
@@ -223,7 +228,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         if constexpr (detail::HasAllocate<T>) {
-            health_->check();
+            check_usable();
             std::shared_ptr<void> memory;
             in_order([&] { memory = transport().allocate(bytes); });
             return memory;
@@ -250,7 +255,7 @@ class TransportChannel final : public Channel {
             throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
                                              ", which has no control plane here"));
         }
-        health_->check();
+        check_usable();
         in_order([&] {
             with_first_cause(
                 *health_, [&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
@@ -301,7 +306,7 @@ class TransportChannel final : public Channel {
             carrier_->checker = std::make_shared<detail::CallChecker>(job.control, carrier_->activity,
                                                                       caller_, carrier_->job.progress);
         control().open(carrier_->activity);
-        if constexpr (detail::HasEnqueue<T>) stream_calls_ = detail::StreamCalls::make(carrier_->activity);
+        if constexpr (detail::HasEnqueue<T>) enqueued_ = std::make_unique<detail::EnqueuedCalls<T>>(carrier_);
     }
 
     [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
@@ -362,49 +367,10 @@ class TransportChannel final : public Channel {
         carrier_->guarded(operation);
     }
 
-    /// Has the GPU carry a call out in the order of its stream. Host memory, and a barrier, are waited for.
-    void run_on_stream(const Collective& call) {
-        if constexpr (detail::HasEnqueue<T>) {
-            if (call.verb == Verb::barrier) guarded([&] { stream_calls_->finish(); });
-            Work work(stream_call(call, nullptr, nullptr, [&] { return transport().enqueue(call); }));
-            if (call.shared_shape().on_device()) return;
-            work.wait();
-            if (call.verb == Verb::barrier) stream_calls_->rethrow_dropped_error();
-        }
-    }
-
-    template <class Enqueue>
-    std::shared_ptr<WorkState> stream_call(const Collective& call, std::shared_ptr<const void> keep_alive,
-                                           std::function<void()> then, Enqueue&& enqueue) {
-        std::shared_ptr<WorkState> work;
-        guarded([&] {
-            if (carrier_->checker) {
-                carrier_->checker->promise();
-                const detail::WaitingCaller::Here here(carrier_->checker->caller(),
-                                                       carrier_->checker->channel());
-                carrier_->checker->check(call, algorithm_);
-            }
-            work =
-                stream_calls_->add(detail::PackedCall(call), std::move(keep_alive), std::move(then), enqueue);
-        });
-        return work;
-    }
-
-    std::shared_ptr<WorkState> stream_message(const Message& message,
-                                              std::shared_ptr<const void> keep_alive) {
-        std::shared_ptr<WorkState> work;
-        if constexpr (detail::HasEnqueue<T>) {
-            guarded([&] {
-                work = stream_messages_->add(detail::pack(message), std::move(keep_alive), nullptr,
-                                             [&] { return transport().enqueue(message); });
-            });
-        }
-        return work;
-    }
-
     /// Like guarded, behind everything that was started before.
     template <class Operation>
     void in_order(Operation&& operation) {
+        launch_started();
         guarded([&] {
             started_.finish_before({.verb = Verb::duplicate});
             if (!queue_.idle()) queue_.start([] { return -1; })->wait(std::chrono::nanoseconds::max());
@@ -468,7 +434,7 @@ class TransportChannel final : public Channel {
 
     /// Throws ArgumentError for a message that cannot be.
     void begin_message(const Message& message) {
-        health_->check();
+        check_usable();
         const auto refuse = [&](std::string_view why) {
             throw ArgumentError(
                 detail::text("rank ", rank(), ": ", detail::pack(message).describe(), ": ", why));
@@ -487,7 +453,7 @@ class TransportChannel final : public Channel {
         message_activity_ =
             std::make_shared<Activity>(std::move(its), Activity::Calls::messages, detail::call_reader);
         control().open(message_activity_);
-        if constexpr (detail::HasEnqueue<T>) stream_messages_ = detail::StreamCalls::make(message_activity_);
+        if constexpr (detail::HasEnqueue<T>) enqueued_->open_messages(message_activity_);
     }
 
     void close() noexcept {
@@ -515,13 +481,7 @@ class TransportChannel final : public Channel {
         }
         attempt([&] { queue_.finish(); });
         if (health_->failed()) attempt([&] { started_.await_end(); });
-        if constexpr (detail::HasEnqueue<T>) {
-            for (const auto& calls : {stream_calls_, stream_messages_}) {
-                if (!calls) continue;
-                attempt([&] { calls->finish(); });
-                if (!health_->failed()) attempt([&] { calls->rethrow_dropped_error(); });
-            }
-        }
+        if constexpr (detail::HasEnqueue<T>) attempt([&] { enqueued_->finish(); });
         if constexpr (detail::HasClose<T>) attempt([&] { transport().close(); });
         if (carrier_->checker && !health_->failed()) attempt([&] { carrier_->checker->leave(); });
         attempt(leave_control);
@@ -540,8 +500,7 @@ class TransportChannel final : public Channel {
     detail::WorkQueue queue_;
     detail::StartedCalls started_;
     /// Of a transport whose calls a GPU carries out.
-    std::shared_ptr<detail::StreamCalls> stream_calls_;
-    std::shared_ptr<detail::StreamCalls> stream_messages_;
+    std::unique_ptr<detail::EnqueuedCalls<T>> enqueued_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
