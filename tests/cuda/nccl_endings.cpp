@@ -129,6 +129,33 @@ TEST_CASE("a rank that does not connect") {
     CHECK(contains(texts[0], "has not completed within 500 ms; not there: rank 1"));
 }
 
+TEST_CASE("a rank that does not come to a split") {
+    const test::Machine machine(2);
+    const Silence silence;
+    const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
+        ProcessGroup group = dptk::nccl_communicator(threads);
+        if (threads.rank() == 1) std::this_thread::sleep_for(1s);
+        static_cast<void>(group.duplicate());
+        threads.barrier();
+    });
+    CHECK(contains(texts[0], "duplicate"));
+    CHECK(contains(texts[0], "has not completed within 500 ms"));
+    CHECK(contains(texts[0], "rank 1"));
+}
+
+TEST_CASE("a rank that does not come to close: the next call tells") {
+    const test::Machine machine(2);
+    const Silence silence;
+    const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
+        std::optional<ProcessGroup> group = dptk::nccl_communicator(threads);
+        all_reduce(*group);
+        if (threads.rank() == 1) std::this_thread::sleep_for(1s);
+        group.reset();
+        threads.barrier();
+    });
+    CHECK(contains(texts[0], "ncclCommFinalize has not completed within 500 ms"));
+}
+
 TEST_CASE("a rank that is slow to connect is waited for") {
     const test::Machine machine(2);
     cuda_double::delay({"ncclCommInitRankConfig", 1}, 1, 300);

@@ -278,7 +278,9 @@ class NcclTransport {
             }
         });
         Work exchanged(calls_->work_behind(own_stream()));
-        if (!exchanged.wait(options_.timeout)) comm_->give_up_on("the ranks' exchange of addresses");
+        // Where a channel watches over the call, it tells before who is missing.
+        const std::chrono::milliseconds grace(500);
+        if (!exchanged.wait(options_.timeout + grace)) comm_->give_up_on("the ranks' exchange of addresses");
         cuda::detail::copy_bytes(cards.data(), all.data(), bytes * ranks.size(), own_stream());
         own_stream().synchronize();
         return cards;
