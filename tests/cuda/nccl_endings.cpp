@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "dptk/comm/multi_device.hpp"
 #include "dptk/control/in_process_store.hpp"
 #include "machine.hpp"
 #include "support/ranks.hpp"
@@ -251,6 +252,38 @@ TEST_CASE("two ranks on one GPU are found before NCCL connects, on both, and the
     });
     for (const cuda_double::Count& count : cuda_double::counts())
         CHECK(count.place.function != "ncclCommInitRankConfig");
+}
+
+TEST_CASE("a group whose devices could not be connected is used, and closed, all the same") {
+    const test::Machine machine(4);
+    cuda_double::put_on_one_gpu(0, 2);
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        std::vector<dptk::cuda::DeviceBuffer<float>> buffers;
+        for (const int device : {0, 1}) {
+            const dptk::cuda::DeviceScope on(2 * group.rank() + device);
+            buffers.push_back(dptk::cuda::to_device(std::vector<float>(4)));
+        }
+        std::string text;
+        for (int i = 0; i < 2; ++i) {
+            CHECK(test::throws<dptk::ArgumentError>(
+                text, [&] { dptk::multi_device::all_reduce(group, buffers); }, test::Agreed::yes));
+            CHECK(contains(text, "are both on GPU 0000:01:00.0"));
+            group.barrier();
+        }
+    });
+}
+
+TEST_CASE("a message on the default stream of the group's device, from a thread with another one") {
+    const test::Machine machine(3);
+    test::on_devices(2, [](ProcessGroup& threads) {
+        ProcessGroup group = dptk::nccl_communicator(threads);
+        auto data = dptk::cuda::to_device(std::vector<float>(1000, static_cast<float>(threads.rank())));
+        const dptk::cuda::DeviceScope elsewhere(2);
+        if (threads.rank() == 0) group.send(data, 1);
+        if (threads.rank() == 1) group.recv(data, 0);
+        const dptk::cuda::DeviceScope here(threads.rank());
+        CHECK(dptk::cuda::to_host(data.span())[999] == 0.0F);
+    });
 }
 
 TEST_CASE("an NCCL that is too old for the program is an error of all ranks") {

@@ -1,6 +1,7 @@
 /// The calls of a channel whose transport hands them to a GPU, and goes on.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <span>
@@ -24,11 +25,9 @@ class EnqueuedCalls {
     /// Blocks where the call is on host memory, and at a barrier, which comes behind all that was started.
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
         launch_messages();
-        if (call.verb == Verb::barrier) carrier_->guarded([&] { calls_->finish(); });
+        if (call.verb == Verb::barrier) carrier_->guarded([&] { finish_started(); });
         Work work(add(call, algorithm, nullptr, [&] { return carrier_->transport->enqueue(call); }));
-        if (call.shared_shape().on_device()) return;
-        work.wait();
-        if (call.verb == Verb::barrier) calls_->rethrow_dropped_error();
+        if (!call.shared_shape().on_device()) work.wait();
     }
 
     /// The same beside what the call's stream does from now on.
@@ -77,19 +76,18 @@ class EnqueuedCalls {
         if (const std::exception_ptr error = batch->unseen_error()) std::rethrow_exception(error);
     }
 
-    /// Blocks until all have ended. Throws what they have failed with where their Works were dropped.
+    /// Blocks until all have ended.
     void finish() {
         if (batch_) batch_->launch();
-        for (const auto& calls : {calls_, messages_}) {
-            if (calls) calls->finish();
-        }
-        if (carrier_->job.control->health()->failed()) return;
-        for (const auto& calls : {calls_, messages_}) {
-            if (calls) calls->rethrow_dropped_error();
-        }
+        finish_started();
     }
 
   private:
+    void finish_started() {
+        calls_->finish();
+        if (messages_) messages_->finish();
+    }
+
     template <class Enqueue>
     std::shared_ptr<WorkState> add(const Collective& call, AllReduceAlgorithm algorithm,
                                    std::shared_ptr<const void> keep_alive, Enqueue&& enqueue) {
@@ -108,17 +106,23 @@ class EnqueuedCalls {
     [[nodiscard]] static std::shared_ptr<WorkState> launch(Carrier<T>& carrier, StreamCalls& calls,
                                                            std::span<const Message> messages,
                                                            MessageBatch::Owners owners) {
-        const auto keep_alive = std::make_shared<MessageBatch::Owners>(std::move(owners));
+        carrier.job.control->health()->check();
         std::shared_ptr<WorkState> work;
         carrier.guarded([&] {
-            for (const Message& message : messages) {
-                static_cast<void>(calls.add(pack(message), keep_alive, [&] {
-                    if (!work) work = carrier.transport->enqueue_together(messages);
-                    return work;
-                }));
-            }
+            work =
+                calls.add(pack_together(messages), std::make_shared<MessageBatch::Owners>(std::move(owners)),
+                          [&] { return carrier.transport->enqueue_together(messages); });
         });
         return work;
+    }
+
+    /// As what deadlines and the other ranks see: the last message, from any rank where there are several.
+    [[nodiscard]] static PackedCall pack_together(std::span<const Message> messages) {
+        Message shown = messages.back();
+        const bool of_one =
+            std::ranges::all_of(messages, [&](const Message& message) { return message.peer == shown.peer; });
+        if (!of_one) shown.peer = any_rank;
+        return pack(shown);
     }
 
     std::shared_ptr<Carrier<T>> carrier_;

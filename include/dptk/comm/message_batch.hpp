@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -74,7 +73,7 @@ class MessageBatch {
     WorkError error_;
 };
 
-/// One of them. Whoever waits for it launches all.
+/// One of them. Whoever waits for it, or asks whether it is done, launches all, and waits for all.
 class BatchedMessage final : public WorkState {
   public:
     BatchedMessage(std::shared_ptr<MessageBatch> batch, const Message& message)

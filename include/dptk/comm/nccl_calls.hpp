@@ -22,8 +22,12 @@ namespace dptk::detail {
 /// On a communicator whose device is the current one.
 class NcclCalls {
   public:
-    NcclCalls(std::shared_ptr<NcclComm> comm, std::shared_ptr<const StreamMemoryPool> pool)
-        : comm_(std::move(comm)), pool_(std::move(pool)) {}
+    explicit NcclCalls(std::shared_ptr<NcclComm> comm) : comm_(std::move(comm)) {}
+
+    [[nodiscard]] const StreamMemoryPool& pool() {
+        if (!pool_) pool_ = std::make_unique<const StreamMemoryPool>(device());
+        return *pool_;
+    }
 
     /// What the stream has been given so far.
     [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const {
@@ -84,7 +88,7 @@ class NcclCalls {
 
     void issue_reduction(const Collective& call, StreamRef stream) {
         if (!nccl_reduces(call.input, call.reduction))
-            return NcclHostReduction(*comm_, *pool_, host_stage_, call, stream).run([&](StreamRef on) {
+            return NcclHostReduction(*comm_, pool(), host_stage_, call, stream).run([&](StreamRef on) {
                 return work_behind(on);
             });
         const NcclElements in = *nccl_numbers(call.input);
@@ -174,7 +178,7 @@ class NcclCalls {
         std::optional<StreamMemory> apart;
         Buffer input = call.input;
         if (overlap(call.input, call.output)) {
-            apart.emplace(*pool_, input.bytes(), stream);
+            apart.emplace(pool(), input.bytes(), stream);
             input = apart->like(input, device());
             copy(input, call.input, stream);
         }
@@ -192,7 +196,7 @@ class NcclCalls {
     }
 
     std::shared_ptr<NcclComm> comm_;
-    std::shared_ptr<const StreamMemoryPool> pool_;
+    std::unique_ptr<const StreamMemoryPool> pool_;  // at first use
     NcclHostStage host_stage_;
 };
 

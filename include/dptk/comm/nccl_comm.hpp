@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,7 +25,6 @@
 #include "dptk/control/store.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/log.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk {
@@ -260,7 +258,7 @@ class NcclComm final : public Wakeable {
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
         const ncclResult_t result = ncclCommInitRankConfig(&handle_->connecting, size(), id, rank(), &config);
-        handle_->comm = std::atomic_ref(handle_->connecting).load();
+        handle_->comm = __atomic_load_n(&handle_->connecting, __ATOMIC_ACQUIRE);
         return result;
     }
 

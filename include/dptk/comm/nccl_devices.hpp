@@ -34,8 +34,7 @@ class NcclDevices final : public DeviceGroup {
   public:
     /// Collective over `host`, which outlives this. Throws, on all ranks alike, where these devices cannot be
     /// connected.
-    NcclDevices(Channel& host, const std::vector<int>& devices)
-        : host_(host), devices_(devices), fallback_(connect_staged_devices(host, devices)) {
+    NcclDevices(Channel& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
         const ChannelJob& job = host.job();
         std::vector<int> ranks(static_cast<std::size_t>(host.size()));
         std::iota(ranks.begin(), ranks.end(), 0);
@@ -56,6 +55,7 @@ class NcclDevices final : public DeviceGroup {
             std::make_shared<Activity>(std::move(identity), Activity::Calls::collectives, call_reader);
         job.control->open(activity_);
         calls_ = StreamCalls::make(activity_);
+        fallback_ = connect_staged_devices(host, devices);
     }
 
     ~NcclDevices() override {
@@ -85,10 +85,7 @@ class NcclDevices final : public DeviceGroup {
             return fallback_->run(call);
         const Collective packed{
             .verb = call.verb, .input = call.inputs[0], .reduction = call.reduction, .root = call.root};
-        const ChannelJob& job = host_.job();
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), [&] {
-            static_cast<void>(calls_->add(PackedCall(packed), nullptr, [&] { return enqueue(call); }));
-        });
+        static_cast<void>(calls_->add(PackedCall(packed), nullptr, [&] { return enqueue(call); }));
     }
 
     void finish() override {

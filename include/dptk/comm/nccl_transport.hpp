@@ -74,10 +74,10 @@ class NcclTransport {
         : options_(completed(std::move(options))) {
         if (share_gpu()) detail::pose_as_own_host();
         detail::NcclCard own = own_card();
-        detail::note_problem(own, [&] { prepare_device(); });
+        detail::note_problem(own, [&] { make_own_stream(); });
         learn(exchange(own));
         comm_ = detail::NcclComm::connect(comm_options(), cards_[0].id);
-        calls_.emplace(comm_, pool_);
+        calls_.emplace(comm_);
     }
 
     /// Works on a communicator that is there, on its device. Collective over it; with NcclOwner::caller
@@ -86,8 +86,8 @@ class NcclTransport {
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {})
         : options_(completed(described_by(comm, std::move(options)))),
           comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
-        prepare_device();
-        calls_.emplace(comm_, pool_);
+        make_own_stream();
+        calls_.emplace(comm_);
         learn(exchange_cards(everybody(), own_card()));
     }
 
@@ -101,7 +101,7 @@ class NcclTransport {
     /// On which the buffers of its calls lie.
     [[nodiscard]] int device() const noexcept { return *options_.device; }
 
-    /// Of the last call; for a test of what NCCL makes of an error.
+    /// Throws what has failed here, if anything has.
     void rethrow_failure() { comm_->rethrow_failure(); }
 
     /// Hands a call to the GPU, in the order of its stream; one on host memory is over when this returns.
@@ -144,7 +144,7 @@ class NcclTransport {
         std::deque<detail::StreamMemory> copies;
         for (Message& message : there) {
             if (message.buffer.on_device()) continue;
-            copies.emplace_back(*pool_, message.buffer.bytes(), own_stream());
+            copies.emplace_back(calls_->pool(), message.buffer.bytes(), own_stream());
             const Buffer copy = copies.back().like(message.buffer, device());
             if (message.verb == Verb::send) calls_->copy(copy, message.buffer, own_stream());
             message.buffer = copy;
@@ -267,8 +267,8 @@ class NcclTransport {
         const cuda::DeviceScope on(device());
         const std::size_t bytes = sizeof own;
         std::vector<detail::NcclCard> cards(ranks.size());
-        const detail::StreamMemory mine(*pool_, bytes, own_stream());
-        const detail::StreamMemory all(*pool_, bytes * ranks.size(), own_stream());
+        const detail::StreamMemory mine(calls_->pool(), bytes, own_stream());
+        const detail::StreamMemory all(calls_->pool(), bytes * ranks.size(), own_stream());
         cuda::detail::copy_bytes(mine.data(), &own, bytes, own_stream());
         comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, detail::NcclGroup& group) {
             for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -279,8 +279,9 @@ class NcclTransport {
         });
         Work exchanged(calls_->work_behind(own_stream()));
         // Where a channel watches over the call, it tells before who is missing.
-        const std::chrono::milliseconds grace(500);
-        if (!exchanged.wait(options_.timeout + grace)) comm_->give_up_on("the ranks' exchange of addresses");
+        const detail::Deadline deadline(std::min(options_.timeout, detail::longest_wait) +
+                                        std::chrono::milliseconds(500));
+        if (!exchanged.wait(deadline.left())) comm_->give_up_on("the ranks' exchange of addresses");
         cuda::detail::copy_bytes(cards.data(), all.data(), bytes * ranks.size(), own_stream());
         own_stream().synchronize();
         return cards;
@@ -288,10 +289,9 @@ class NcclTransport {
 
     [[nodiscard]] cuda::Stream& own_stream() { return *own_stream_; }
 
-    void prepare_device() {
+    void make_own_stream() {
         const cuda::DeviceScope on(device());
         own_stream_ = std::make_unique<cuda::Stream>(cuda::StreamPriority::high);
-        pool_ = std::make_shared<const detail::StreamMemoryPool>(device());
     }
 
     void transfer(const Message& message) {
@@ -320,8 +320,8 @@ class NcclTransport {
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> carry_out_for_host(const Collective& call) {
-        const detail::StreamMemory input(*pool_, call.input.bytes(), own_stream());
-        const detail::StreamMemory output(*pool_, call.output.bytes(), own_stream());
+        const detail::StreamMemory input(calls_->pool(), call.input.bytes(), own_stream());
+        const detail::StreamMemory output(calls_->pool(), call.output.bytes(), own_stream());
         Collective there = call;
         there.stream = own_stream();
         there.input = input.like(call.input, device());
@@ -341,7 +341,6 @@ class NcclTransport {
     std::vector<detail::NcclCard> cards_;
     std::vector<std::string> hosts_;
     std::unique_ptr<cuda::Stream> own_stream_;
-    std::shared_ptr<const detail::StreamMemoryPool> pool_;
     std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;
     std::shared_ptr<detail::NcclComm> comm_;
     std::optional<detail::NcclCalls> calls_;

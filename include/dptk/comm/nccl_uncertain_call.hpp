@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/control/deadline.hpp"
 #include "dptk/control/quiet_thread.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/log.hpp"
@@ -29,11 +30,11 @@ class UncertainCall {
     /// For what takes no time, if it works at all.
     static constexpr std::chrono::milliseconds patience{3000};
 
-    /// `what` is said where it does not return within `patience`.
+    /// `what` is said where it does not return within `limit`.
     [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, std::vector<int> devices,
-                                                              std::chrono::milliseconds patience,
+                                                              std::chrono::milliseconds limit,
                                                               std::function<void()> function) {
-        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), patience));
+        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), limit));
         start_quiet_thread([call, function = std::move(function)]() mutable {
             try {
                 function();
@@ -50,10 +51,10 @@ class UncertainCall {
     UncertainCall& operator=(const UncertainCall&) = delete;
     ~UncertainCall() = default;
 
-    /// Blocks until it has returned, or `patience` has passed. Returns whether it has returned.
+    /// Blocks until it has returned, or its time has passed. Returns whether it has returned.
     bool wait() {
         std::unique_lock lock(mutex_);
-        changed_.wait_until(lock, deadline_, [&] { return ended_; });
+        changed_.wait_until(lock, deadline_.at(), [&] { return ended_; });
         return !is_stuck();
     }
 
@@ -64,14 +65,12 @@ class UncertainCall {
     }
 
   private:
-    using Clock = std::chrono::steady_clock;
-
-    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds patience)
-        : what_(std::move(what)), devices_(std::move(devices)), deadline_(Clock::now() + patience) {}
+    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit)
+        : what_(std::move(what)), devices_(std::move(devices)), deadline_(limit) {}
 
     /// Under the lock.
     [[nodiscard]] bool is_stuck() {
-        if (ended_ || Clock::now() < deadline_) return false;
+        if (ended_ || !deadline_.passed()) return false;
         if (std::exchange(stuck_, true)) return true;
         std::string names;
         for (const int device : devices_) {
@@ -102,7 +101,7 @@ class UncertainCall {
 
     const std::string what_;
     const std::vector<int> devices_;
-    const Clock::time_point deadline_;
+    const Deadline deadline_;
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ended_ = false;

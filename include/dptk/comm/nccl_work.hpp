@@ -12,7 +12,6 @@
 #include "dptk/comm/work_error.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
-#include "dptk/core/cuda/stream.hpp"
 
 namespace dptk::detail {
 
@@ -37,6 +36,7 @@ class NcclWork final : public WorkState {
     bool ended() override { return look(); }
 
     void order_before(StreamRef stream) override {
+        const cuda::DeviceScope on(comm_->device());  // whose default stream may be meant
         if (!look()) end_.order_before(stream);
     }
 
@@ -68,7 +68,6 @@ class NcclWork final : public WorkState {
     [[nodiscard]] bool has_come() {
         try {
             const cuda::DeviceScope on(comm_->device());  // perhaps on a thread that has none yet
-            const cuda::RelaxedCapture relaxed;
             return end_.ready();
         } catch (const std::exception& error) {
             comm_->note(std::current_exception());

@@ -18,6 +18,7 @@
 #include "dptk/comm/device_registry.hpp"
 #include "dptk/comm/joint_work.hpp"
 #include "dptk/comm/verbs.hpp"
+#include "dptk/control/agreed_errors.hpp"
 
 namespace dptk::detail {
 
@@ -73,9 +74,14 @@ class RoutedChannel final : public Channel {
     }
 
     void run_on_devices(const DeviceCall& call) override {
-        std::unique_ptr<DeviceGroup>& group = device_groups_[call.device_indices()];
-        if (!group) group = choose().connect_several(host(), call.device_indices());
-        group->run(call);
+        const std::vector<int> devices = call.device_indices();
+        auto group = device_groups_.find(devices);
+        if (group == device_groups_.end()) {
+            std::unique_ptr<DeviceGroup> connected = choose().connect_several(host(), devices);
+            group = device_groups_.emplace(devices, std::move(connected)).first;
+        }
+        break_job_unless_agreed(*job().control->health(), *job().agreed_errors, control().rank(),
+                                [&] { group->second->run(call); });
     }
 
     int run(const Message& message) override { return route(message.buffer).run(message); }

@@ -3,11 +3,8 @@
 /// that deadlines hold for what the host does not wait for.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <deque>
-#include <exception>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -28,7 +25,7 @@ class StreamCalls final : public Watched {
     }
 
     /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
-    /// ended.
+    /// ended, and the next call, or finish(), comes.
     template <class Enqueue>
     std::shared_ptr<WorkState> add(const PackedCall& call, std::shared_ptr<const void> keep_alive,
                                    Enqueue&& enqueue) {
@@ -57,36 +54,18 @@ class StreamCalls final : public Watched {
             static_cast<void>(last->wait(std::chrono::nanoseconds::max()));
             look();
         }
-        look();  // the watchdog may be looking at the last of them
         let_go();
-    }
-
-    /// Throws the first error of a call whose Work was dropped, once.
-    void rethrow_dropped_error() {
-        std::exception_ptr error;
-        {
-            const std::lock_guard lock(mutex_);
-            error = std::exchange(dropped_error_, nullptr);
-        }
-        if (error) std::rethrow_exception(error);
     }
 
     /// Takes those out that have ended; those behind one that has not stay until it has. What they have used
     /// is not let go of here: the end of a GPU's memory waits for the GPU.
     void look() noexcept override {
-        const std::lock_guard turn(look_mutex_);
-        std::deque<Call> ended;
-        {
-            const std::lock_guard lock(mutex_);
-            while (!calls_.empty() && calls_.front().work->ended()) {
-                ended.push_back(std::move(calls_.front()));
-                calls_.pop_front();
-                one_ended();
-            }
-        }
-        for (const Call& call : ended) tell(call);
         const std::lock_guard lock(mutex_);
-        std::ranges::move(ended, std::back_inserter(ended_));
+        while (!calls_.empty() && calls_.front().work->ended()) {
+            ended_.push_back(std::move(calls_.front()));
+            calls_.pop_front();
+            one_ended();
+        }
     }
 
     [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
@@ -112,25 +91,16 @@ class StreamCalls final : public Watched {
         std::swap(ended, ended_);
     }
 
-    void tell(const Call& call) {
-        const std::exception_ptr error = call.work->unseen_error();
-        if (!error || call.work.use_count() > 1) return;
-        const std::lock_guard lock(mutex_);
-        if (!dropped_error_) dropped_error_ = error;
-    }
-
     [[nodiscard]] std::shared_ptr<WorkState> last_call() {
         const std::lock_guard lock(mutex_);
         return calls_.empty() ? nullptr : calls_.back().work;
     }
 
     std::shared_ptr<Activity> activity_;
-    std::mutex look_mutex_;
     std::mutex mutex_;
     std::deque<Call> calls_;
     std::deque<Call> ended_;
     int under_way_ = 0;  // one more than calls_ while one is being handed over
-    std::exception_ptr dropped_error_;
 };
 
 }  // namespace dptk::detail

@@ -346,9 +346,11 @@ class TransportChannel final : public Channel {
     std::shared_ptr<WorkState> start_on_thread(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
         if (carrier_->checker) carrier_->checker->promise();
+        std::function<void()> prepared;
+        guarded([&] { prepared = carrier_->prepare(call, algorithm_); });
         std::shared_ptr<WorkState> work =
             queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
-                          algorithm = algorithm_, operation = carrier_->prepare(call, algorithm_)] {
+                          algorithm = algorithm_, operation = std::move(prepared)] {
                 carrier->job.control->health()->check();
                 carrier->guarded([&] { carrier->run(call, algorithm, operation); });
                 if (then) then();

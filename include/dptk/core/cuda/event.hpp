@@ -8,6 +8,25 @@
 
 namespace dptk::cuda {
 
+namespace detail {
+
+/// While it lives, this thread may ask for events though another one captures a graph, which that would
+/// break.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() { exchange(); }
+    ~RelaxedCapture() { exchange(); }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    void exchange() noexcept { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace detail
+
 /// Belongs to the device that is current when it is made. Has no time stamp.
 class Event {
   public:
@@ -33,6 +52,7 @@ class Event {
 
     /// Whether the stream has come there. Does not block.
     [[nodiscard]] bool ready() const {
+        const detail::RelaxedCapture relaxed;
         const cudaError_t status = cudaEventQuery(event_);
         if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
         return status == cudaSuccess;

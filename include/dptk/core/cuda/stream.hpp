@@ -65,20 +65,6 @@ inline void refuse_capture(int rank, StreamRef stream) {
 
 }  // namespace detail
 
-/// While it lives, this thread may ask for events and allocate memory though another one captures a graph.
-class RelaxedCapture {
-  public:
-    RelaxedCapture() { exchange(); }
-    ~RelaxedCapture() { exchange(); }
-    RelaxedCapture(const RelaxedCapture&) = delete;
-    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
-  private:
-    void exchange() noexcept { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 /// Blocks until the stream has done all that it has been given.
 inline void synchronize(StreamRef stream) {
     check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
