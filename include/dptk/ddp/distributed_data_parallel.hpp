@@ -42,14 +42,18 @@ class DistributedDataParallel {
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                             DistributedDataParallelOptions options = {})
         : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
-        for (const ParameterRef& parameter : reducer_->parameters()) {
+        if (!options.init_sync) return;
+        for (std::size_t i = 0; i < parameters().size(); ++i) {
+            if (reducer_->ignores(i)) continue;
+            const ParameterRef& parameter = parameters()[i];
             const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
             reducer_->group().channel().run({.verb = Verb::broadcast, .input = value, .output = value});
         }
     }
 
-    /// Begins a step. Optional; the first mark or synchronize() begins one by itself. Collective, does not
-    /// wait. Under Ready::marked, gradients stay where they are from here, or from the first mark, to
+    /// Begins a step. Optional; the first mark or synchronize() begins one by itself. Collective. Waits for
+    /// rank 0 where the options have buffers, which all ranks then have from there, and else for nobody.
+    /// Under Ready::marked, gradients stay where they are from here, or from the first mark, to
     /// synchronize().
     void begin_step() { reducer_->begin_step(); }
 
@@ -62,7 +66,8 @@ class DistributedDataParallel {
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
 
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
-    /// Where no rank uses it, the average is zeros.
+    /// Where no rank uses it, the average is zeros, or under find_unused_parameters its gradient is left as
+    /// it is.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
 
     /// Ends the step: on return the gradients are the average over ranks. Collective, blocks. Throws
@@ -72,15 +77,28 @@ class DistributedDataParallel {
     /// begin_step(sample_count) and synchronize() in one, for Ready::at_synchronize.
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
+    /// While the result lives, steps and marks do nothing, and the program's gradients add up where they are,
+    /// if it does not set them to zero. The next step averages these sums over the ranks. Throws
+    /// ArgumentError in the middle of a step.
+    [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
+
+    /// Takes the gradients of a micro-batch of `sample_count` samples, each the mean over them, into sums of
+    /// dptk's own, and sets them to zero. The next step averages over these samples as well, so that
+    /// micro-batches equal one large batch: the last one may be accumulated too, and then synchronize() be
+    /// called, or it is the step's own, by begin_step(n) or synchronize(n). Does not communicate; ranks may
+    /// accumulate unequally often. Sums are kept in f32, and in f64 for f64.
+    void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
+
     /// The parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return reducer_->parameters();
     }
 
     /// The memory of gradient `i` in its bucket. A program that computes its gradients there, and gives that
-    /// address as the gradient's, saves the copies in and out. Throws ArgumentError for another element type.
+    /// address as the gradient's, saves the copies in and out. Buckets then stay as they are. Throws
+    /// ArgumentError for another element type.
     template <Element T>
-    [[nodiscard]] std::span<T> gradient_memory(std::size_t i) const {
+    [[nodiscard]] std::span<T> gradient_memory(std::size_t i) {
         const Buffer buffer = reducer_->gradient_memory(i);
         if (buffer.dtype != dtype_of<T>) {
             throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",
@@ -88,6 +106,9 @@ class DistributedDataParallel {
         }
         return {static_cast<T*>(buffer.data), buffer.count};
     }
+
+    /// The bytes of gradients in each bucket, in the order in which they leave.
+    [[nodiscard]] std::vector<std::size_t> bucket_bytes() const { return reducer_->bucket_bytes(); }
 
   private:
     std::unique_ptr<GradientReducer> reducer_;

@@ -3,18 +3,23 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/process_group.hpp"
-#include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/ddp/bucket_set.hpp"
+#include "dptk/ddp/gradient_accumulator.hpp"
+#include "dptk/ddp/gradient_marks.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
@@ -28,14 +33,16 @@ namespace dptk {
 /// need not mark.
 ///
 /// Buckets leave in the reverse of the registration order, on a duplicate of the group, so that the program's
-/// own calls never meet them. Over a transport that has no duplicate they travel inside synchronize().
+/// own calls never meet them. Over a transport that has no duplicate they travel inside synchronize(). Under
+/// Ready::marked they are made anew after the first step, in the order in which rank 0's gradients became
+/// ready, unless somebody has asked for the memory of one.
 class GradientReducer {
   public:
     /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError
-    /// where they differ, ArgumentError where a rank's parameters are unusable. The group must outlive the
-    /// reducer.
+    /// where they differ, ArgumentError where a rank's parameters or options are unusable. The group must
+    /// outlive the reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {})
-        : source_(std::move(source)), ready_(options.ready) {
+        : source_(std::move(source)), options_(std::move(options)) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
@@ -44,15 +51,15 @@ class GradientReducer {
         std::string problem;
         try {
             parameters_ = source_.collect();
-            check_caps(options);
+            if (options_.buffers) buffers_ = options_.buffers->collect();
+            note_ignored();
+            check_options();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
-        detail::check_equal_tables(*group_, "models", table(options));
-        make_buckets(options);
-        states_.resize(parameters_.size());
-        reset_step();
+        detail::check_equal_tables(*group_, "models", table());
+        make_buckets(launch_order());
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -61,21 +68,38 @@ class GradientReducer {
     /// The parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
 
+    /// Whether the options name the parameter among those to ignore.
+    [[nodiscard]] bool ignores(std::size_t i) const { return ignored_[i]; }
+
     /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
     [[nodiscard]] ProcessGroup& group() noexcept { return *group_; }
 
     /// Where gradient `i` lies in its bucket. Whoever computes gradients straight into this memory saves the
-    /// copies in and out. Aligned to 64 bytes.
-    [[nodiscard]] Buffer gradient_memory(std::size_t i) const {
+    /// copies in and out. Aligned to 64 bytes. From now on buckets stay as they are.
+    [[nodiscard]] Buffer gradient_memory(std::size_t i) {
         check_index(i);
-        const auto [bucket, position] = places_[i];
-        return buckets_[bucket].gradient(position, parameters_[i].count);
+        const std::lock_guard lock(mutex_);
+        if (!buckets_.has(i))
+            throw ArgumentError(detail::text("parameter ", parameters_[i].name, " is ignored"));
+        pinned_ = true;
+        return buckets_.gradient(i, parameters_[i].count);
     }
 
-    /// Begins a step on all ranks: collective, does not wait for the others. Under Ready::marked, gradients
-    /// stay where they are from here, or from the first mark, until synchronize() returns; otherwise their
-    /// addresses are read in synchronize(). Optional without a sample count: the first mark or synchronize()
-    /// begins a step by itself.
+    /// How many bytes of gradients each bucket holds, in the order in which they leave.
+    [[nodiscard]] std::vector<std::size_t> bucket_bytes() {
+        const std::lock_guard lock(mutex_);
+        std::vector<std::size_t> bytes(buckets_.size());
+        for (std::size_t b = 0; b < buckets_.size(); ++b) {
+            for (const std::size_t i : buckets_[b].indices())
+                bytes[b] += parameters_[i].count * dtype_size(parameters_[i].dtype);
+        }
+        return bytes;
+    }
+
+    /// Begins a step on all ranks: collective. Does not wait for the others, but for rank 0's buffers where
+    /// there are any. Under Ready::marked, gradients stay where they are from here, or from the first mark,
+    /// until synchronize() returns; otherwise their addresses are read in synchronize(). Optional without a
+    /// sample count: the first mark or synchronize() begins a step by itself.
     void begin_step() { begin(std::nullopt); }
 
     /// Begins a step in which this rank has `sample_count` samples. All ranks give a count, or none does.
@@ -96,6 +120,7 @@ class GradientReducer {
     /// next step may begin.
     void synchronize() {
         const std::lock_guard lock(mutex_);
+        if (local_scopes_ > 0) return;
         if (!begun_) begin_locked(std::nullopt);
         end_step();
     }
@@ -103,14 +128,45 @@ class GradientReducer {
     /// begin_step(sample_count) and synchronize() in one.
     void synchronize(std::size_t sample_count) {
         const std::lock_guard lock(mutex_);
+        check_counts_allowed();
         check_not_begun();
         begin_locked(sample_count);
         end_step();
     }
 
+    /// Takes the gradients of a micro-batch of `sample_count` samples into sums of dptk's own, and sets them
+    /// to zero. The next step's average is over these samples, too. Between steps, on any ranks, each any
+    /// number of times; a step of which a rank has accumulated counts samples on all ranks, and synchronize()
+    /// or begin_step() without a count then send what was accumulated alone. Does not communicate.
+    void accumulate(std::size_t sample_count) {
+        const std::lock_guard lock(mutex_);
+        if (begun_) return note_problem("accumulate() in the middle of a step");
+        read_addresses();
+        if (addresses_are_good_)
+            accumulator_.add(parameters_, sample_count, [&](std::size_t i) { return buckets_.has(i); });
+    }
+
+    /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
+    class NoSync {
+      public:
+        explicit NoSync(GradientReducer& reducer) : reducer_(reducer) {
+            const std::lock_guard lock(reducer_.mutex_);
+            reducer_.check_not_begun();
+            ++reducer_.local_scopes_;
+        }
+        ~NoSync() {
+            const std::lock_guard lock(reducer_.mutex_);
+            --reducer_.local_scopes_;
+        }
+        NoSync(const NoSync&) = delete;
+        NoSync& operator=(const NoSync&) = delete;
+
+      private:
+        GradientReducer& reducer_;
+    };
+
   private:
-    /// What is known of a gradient in this step.
-    enum class State : std::uint8_t { waiting, ready, unused, copied };
+    using State = detail::GradientMarks::State;
 
     /// Reduced once a step, before the buckets: sums over ranks.
     struct Header {
@@ -119,73 +175,92 @@ class GradientReducer {
         double problems = 0;    // ranks that have one
     };
 
-    struct Place {
-        std::size_t bucket = 0;
-        std::size_t position = 0;
-    };
-
     // ---- construction
 
-    static void check_caps(const DistributedDataParallelOptions& options) {
-        for (const std::optional<double>& cap : {options.bucket_cap_mb, options.first_bucket_mb}) {
-            if (cap && !(*cap > 0 && std::isfinite(*cap))) {
-                throw ArgumentError(detail::text("a bucket cap of ", *cap, " MiB; it must be positive"));
-            }
+    void note_ignored() {
+        ignored_.assign(parameters_.size(), false);
+        for (const std::string& name : options_.parameters_to_ignore) {
+            const auto found = std::ranges::find(parameters_, name, &ParameterRef::name);
+            if (found == parameters_.end())
+                throw ArgumentError(detail::text("there is no parameter ", name, " to ignore"));
+            ignored_[static_cast<std::size_t>(found - parameters_.begin())] = true;
         }
     }
 
+    void check_options() const {
+        detail::BucketSet::check_caps(options_);
+        if (options_.find_unused_parameters && options_.ready != Ready::marked)
+            throw ArgumentError(
+                "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
+                "part in a step");
+    }
+
     /// What must be equal on all ranks, a line each.
-    [[nodiscard]] std::string table(const DistributedDataParallelOptions& options) const {
+    [[nodiscard]] std::string table() const {
         const auto cap_text = [](const std::optional<double>& cap) {
             return cap ? detail::text(*cap, " MiB") : std::string("default");
         };
-        std::string out = detail::text(
-            "Ready::", options.ready == Ready::marked ? "marked" : "at_synchronize", "\nbucket_cap_mb ",
-            cap_text(options.bucket_cap_mb), "\nfirst_bucket_mb ", cap_text(options.first_bucket_mb), "\n");
-        for (const ParameterRef& parameter : parameters_) {
-            out += detail::text("parameter ", parameter.name, " of ", dtype_name(parameter.dtype), " ",
-                                detail::shape_text(parameter.shape));
+        std::string out = detail::text("Ready::", is_marked() ? "marked" : "at_synchronize",
+                                       "\nbucket_cap_mb ", cap_text(options_.bucket_cap_mb),
+                                       "\nfirst_bucket_mb ", cap_text(options_.first_bucket_mb), "\n");
+        const auto add_flag = [&](const char* name, bool value) {
+            out += detail::text(name, value ? " true" : " false", "\n");
+        };
+        add_flag("find_unused_parameters", options_.find_unused_parameters);
+        add_flag("static_graph", options_.static_graph);
+        add_flag("gradient_as_bucket_view", options_.gradient_as_bucket_view);
+        add_flag("init_sync", options_.init_sync);
+        add_flag("broadcast_buffers", options_.broadcast_buffers);
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            const ParameterRef& parameter = parameters_[i];
+            out += detail::text(ignored_[i] ? "ignored " : "", "parameter ", parameter.name, " of ",
+                                dtype_name(parameter.dtype), " ", detail::shape_text(parameter.shape));
             out += detail::text(" with ", parameter.count, " elements");
             if (parameter.layout != 0) out += detail::text(" in layout ", parameter.layout);
             out += '\n';
         }
+        for (std::size_t i = 0; i < buffers_.size(); ++i)
+            out += detail::text("buffer ", i, " of ", buffers_[i].count, " x ", dtype_name(buffers_[i].dtype),
+                                "\n");
         return out;
     }
 
-    void make_buckets(const DistributedDataParallelOptions& options) {
-        constexpr double mib = 1024.0 * 1024.0;
-        const double cap = options.bucket_cap_mb.value_or(25);
-        const double first = options.first_bucket_mb.value_or(options.bucket_cap_mb ? cap : 1);
-        const auto bytes = [](double size) { return static_cast<std::size_t>(std::min(size * mib, 1e18)); };
-        const std::size_t caps[] = {bytes(first), bytes(cap)};
+    [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
-        std::vector<PlannedParameter> launch_order;
+    /// Until the order of arrival is known.
+    [[nodiscard]] std::vector<std::size_t> launch_order() const {
+        std::vector<std::size_t> order;
         for (std::size_t i = parameters_.size(); i-- > 0;) {
-            launch_order.push_back({parameters_[i].count, parameters_[i].dtype, parameters_[i].device});
+            if (!ignored_[i]) order.push_back(i);
         }
-        BucketPlan plan = plan_buckets(launch_order, caps);
-        places_.resize(parameters_.size());
-        for (std::size_t b = 0; b < plan.size(); ++b) {
-            for (std::size_t position = 0; position < plan[b].parameters.size(); ++position) {
-                std::size_t& index = plan[b].parameters[position];
-                index = parameters_.size() - 1 - index;
-                places_[index] = {b, position};
-            }
-            using Status = detail::GradientBucket::Status;
-            buckets_.emplace_back(*group_, plan[b], parameters_,
-                                  b + 1 == plan.size() ? Status::last_element : Status::none);
-        }
+        return order;
+    }
+
+    void make_buckets(const std::vector<std::size_t>& order) {
+        buckets_ = detail::BucketSet(*group_, parameters_, order, options_);
         in_flight_.resize(buckets_.size());
-        missing_.resize(buckets_.size());
+        reset_step();
     }
 
     // ---- a step; all below with mutex_ held
 
     void begin(std::optional<std::size_t> sample_count) {
         const std::lock_guard lock(mutex_);
+        if (sample_count) check_counts_allowed();
+        if (local_scopes_ > 0) return;
         check_not_begun();
         begin_locked(sample_count);
-        if (may_communicate_here()) start_header();
+        if (!may_communicate_here()) return;
+        start_header();
+        if (has_buffers()) ensure_header();
+    }
+
+    void check_counts_allowed() const {
+        if (local_scopes_ == 0) return;
+        throw ArgumentError(
+            detail::text("rank ", group_->rank(),
+                         ": a sample count inside no_sync, which weighs all micro-batches the "
+                         "same; accumulate(n) weighs them by their samples"));
     }
 
     void check_not_begun() const {
@@ -198,10 +273,13 @@ class GradientReducer {
     void begin_locked(std::optional<std::size_t> sample_count) {
         begun_ = true;
         samples_ = sample_count;
-        if (ready_ == Ready::at_synchronize) return;
+        if (!samples_ && accumulator_.has_any()) samples_ = 0;
+        if (has_buffers()) read_buffers();
+        if (!is_marked()) return;
         read_addresses();
-        if (samples_ == std::size_t{0}) {
-            for (std::size_t i = 0; i < states_.size(); ++i) note_mark(i, State::unused);
+        if (samples_ != std::size_t{0}) return;
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (buckets_.has(i)) marks_.mark(i, State::unused, buckets_);
         }
     }
 
@@ -210,6 +288,7 @@ class GradientReducer {
             std::vector<ParameterRef> now = source_.collect();
             check_unchanged(now);
             parameters_ = std::move(now);
+            if (options_.gradient_as_bucket_view) check_views();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             note_problem(error.what());
             addresses_are_good_ = false;
@@ -231,8 +310,37 @@ class GradientReducer {
         }
     }
 
+    void check_views() const {
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (!buckets_.has(i) || parameters_[i].count == 0) continue;
+            if (parameters_[i].gradient != buckets_.gradient(i, parameters_[i].count).data)
+                throw ArgumentError(detail::text("gradient_as_bucket_view: gradient ", parameters_[i].name,
+                                                 " is not where gradient_memory(", i, ") is"));
+        }
+    }
+
+    void read_buffers() {
+        try {
+            std::vector<Buffer> now = options_.buffers->collect();
+            if (!std::ranges::equal(now, buffers_, &detail::same_shape))
+                throw ArgumentError("the model's buffers are not those of construction");
+            buffers_ = std::move(now);
+        } catch (const std::exception& error) {
+            note_problem(error.what());
+        }
+    }
+
+    /// Rank 0's buffers, to all ranks.
+    void send_buffers() {
+        if (!has_buffers() || std::exchange(buffers_are_sent_, true) || !header_is_good()) return;
+        const detail::ErasedBuffers erased{buffers_, {}};
+        detail::run_coalesced(*group_, {.verb = Verb::broadcast}, erased, erased);
+    }
+
+    [[nodiscard]] bool has_buffers() const { return options_.buffers && options_.broadcast_buffers; }
+
     [[nodiscard]] Collective header_call() {
-        *header_ = {static_cast<double>(samples_.value_or(0)), samples_ ? 1.0 : 0.0,
+        *header_ = {static_cast<double>(samples_.value_or(0) + accumulator_.samples()), samples_ ? 1.0 : 0.0,
                     problem_.empty() ? 0.0 : 1.0};
         const Buffer buffer{header_.get(), sizeof(Header) / sizeof(double), DType::f64, {}};
         return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
@@ -248,14 +356,24 @@ class GradientReducer {
         if (!header_started_) group_->channel().run(header_call());
         header_started_ = true;
         header_work_.wait();
-        if (samples_) weight_ = header_->samples == 0 ? 0 : static_cast<double>(*samples_) / header_->samples;
+        if (samples_) {
+            const double all = header_->samples;
+            weight_ = all == 0 ? 0 : static_cast<double>(*samples_) / all;
+            sum_weight_ = all == 0 ? 0 : 1 / all;
+        }
+        send_buffers();
     }
 
     [[nodiscard]] bool header_is_good() {
         const bool some_announced = header_->announcing != 0 && header_->announcing != group_->size();
         if (some_announced && problem_.empty()) {
-            note_problem(samples_ ? detail::text("begins the step with a sample count of ", *samples_)
-                                  : std::string("begins the step without a sample count"));
+            if (!samples_) {
+                note_problem("begins the step without a sample count");
+            } else if (accumulator_.has_any()) {
+                note_problem(detail::text("has accumulated ", accumulator_.samples(), " samples"));
+            } else {
+                note_problem(detail::text("begins the step with a sample count of ", *samples_));
+            }
         }
         return header_->problems == 0 && !some_announced;
     }
@@ -263,14 +381,20 @@ class GradientReducer {
     void mark(std::size_t i, State state) {
         check_index(i);
         const std::lock_guard lock(mutex_);
-        if (!begun_) begin_locked(std::nullopt);
+        if (local_scopes_ > 0 || !buckets_.has(i)) return;
+        if (!begun_) {
+            if (accumulator_.has_any())
+                note_problem(detail::text("gradient ", parameters_[i].name,
+                                          " is marked behind accumulate(), without begin_step(n)"));
+            begin_locked(std::nullopt);
+        }
         // Started early, the header has arrived when the first bucket is full.
-        if (ready_ == Ready::marked && !header_started_ && may_communicate_here()) start_header();
+        if (is_marked() && !header_started_ && may_communicate_here()) start_header();
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
         if (!may_communicate_here()) return;
         // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
-        while (next_bucket_ + 1 < buckets_.size() && missing_[next_bucket_] == 0) {
+        while (next_bucket_ + 1 < buckets_.size() && marks_.is_complete(next_bucket_)) {
             ensure_header();
             if (!header_is_good()) return;
             fill(next_bucket_);
@@ -279,13 +403,10 @@ class GradientReducer {
     }
 
     void note_mark(std::size_t i, State state) {
-        if (ready_ != Ready::marked)
+        if (!is_marked())
             return note_problem("a gradient is marked, but the option is Ready::at_synchronize");
-        if (states_[i] != State::waiting) {
-            return note_problem(detail::text("gradient ", parameters_[i].name, " was marked twice"));
-        }
-        states_[i] = state;
-        --missing_[places_[i].bucket];
+        if (!marks_.mark(i, state, buckets_))
+            note_problem(detail::text("gradient ", parameters_[i].name, " was marked twice"));
     }
 
     void note_problem(std::string problem) {
@@ -293,20 +414,23 @@ class GradientReducer {
     }
 
     void end_step() {
-        if (ready_ == Ready::at_synchronize) read_addresses();
+        if (!is_marked()) read_addresses();
         ensure_header();
         if (!header_is_good()) throw_problems();
         while (next_bucket_ < buckets_.size()) {
             fill(next_bucket_);
             launch(next_bucket_);
         }
+        find_unused();
         bool failed = false;
-        for (std::size_t i = 0; i < buckets_.size(); ++i) {
-            in_flight_[i].wait();
-            empty(i);
-            failed = failed || (i + 1 == buckets_.size() && buckets_[i].status());
+        for (std::size_t b = 0; b < buckets_.size(); ++b) {
+            in_flight_[b].wait();
+            empty(b);
+            failed = failed || (b + 1 == buckets_.size() && buckets_[b].status());
         }
         if (failed) throw_problems();
+        accumulator_.clear();
+        rebuild();
         reset_step();
     }
 
@@ -315,14 +439,19 @@ class GradientReducer {
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const std::size_t i = indices[position];
-            if (ready_ == Ready::marked && states_[i] == State::waiting) {
-                note_problem(detail::text("gradient ", parameters_[i].name,
-                                          " was neither marked ready nor unused before synchronize()"));
+            if (is_marked() && marks_[i] == State::waiting) {
+                if (!options_.find_unused_parameters)
+                    note_problem(detail::text("gradient ", parameters_[i].name,
+                                              " was neither marked ready nor unused before synchronize()"));
+                marks_.mark(i, State::unused, buckets_);
             }
-            const bool counts = states_[i] != State::unused && addresses_are_good_;
-            detail::copy_scaled(buckets_[b].gradient(position, parameters_[i].count), parameters_[i].gradient,
-                                counts ? weight_ : 0);
-            states_[i] = State::copied;
+            const bool counts = marks_[i] != State::unused && addresses_are_good_;
+            const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
+            if (accumulator_.has_any()) {
+                accumulator_.blend(place, i, sum_weight_, parameters_[i].gradient, counts ? weight_ : 0);
+            } else {
+                detail::copy_scaled(place, parameters_[i].gradient, counts ? weight_ : 0);
+            }
         }
     }
 
@@ -330,7 +459,7 @@ class GradientReducer {
         const bool last = b + 1 == buckets_.size();
         if (last) buckets_[b].set_status(!problem_.empty());
         const Collective call = buckets_[b].all_reduce(samples_ ? ReduceOp::sum : ReduceOp::avg);
-        const bool alone = buckets_.size() == 1 && ready_ == Ready::at_synchronize;
+        const bool alone = buckets_.size() == 1 && !is_marked();
         if (own_group_ && !alone) {
             in_flight_[b] = group_->channel().start(call, buckets_[b].memory());
         } else {
@@ -339,12 +468,26 @@ class GradientReducer {
         ++next_bucket_;
     }
 
+    /// Which parameters take part on no rank. Behind all buckets: some of them have left before all marks are
+    /// known, and not the same ones on all ranks.
+    void find_unused() {
+        const bool known = options_.static_graph && !used_.empty();
+        if (!options_.find_unused_parameters || known) return;
+        used_.assign(parameters_.size(), 0);
+        for (const std::size_t i : marks_.arrived()) used_[i] = 1;
+        if (accumulator_.has_any()) std::ranges::fill(used_, std::uint8_t{1});
+        const Buffer used = detail::buffer_of(used_);
+        group_->channel().run(
+            {.verb = Verb::all_reduce, .input = used, .output = used, .reduction = ReduceOp::max});
+    }
+
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
         if (!addresses_are_good_) return;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
+            if (options_.find_unused_parameters && used_[indices[position]] == 0) continue;
             const Buffer average = buckets_[b].gradient(position, parameter.count);
             if (average.bytes() != 0 && parameter.gradient != average.data) {
                 std::memcpy(parameter.gradient, average.data, average.bytes());
@@ -352,8 +495,33 @@ class GradientReducer {
         }
     }
 
+    /// Makes the buckets anew, once, in the order in which rank 0's gradients have arrived.
+    void rebuild() {
+        const bool may_change = options_.find_unused_parameters && !options_.static_graph;
+        if (rebuilt_ || !is_marked() || may_change || options_.gradient_as_bucket_view) return;
+        const std::vector<std::size_t> before = launch_order();
+        std::vector<std::uint64_t> order(marks_.arrived().begin(), marks_.arrived().end());
+        // Rank 0 may have had no samples.
+        const bool complete =
+            options_.find_unused_parameters ? !order.empty() : order.size() == before.size();
+        const auto as_flag = [](bool flag) { return static_cast<std::uint8_t>(flag ? 1 : 0); };
+        std::uint8_t flags[] = {as_flag(pinned_), as_flag(group_->rank() == 0 && !complete)};
+        group_->all_reduce(flags, ReduceOp::max);
+        const bool any_pinned = flags[0] != 0;
+        const bool not_yet = flags[1] != 0;
+        rebuilt_ = !not_yet;
+        if (any_pinned || not_yet) return;
+        order.resize(group_->rank() == 0 ? order.size() : 0);
+        for (const std::size_t i : before) {
+            if (std::ranges::find(order, i) == order.end()) order.push_back(i);
+        }
+        group_->broadcast(order);
+        make_buckets({order.begin(), order.end()});
+    }
+
     [[noreturn]] void throw_problems() {
         const std::string problems = detail::gather_problems(*group_, problem_);
+        accumulator_.clear();
         reset_step();
         detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
     }
@@ -362,14 +530,14 @@ class GradientReducer {
         begun_ = false;
         addresses_are_good_ = true;
         header_started_ = false;
+        buffers_are_sent_ = false;
         header_work_ = Work();
         samples_.reset();
         weight_ = 1;
         problem_.clear();
         next_bucket_ = 0;
         for (Work& work : in_flight_) work = Work();
-        for (State& state : states_) state = State::waiting;
-        for (std::size_t b = 0; b < buckets_.size(); ++b) missing_[b] = buckets_[b].indices().size();
+        marks_.reset(parameters_.size(), buckets_);
     }
 
     [[nodiscard]] bool may_communicate_here() const {
@@ -384,24 +552,31 @@ class GradientReducer {
     }
 
     ParameterSource source_;
-    Ready ready_;
+    DistributedDataParallelOptions options_;
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_ = nullptr;
     std::vector<ParameterRef> parameters_;
-    std::vector<Place> places_;
-    std::vector<detail::GradientBucket> buckets_;
+    std::vector<bool> ignored_;
+    std::vector<Buffer> buffers_;
+    detail::BucketSet buckets_;
+    bool pinned_ = false;  // somebody knows the memory of a bucket
+    bool rebuilt_ = false;
 
     std::mutex mutex_;
+    int local_scopes_ = 0;
     bool begun_ = false;
     bool addresses_are_good_ = true;
     bool header_started_ = false;
+    bool buffers_are_sent_ = false;
     std::shared_ptr<Header> header_ = std::make_shared<Header>();
     Work header_work_;
     std::optional<std::size_t> samples_;
-    double weight_ = 1;
+    double weight_ = 1;      // of this step's gradients
+    double sum_weight_ = 0;  // of what was accumulated
+    detail::GradientAccumulator accumulator_;
     std::string problem_;
-    std::vector<State> states_;
-    std::vector<std::size_t> missing_;  // gradients not yet marked, by bucket
+    detail::GradientMarks marks_;
+    std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
     std::size_t next_bucket_ = 0;
     std::vector<Work> in_flight_;
 };

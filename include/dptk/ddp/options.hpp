@@ -4,6 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "dptk/ddp/buffer_source.hpp"
 
 namespace dptk {
 
@@ -23,6 +27,24 @@ struct DistributedDataParallelOptions {
     /// equal to it.
     std::optional<double> first_bucket_mb = std::nullopt;
     Ready ready = Ready::at_synchronize;
+    /// What a model keeps besides its parameters, such as BatchNorm's statistics: where broadcast_buffers is
+    /// set, all ranks get rank 0's at the beginning of each step.
+    std::optional<BufferSource> buffers = std::nullopt;
+    bool broadcast_buffers = true;
+    /// Under Ready::marked: a gradient that is not marked before synchronize() takes no part in the step,
+    /// instead of being an error. One that takes part on no rank is left as it is; one that takes part on
+    /// some ranks is averaged, with zeros for the others. Costs a collective of a byte for each parameter.
+    bool find_unused_parameters = false;
+    /// Promises that the same parameters take part in each step, so that find_unused_parameters looks at the
+    /// first one alone.
+    bool static_graph = false;
+    /// Demands that gradients lie in the memory that gradient_memory(i) gives: another address is an error of
+    /// the step.
+    bool gradient_as_bucket_view = false;
+    /// Whether all ranks get rank 0's values at construction.
+    bool init_sync = true;
+    /// Names of parameters that are neither sent at construction nor averaged.
+    std::vector<std::string> parameters_to_ignore = {};
 };
 
 }  // namespace dptk

@@ -1,0 +1,88 @@
+/// All buckets of a model, and which gradient lies in which.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "dptk/ddp/bucket_plan.hpp"
+#include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/ddp/options.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk::detail {
+
+class BucketSet {
+  public:
+    /// Where a gradient lies.
+    struct Place {
+        static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+
+        std::size_t bucket = nowhere;
+        std::size_t position = 0;
+    };
+
+    BucketSet() = default;
+
+    /// Buckets for the parameters whose indices `order` has, which leave in this order; all others are in no
+    /// bucket. The last one has an element for the ranks' status. Collective.
+    BucketSet(ProcessGroup& group, const std::vector<ParameterRef>& parameters,
+              std::span<const std::size_t> order, const DistributedDataParallelOptions& options)
+        : places_(parameters.size()) {
+        std::vector<PlannedParameter> planned;
+        for (const std::size_t i : order)
+            planned.push_back({parameters[i].count, parameters[i].dtype, parameters[i].device});
+        BucketPlan plan = plan_buckets(planned, caps(options));
+        for (std::size_t b = 0; b < plan.size(); ++b) {
+            for (std::size_t position = 0; position < plan[b].parameters.size(); ++position) {
+                std::size_t& index = plan[b].parameters[position];
+                index = order[index];
+                places_[index] = {b, position};
+            }
+            using Status = GradientBucket::Status;
+            buckets_.emplace_back(group, plan[b], parameters,
+                                  b + 1 == plan.size() ? Status::last_element : Status::none);
+        }
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return buckets_.size(); }
+    [[nodiscard]] GradientBucket& operator[](std::size_t b) noexcept { return buckets_[b]; }
+    [[nodiscard]] const GradientBucket& operator[](std::size_t b) const noexcept { return buckets_[b]; }
+
+    [[nodiscard]] const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
+    [[nodiscard]] bool has(std::size_t parameter) const noexcept {
+        return places_[parameter].bucket != Place::nowhere;
+    }
+
+    /// The memory of a gradient that is in a bucket.
+    [[nodiscard]] Buffer gradient(std::size_t parameter, std::size_t count) const noexcept {
+        const auto [bucket, position] = places_[parameter];
+        return buckets_[bucket].gradient(position, count);
+    }
+
+    /// Throws ArgumentError where a cap is no size.
+    static void check_caps(const DistributedDataParallelOptions& options) {
+        for (const std::optional<double>& cap : {options.bucket_cap_mb, options.first_bucket_mb}) {
+            if (cap && !(*cap > 0 && std::isfinite(*cap)))
+                throw ArgumentError(text("a bucket cap of ", *cap, " MiB; it must be positive"));
+        }
+    }
+
+  private:
+    /// In bytes: of the first bucket to leave, and of all others.
+    [[nodiscard]] static std::vector<std::size_t> caps(const DistributedDataParallelOptions& options) {
+        constexpr double mib = 1024.0 * 1024.0;
+        const double cap = options.bucket_cap_mb.value_or(25);
+        const double first = options.first_bucket_mb.value_or(options.bucket_cap_mb ? cap : 1);
+        const auto bytes = [](double size) { return static_cast<std::size_t>(std::min(size * mib, 1e18)); };
+        return {bytes(first), bytes(cap)};
+    }
+
+    std::vector<Place> places_;
+    std::vector<GradientBucket> buckets_;
+};
+
+}  // namespace dptk::detail
