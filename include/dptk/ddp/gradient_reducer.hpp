@@ -20,8 +20,10 @@
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
+#include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
+#include "dptk/ddp/step_header.hpp"
 
 namespace dptk {
 
@@ -52,13 +54,14 @@ class GradientReducer {
         try {
             parameters_ = source_.collect();
             if (options_.buffers) buffers_ = options_.buffers->collect();
-            note_ignored();
+            ignored_ = detail::ignored_parameters(parameters_, options_);
             check_options();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
-        detail::check_equal_tables(*group_, "models", table());
+        detail::check_equal_tables(*group_, "models",
+                                   detail::model_table(options_, parameters_, ignored_, buffers_));
         make_buckets(launch_order());
     }
 
@@ -168,24 +171,7 @@ class GradientReducer {
   private:
     using State = detail::GradientMarks::State;
 
-    /// Reduced once a step, before the buckets: sums over ranks.
-    struct Header {
-        double samples = 0;
-        double announcing = 0;  // ranks that gave a count
-        double problems = 0;    // ranks that have one
-    };
-
     // ---- construction
-
-    void note_ignored() {
-        ignored_.assign(parameters_.size(), false);
-        for (const std::string& name : options_.parameters_to_ignore) {
-            const auto found = std::ranges::find(parameters_, name, &ParameterRef::name);
-            if (found == parameters_.end())
-                throw ArgumentError(detail::text("there is no parameter ", name, " to ignore"));
-            ignored_[static_cast<std::size_t>(found - parameters_.begin())] = true;
-        }
-    }
 
     void check_options() const {
         detail::BucketSet::check_caps(options_);
@@ -193,36 +179,6 @@ class GradientReducer {
             throw ArgumentError(
                 "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
                 "part in a step");
-    }
-
-    /// What must be equal on all ranks, a line each.
-    [[nodiscard]] std::string table() const {
-        const auto cap_text = [](const std::optional<double>& cap) {
-            return cap ? detail::text(*cap, " MiB") : std::string("default");
-        };
-        std::string out = detail::text("Ready::", is_marked() ? "marked" : "at_synchronize",
-                                       "\nbucket_cap_mb ", cap_text(options_.bucket_cap_mb),
-                                       "\nfirst_bucket_mb ", cap_text(options_.first_bucket_mb), "\n");
-        const auto add_flag = [&](const char* name, bool value) {
-            out += detail::text(name, value ? " true" : " false", "\n");
-        };
-        add_flag("find_unused_parameters", options_.find_unused_parameters);
-        add_flag("static_graph", options_.static_graph);
-        add_flag("gradient_as_bucket_view", options_.gradient_as_bucket_view);
-        add_flag("init_sync", options_.init_sync);
-        add_flag("broadcast_buffers", options_.broadcast_buffers);
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            const ParameterRef& parameter = parameters_[i];
-            out += detail::text(ignored_[i] ? "ignored " : "", "parameter ", parameter.name, " of ",
-                                dtype_name(parameter.dtype), " ", detail::shape_text(parameter.shape));
-            out += detail::text(" with ", parameter.count, " elements");
-            if (parameter.layout != 0) out += detail::text(" in layout ", parameter.layout);
-            out += '\n';
-        }
-        for (std::size_t i = 0; i < buffers_.size(); ++i)
-            out += detail::text("buffer ", i, " of ", buffers_[i].count, " x ", dtype_name(buffers_[i].dtype),
-                                "\n");
-        return out;
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
@@ -251,7 +207,7 @@ class GradientReducer {
         check_not_begun();
         begin_locked(sample_count);
         if (!may_communicate_here()) return;
-        start_header();
+        header_.start(*group_, own_header());
         if (has_buffers()) ensure_header();
     }
 
@@ -286,27 +242,12 @@ class GradientReducer {
     void read_addresses() {
         try {
             std::vector<ParameterRef> now = source_.collect();
-            check_unchanged(now);
+            detail::check_unchanged(parameters_, now);
             parameters_ = std::move(now);
             if (options_.gradient_as_bucket_view) check_views();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             note_problem(error.what());
             addresses_are_good_ = false;
-        }
-    }
-
-    void check_unchanged(const std::vector<ParameterRef>& now) const {
-        if (now.size() != parameters_.size()) {
-            throw ArgumentError(detail::text("there were ", parameters_.size(),
-                                             " parameters at construction, and are ", now.size(), " now"));
-        }
-        for (std::size_t i = 0; i < now.size(); ++i) {
-            if (now[i].count != parameters_[i].count || now[i].dtype != parameters_[i].dtype) {
-                throw ArgumentError(
-                    detail::text("parameter ", parameters_[i].name, " was ", parameters_[i].count, " x ",
-                                 dtype_name(parameters_[i].dtype), " at construction, and is ", now[i].count,
-                                 " x ", dtype_name(now[i].dtype), " now"));
-            }
         }
     }
 
@@ -339,34 +280,20 @@ class GradientReducer {
 
     [[nodiscard]] bool has_buffers() const { return options_.buffers && options_.broadcast_buffers; }
 
-    [[nodiscard]] Collective header_call() {
-        *header_ = {static_cast<double>(samples_.value_or(0) + accumulator_.samples()), samples_ ? 1.0 : 0.0,
-                    problem_.empty() ? 0.0 : 1.0};
-        const Buffer buffer{header_.get(), sizeof(Header) / sizeof(double), DType::f64, {}};
-        return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
-    }
-
-    void start_header() {
-        header_work_ = group_->channel().start(header_call(), header_);
-        header_started_ = true;
+    [[nodiscard]] detail::StepHeader::Own own_header() const {
+        return {samples_, accumulator_.samples(), !problem_.empty()};
     }
 
     /// Waits until the header is reduced; from then on the weight of this rank's gradients is known.
     void ensure_header() {
-        if (!header_started_) group_->channel().run(header_call());
-        header_started_ = true;
-        header_work_.wait();
-        if (samples_) {
-            const double all = header_->samples;
-            weight_ = all == 0 ? 0 : static_cast<double>(*samples_) / all;
-            sum_weight_ = all == 0 ? 0 : 1 / all;
-        }
+        if (!header_.has_started()) header_.run(*group_, own_header());
+        header_.wait();
         send_buffers();
     }
 
     [[nodiscard]] bool header_is_good() {
-        const bool some_announced = header_->announcing != 0 && header_->announcing != group_->size();
-        if (some_announced && problem_.empty()) {
+        const bool some_count = header_.do_some_count(group_->size());
+        if (some_count && problem_.empty()) {
             if (!samples_) {
                 note_problem("begins the step without a sample count");
             } else if (accumulator_.has_any()) {
@@ -375,7 +302,7 @@ class GradientReducer {
                 note_problem(detail::text("begins the step with a sample count of ", *samples_));
             }
         }
-        return header_->problems == 0 && !some_announced;
+        return !header_.is_any_in_trouble() && !some_count;
     }
 
     void mark(std::size_t i, State state) {
@@ -389,7 +316,8 @@ class GradientReducer {
             begin_locked(std::nullopt);
         }
         // Started early, the header has arrived when the first bucket is full.
-        if (is_marked() && !header_started_ && may_communicate_here()) start_header();
+        if (is_marked() && !header_.has_started() && may_communicate_here())
+            header_.start(*group_, own_header());
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
         if (!may_communicate_here()) return;
@@ -446,11 +374,12 @@ class GradientReducer {
                 marks_.mark(i, State::unused, buckets_);
             }
             const bool counts = marks_[i] != State::unused && addresses_are_good_;
+            const double weight = counts ? header_.weight() : 0;
             const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
             if (accumulator_.has_any()) {
-                accumulator_.blend(place, i, sum_weight_, parameters_[i].gradient, counts ? weight_ : 0);
+                accumulator_.blend(place, i, header_.sample_weight(), parameters_[i].gradient, weight);
             } else {
-                detail::copy_scaled(place, parameters_[i].gradient, counts ? weight_ : 0);
+                detail::copy_scaled(place, parameters_[i].gradient, weight);
             }
         }
     }
@@ -529,11 +458,9 @@ class GradientReducer {
     void reset_step() {
         begun_ = false;
         addresses_are_good_ = true;
-        header_started_ = false;
+        header_.reset();
         buffers_are_sent_ = false;
-        header_work_ = Work();
         samples_.reset();
-        weight_ = 1;
         problem_.clear();
         next_bucket_ = 0;
         for (Work& work : in_flight_) work = Work();
@@ -566,13 +493,9 @@ class GradientReducer {
     int local_scopes_ = 0;
     bool begun_ = false;
     bool addresses_are_good_ = true;
-    bool header_started_ = false;
     bool buffers_are_sent_ = false;
-    std::shared_ptr<Header> header_ = std::make_shared<Header>();
-    Work header_work_;
+    detail::StepHeader header_;
     std::optional<std::size_t> samples_;
-    double weight_ = 1;      // of this step's gradients
-    double sum_weight_ = 0;  // of what was accumulated
     detail::GradientAccumulator accumulator_;
     std::string problem_;
     detail::GradientMarks marks_;

@@ -1,0 +1,82 @@
+/// What must be equal on all ranks of a training, as lines of text.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/options.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk::detail {
+
+/// Which of the parameters the options name among those to ignore. Throws ArgumentError for a name that none
+/// has.
+[[nodiscard]] inline std::vector<bool> ignored_parameters(const std::vector<ParameterRef>& parameters,
+                                                          const DistributedDataParallelOptions& options) {
+    std::vector<bool> ignored(parameters.size(), false);
+    for (const std::string& name : options.parameters_to_ignore) {
+        const auto found = std::ranges::find(parameters, name, &ParameterRef::name);
+        if (found == parameters.end())
+            throw ArgumentError(text("there is no parameter ", name, " to ignore"));
+        ignored[static_cast<std::size_t>(found - parameters.begin())] = true;
+    }
+    return ignored;
+}
+
+[[nodiscard]] inline std::string option_lines(const DistributedDataParallelOptions& options) {
+    const auto cap_text = [](const std::optional<double>& cap) {
+        return cap ? text(*cap, " MiB") : std::string("default");
+    };
+    std::string out =
+        text("Ready::", options.ready == Ready::marked ? "marked" : "at_synchronize", "\nbucket_cap_mb ",
+             cap_text(options.bucket_cap_mb), "\nfirst_bucket_mb ", cap_text(options.first_bucket_mb), "\n");
+    const auto add_flag = [&](const char* name, bool value) {
+        out += text(name, value ? " true" : " false", "\n");
+    };
+    add_flag("find_unused_parameters", options.find_unused_parameters);
+    add_flag("static_graph", options.static_graph);
+    add_flag("gradient_as_bucket_view", options.gradient_as_bucket_view);
+    add_flag("init_sync", options.init_sync);
+    add_flag("broadcast_buffers", options.broadcast_buffers);
+    return out;
+}
+
+[[nodiscard]] inline std::string parameter_line(const ParameterRef& parameter, bool ignored) {
+    std::string out = text(ignored ? "ignored " : "", "parameter ", parameter.name, " of ",
+                           dtype_name(parameter.dtype), " ", shape_text(parameter.shape));
+    out += text(" with ", parameter.count, " elements");
+    if (parameter.layout != 0) out += text(" in layout ", parameter.layout);
+    return out + "\n";
+}
+
+[[nodiscard]] inline std::string model_table(const DistributedDataParallelOptions& options,
+                                             const std::vector<ParameterRef>& parameters,
+                                             const std::vector<bool>& ignored,
+                                             const std::vector<Buffer>& buffers) {
+    std::string out = option_lines(options);
+    for (std::size_t i = 0; i < parameters.size(); ++i) out += parameter_line(parameters[i], ignored[i]);
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+        out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
+    return out;
+}
+
+/// Throws ArgumentError where `now` is not what the parameters were at construction.
+inline void check_unchanged(const std::vector<ParameterRef>& before, const std::vector<ParameterRef>& now) {
+    if (now.size() != before.size()) {
+        throw ArgumentError(
+            text("there were ", before.size(), " parameters at construction, and are ", now.size(), " now"));
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        if (now[i].count == before[i].count && now[i].dtype == before[i].dtype) continue;
+        throw ArgumentError(text("parameter ", before[i].name, " was ", before[i].count, " x ",
+                                 dtype_name(before[i].dtype), " at construction, and is ", now[i].count,
+                                 " x ", dtype_name(now[i].dtype), " now"));
+    }
+}
+
+}  // namespace dptk::detail

@@ -1,0 +1,92 @@
+/// What the ranks of a training tell each other once in each step, before the buckets.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "dptk/comm/process_group.hpp"
+
+namespace dptk::detail {
+
+class StepHeader {
+  public:
+    /// What one rank says.
+    struct Own {
+        /// Samples whose gradients it computes in this step, where it counts them.
+        std::optional<std::size_t> samples;
+        /// Samples of the micro-batches before.
+        std::size_t accumulated = 0;
+        /// Something is wrong here.
+        bool has_problem = false;
+    };
+
+    [[nodiscard]] bool has_started() const noexcept { return started_; }
+
+    /// Starts to sum over the ranks. Collective, does not block.
+    void start(ProcessGroup& group, const Own& own) {
+        write(own);
+        work_ = group.channel().start(call(), sums_);
+        started_ = true;
+    }
+
+    /// The same on this thread. Collective, blocks.
+    void run(ProcessGroup& group, const Own& own) {
+        write(own);
+        group.channel().run(call());
+        started_ = true;
+    }
+
+    /// Blocks until the sums are there; then the rest below may be called.
+    void wait() { work_.wait(); }
+
+    /// What this rank's gradients weigh in the average over all samples; over ranks, where none are counted.
+    [[nodiscard]] double weight() const noexcept {
+        if (!own_.samples) return 1;
+        return sums_->samples == 0 ? 0 : static_cast<double>(*own_.samples) / sums_->samples;
+    }
+
+    /// What one accumulated sample weighs.
+    [[nodiscard]] double sample_weight() const noexcept {
+        return sums_->samples == 0 ? 0 : 1 / sums_->samples;
+    }
+
+    [[nodiscard]] bool is_any_in_trouble() const noexcept { return sums_->problems != 0; }
+
+    /// Whether some ranks, and not all, count samples.
+    [[nodiscard]] bool do_some_count(int ranks) const noexcept {
+        return sums_->counting != 0 && sums_->counting != ranks;
+    }
+
+    void reset() {
+        started_ = false;
+        work_ = Work();
+        own_ = {};
+    }
+
+  private:
+    /// Over ranks.
+    struct Sums {
+        double samples = 0;
+        double counting = 0;  // ranks that count samples
+        double problems = 0;  // ranks that have one
+    };
+
+    void write(const Own& own) {
+        own_ = own;
+        *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated), own.samples ? 1.0 : 0.0,
+                  own.has_problem ? 1.0 : 0.0};
+    }
+
+    [[nodiscard]] Collective call() const {
+        const Buffer buffer{sums_.get(), sizeof(Sums) / sizeof(double), DType::f64, {}};
+        return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
+    }
+
+    Own own_;
+    std::shared_ptr<Sums> sums_ = std::make_shared<Sums>();
+    Work work_;
+    bool started_ = false;
+};
+
+}  // namespace dptk::detail
