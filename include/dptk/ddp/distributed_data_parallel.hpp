@@ -89,6 +89,11 @@ class DistributedDataParallel {
     /// accumulate unequally often. Sums are kept in f32, and in f64 for f64.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
+    /// From the next step on, buckets are summed by the hook: one of ddp/hooks/, or comm_hook(function). Null
+    /// for the all-reduce of dptk's own. Throws MismatchError on all ranks where they set different ones, and
+    /// ArgumentError in the middle of a step. Collective.
+    void set_comm_hook(std::shared_ptr<CommHook> hook) { reducer_->set_comm_hook(std::move(hook)); }
+
     /// The parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return reducer_->parameters();

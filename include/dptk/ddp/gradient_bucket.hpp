@@ -28,6 +28,7 @@ class GradientBucket {
             offsets_.push_back(count);
             count += (parameters[index].count + alignment - 1) / alignment * alignment;
         }
+        gradients_ = count;
         if (status == Status::last_element) ++count;
         all_ = {nullptr, count, bucket.dtype, bucket.device};
         memory_ = group.channel().allocate(all_.bytes());
@@ -41,6 +42,9 @@ class GradientBucket {
     [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept {
         return all_.slice(offsets_[position], count);
     }
+
+    /// All gradients, with zeros between them.
+    [[nodiscard]] Buffer gradients() const noexcept { return all_.slice(0, gradients_); }
 
     /// The element that carries the status: above 0 after the reduction where any rank has raised it.
     void set_status(bool raised) noexcept {
@@ -73,6 +77,7 @@ class GradientBucket {
 
     std::vector<std::size_t> indices_;
     std::vector<std::size_t> offsets_;
+    std::size_t gradients_ = 0;  // elements
     Buffer all_;
     std::shared_ptr<void> memory_;
 };

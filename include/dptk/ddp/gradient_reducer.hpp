@@ -20,6 +20,7 @@
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
+#include "dptk/ddp/hook_runner.hpp"
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
@@ -97,6 +98,19 @@ class GradientReducer {
                 bytes[b] += parameters_[i].count * dtype_size(parameters_[i].dtype);
         }
         return bytes;
+    }
+
+    /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
+    /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step.
+    /// Collective.
+    void set_comm_hook(std::shared_ptr<CommHook> hook) {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
+        hook_runner_.reset();
+        if (hook)
+            hook_runner_ =
+                std::make_unique<detail::HookRunner>(*group_, std::move(hook), own_group_ != nullptr);
     }
 
     /// Begins a step on all ranks: collective. Does not wait for the others, but for rank 0's buffers where
@@ -350,16 +364,18 @@ class GradientReducer {
             launch(next_bucket_);
         }
         find_unused();
-        bool failed = false;
+        bool failed = hook_runner_ && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
             in_flight_[b].wait();
             empty(b);
-            failed = failed || (b + 1 == buckets_.size() && buckets_[b].status());
+            const bool has_status = b + 1 == buckets_.size() && !hook_runner_;
+            failed = failed || (has_status && buckets_[b].status());
         }
         if (failed) throw_problems();
         accumulator_.clear();
         rebuild();
         reset_step();
+        ++step_;
     }
 
     /// Copies a bucket's gradients in, weighted.
@@ -374,7 +390,7 @@ class GradientReducer {
                 marks_.mark(i, State::unused, buckets_);
             }
             const bool counts = marks_[i] != State::unused && addresses_are_good_;
-            const double weight = counts ? header_.weight() : 0;
+            const double weight = counts ? copy_weight() : 0;
             const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
             if (accumulator_.has_any()) {
                 accumulator_.blend(place, i, header_.sample_weight(), parameters_[i].gradient, weight);
@@ -385,6 +401,11 @@ class GradientReducer {
     }
 
     void launch(std::size_t b) {
+        if (hook_runner_) {
+            in_flight_[b] = hook_runner_->start(hook_bucket(b));
+            ++next_bucket_;
+            return;
+        }
         const bool last = b + 1 == buckets_.size();
         if (last) buckets_[b].set_status(!problem_.empty());
         const Collective call = buckets_[b].all_reduce(samples_ ? ReduceOp::sum : ReduceOp::avg);
@@ -395,6 +416,41 @@ class GradientReducer {
             group_->channel().run(call);
         }
         ++next_bucket_;
+    }
+
+    /// Where no bucket carries the ranks' status.
+    [[nodiscard]] bool any_problem() {
+        return group_->all_reduce_value(static_cast<std::uint8_t>(problem_.empty() ? 0 : 1), ReduceOp::max) !=
+               0;
+    }
+
+    [[nodiscard]] HookBucket hook_bucket(std::size_t b) const {
+        HookBucket bucket{.index = b,
+                          .is_last = b + 1 == buckets_.size(),
+                          .step = step_,
+                          .weight = hook_weight(),
+                          .elements = buckets_[b].gradients(),
+                          .gradients = {}};
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const ParameterRef& parameter = parameters_[indices[position]];
+            bucket.gradients.push_back({.parameter = indices[position],
+                                        .shape = parameter.shape,
+                                        .elements = buckets_[b].gradient(position, parameter.count)});
+        }
+        return bucket;
+    }
+
+    /// Of this rank's gradients, of those that were accumulated as well.
+    [[nodiscard]] double hook_weight() const {
+        if (!samples_) return 1.0 / group_->size();
+        return header_.weight() + static_cast<double>(accumulator_.samples()) * header_.sample_weight();
+    }
+
+    /// Of this step's own gradients, as they are copied in. Without a hook and sample counts the reduction
+    /// itself averages.
+    [[nodiscard]] double copy_weight() const {
+        return hook_runner_ && !samples_ ? 1.0 / group_->size() : header_.weight();
     }
 
     /// Which parameters take part on no rank. Behind all buckets: some of them have left before all marks are
@@ -500,8 +556,10 @@ class GradientReducer {
     std::string problem_;
     detail::GradientMarks marks_;
     std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
+    std::size_t step_ = 0;
     std::size_t next_bucket_ = 0;
     std::vector<Work> in_flight_;
+    std::unique_ptr<detail::HookRunner> hook_runner_;
 };
 
 }  // namespace dptk

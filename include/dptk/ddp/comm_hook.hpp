@@ -1,0 +1,82 @@
+/// Communication hooks: how one bucket of gradients is summed over the ranks. DistributedDataParallel's own
+/// way is an all-reduce; ddp/hooks/ has others.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/core/buffer.hpp"
+
+namespace dptk {
+
+/// One bucket, as a hook gets it.
+struct HookBucket {
+    /// A gradient's place in the bucket.
+    struct Gradient {
+        /// Its parameter's number.
+        std::size_t parameter = 0;
+        std::vector<std::size_t> shape;
+        Buffer elements;
+    };
+
+    /// In the order in which buckets leave; the same buckets in each step, but for the one behind which they
+    /// are made anew.
+    std::size_t index = 0;
+    bool is_last = false;
+    /// Counts from 0.
+    std::size_t step = 0;
+    /// What this rank's gradients have been multiplied with already: the sum over ranks is the average.
+    double weight = 1;
+    /// All gradients, with zeros between them.
+    Buffer elements;
+    std::vector<Gradient> gradients;
+};
+
+class CommHook {
+  public:
+    CommHook() = default;
+    CommHook(const CommHook&) = delete;
+    CommHook& operator=(const CommHook&) = delete;
+    virtual ~CommHook() = default;
+
+    /// Its name and options: what must be equal on all ranks.
+    [[nodiscard]] virtual std::string description() const = 0;
+
+    /// Replaces the bucket's elements by their sum over the ranks. Collective; blocks, on a thread of dptk's
+    /// own while backward goes on, where the transport can do that. `group` is the hook's alone. What it
+    /// throws breaks the job.
+    virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
+};
+
+namespace detail {
+
+class FunctionHook final : public CommHook {
+  public:
+    using Function = std::function<void(ProcessGroup&, HookBucket&)>;
+
+    explicit FunctionHook(Function function) : function_(std::move(function)) {}
+
+    [[nodiscard]] std::string description() const override { return "a function of the program's"; }
+    void reduce(ProcessGroup& group, HookBucket& bucket) override { function_(group, bucket); }
+
+  private:
+    Function function_;
+};
+
+}  // namespace detail
+
+/// A hook of the program's own: reduce(group, bucket) as above.
+template <class F>
+    requires std::invocable<F&, ProcessGroup&, HookBucket&>
+[[nodiscard]] std::shared_ptr<CommHook> comm_hook(F&& reduce) {
+    return std::make_shared<detail::FunctionHook>(std::forward<F>(reduce));
+}
+
+}  // namespace dptk

@@ -1,0 +1,94 @@
+/// Local SGD after a warm-up: gradients are averaged within small groups of ranks, such as those of one host,
+/// and parameters over all ranks now and then (Lin et al., Don't Use Large Mini-Batches, Use Local SGD,
+/// 2020).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/coalesced.hpp"
+#include "dptk/comm/local_reduce.hpp"
+#include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/hooks/allreduce.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk {
+
+namespace hooks {
+
+struct PostLocalSgdOptions {
+    /// The first step in which gradients stay in their group.
+    std::size_t start_step = 100;
+    /// Whether gradients are averaged there at all.
+    bool post_local_gradient_allreduce = true;
+};
+
+/// post_localSGD_hook
+class PostLocalSgd final : public CommHook {
+  public:
+    /// `subgroup` is this rank's, such as group.split_by_host().
+    PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options)
+        : subgroup_(std::move(subgroup)), options_(options) {}
+
+    [[nodiscard]] std::string description() const override {
+        return detail::text("post_local_sgd from step ", options_.start_step,
+                            options_.post_local_gradient_allreduce ? "" : " without local averages");
+    }
+
+    void reduce(ProcessGroup& group, HookBucket& bucket) override {
+        if (bucket.step < options_.start_step) return all_reduce_.reduce(group, bucket);
+        // The bucket is weighted for a sum over all ranks.
+        double weight = bucket.weight;
+        if (options_.post_local_gradient_allreduce) {
+            all_reduce_.reduce(subgroup_, bucket);
+            weight = subgroup_.all_reduce_value(weight);
+        }
+        if (weight > 0) detail::scale(bucket.elements, bucket.elements.data, 1 / weight);
+    }
+
+  private:
+    ProcessGroup subgroup_;
+    PostLocalSgdOptions options_;
+    AllReduce all_reduce_;
+};
+
+[[nodiscard]] inline std::shared_ptr<CommHook> post_local_sgd(ProcessGroup subgroup,
+                                                              PostLocalSgdOptions options = {}) {
+    return std::make_shared<PostLocalSgd>(std::move(subgroup), options);
+}
+
+}  // namespace hooks
+
+/// Averages the parameters' values over all ranks in each `period`th step, from step `warmup_steps` on. Call
+/// it after each step of the optimizer. PyTorch's PeriodicModelAverager.
+class PeriodicModelAverager {
+  public:
+    /// Throws ArgumentError for a period of 0. The group must outlive this.
+    PeriodicModelAverager(ProcessGroup& group, std::size_t period, std::size_t warmup_steps = 0)
+        : group_(group), period_(period), warmup_steps_(warmup_steps) {
+        if (period == 0) throw ArgumentError("PeriodicModelAverager: a period of 0 steps");
+    }
+
+    /// Collective in the steps in which it averages. Returns whether it has.
+    bool average_parameters(const std::vector<ParameterRef>& parameters) {
+        const std::size_t step = step_++;
+        if (step < warmup_steps_ || (step - warmup_steps_) % period_ != 0) return false;
+        detail::ErasedBuffers values;
+        for (const ParameterRef& parameter : parameters)
+            values.buffers.push_back({parameter.value, parameter.count, parameter.dtype, parameter.device});
+        detail::run_coalesced(group_, {.verb = Verb::all_reduce, .reduction = ReduceOp::avg}, values, values);
+        return true;
+    }
+
+  private:
+    ProcessGroup& group_;
+    std::size_t period_;
+    std::size_t warmup_steps_;
+    std::size_t step_ = 0;
+};
+
+}  // namespace dptk

@@ -1,0 +1,331 @@
+/// PowerSGD: a gradient travels as the product of two thin matrices, and what that loses is added to the next
+/// one (Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019, algorithms 1 and 2; PyTorch's powerSGD_hook).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/local_reduce.hpp"
+#include "dptk/ddp/comm_hook.hpp"
+
+namespace dptk::hooks {
+
+/// Under PyTorch's names, with its defaults. Equal on all ranks.
+struct PowerSgdOptions {
+    /// Columns of the thin matrices: more cost more, and lose less.
+    std::size_t matrix_approximation_rank = 1;
+    /// The first step that compresses; those before all-reduce.
+    std::size_t start_step = 1000;
+    /// A gradient of n x m elements is compressed where n * m > (n + m) * rank * min_compression_rate.
+    double min_compression_rate = 2;
+    bool use_error_feedback = true;
+    /// Begins with the last step's matrices instead of random ones.
+    bool warm_start = true;
+    std::uint64_t random_seed = 0;
+};
+
+/// What a rank must keep to go on later as if it had never stopped: errors are its own.
+struct PowerSgdState {
+    /// By bucket: what compression has lost, an element for each of the bucket's.
+    std::map<std::size_t, std::vector<float>> errors;
+    /// By parameter: the second matrix, row by row.
+    std::map<std::size_t, std::vector<float>> right;
+};
+
+class PowerSgd final : public CommHook {
+  public:
+    /// Throws ArgumentError for options that make no sense.
+    explicit PowerSgd(PowerSgdOptions options) : options_(options) {
+        if (options.matrix_approximation_rank == 0)
+            throw ArgumentError("hooks::PowerSgd: a matrix_approximation_rank of 0");
+        if (!(options.min_compression_rate > 0) || !std::isfinite(options.min_compression_rate))
+            throw ArgumentError(
+                detail::text("hooks::PowerSgd: a min_compression_rate of ", options.min_compression_rate));
+    }
+
+    [[nodiscard]] std::string description() const override {
+        return detail::text("powersgd of rank ", options_.matrix_approximation_rank, " from step ",
+                            options_.start_step, ", min_compression_rate ", options_.min_compression_rate,
+                            options_.use_error_feedback ? ", error feedback" : "",
+                            options_.warm_start ? ", warm start" : "", ", seed ", options_.random_seed);
+    }
+
+    void reduce(ProcessGroup& group, HookBucket& bucket) override {
+        if (bucket.step < options_.start_step) {
+            bytes_sent_ += bucket.elements.bytes();
+            return group.channel().run(
+                {.verb = Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
+        }
+        std::vector<float> elements = read(bucket.elements);
+        add_errors(bucket.index, elements);
+        const std::vector<float> before = options_.use_error_feedback ? elements : std::vector<float>();
+        std::vector<Matrix> matrices;
+        std::vector<float> rest = split(bucket, elements, matrices);
+        sum(group, rest);
+        compress(group, bucket, matrices);
+        join(bucket, elements, matrices, rest);
+        keep_errors(bucket.index, before, elements, group.size());
+        write(bucket.elements, elements);
+    }
+
+    /// Of the collectives so far, on this rank: what it has given to them.
+    [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
+
+    /// Between steps.
+    [[nodiscard]] const PowerSgdState& state() const noexcept { return state_; }
+    void load_state(PowerSgdState state) { state_ = std::move(state); }
+
+  private:
+    /// One gradient that is compressed: rows x columns of the bucket's elements, from `first` on.
+    struct Matrix {
+        std::size_t parameter = 0;
+        std::size_t first = 0;
+        std::size_t rows = 0;
+        std::size_t columns = 0;
+        std::size_t rank = 0;
+        std::vector<float> elements;
+        std::vector<float> left;   // rows x rank
+        std::vector<float> right;  // columns x rank
+    };
+
+    [[nodiscard]] static std::vector<float> read(const Buffer& buffer) {
+        std::vector<float> elements(buffer.count);
+        visit_dtype(buffer.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            if constexpr (detail::Real<T>) {
+                for (std::size_t i = 0; i < buffer.count; ++i)
+                    elements[i] = static_cast<float>(detail::load<T>(buffer.data, i));
+            }
+        });
+        return elements;
+    }
+
+    static void write(const Buffer& buffer, const std::vector<float>& elements) {
+        visit_dtype(buffer.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            if constexpr (detail::Real<T>) {
+                for (std::size_t i = 0; i < buffer.count; ++i)
+                    detail::store<T>(buffer.data, i, static_cast<T>(elements[i]));
+            }
+        });
+    }
+
+    void add_errors(std::size_t index, std::vector<float>& elements) const {
+        const auto found = state_.errors.find(index);
+        if (!options_.use_error_feedback || found == state_.errors.end()) return;
+        if (found->second.size() != elements.size()) return;  // buckets have been made anew
+        for (std::size_t i = 0; i < elements.size(); ++i) elements[i] += found->second[i];
+    }
+
+    /// So that the ranks' errors sum up to what the sum has lost.
+    void keep_errors(std::size_t index, const std::vector<float>& before, const std::vector<float>& after,
+                     int ranks) {
+        if (!options_.use_error_feedback) return;
+        std::vector<float>& errors = state_.errors[index];
+        errors.resize(before.size());
+        for (std::size_t i = 0; i < before.size(); ++i)
+            errors[i] = before[i] - after[i] / static_cast<float>(ranks);
+    }
+
+    /// The gradients that are worth it become matrices; all other elements are returned.
+    [[nodiscard]] std::vector<float> split(const HookBucket& bucket, const std::vector<float>& elements,
+                                           std::vector<Matrix>& matrices) const {
+        std::vector<float> rest;
+        for (const HookBucket::Gradient& gradient : bucket.gradients) {
+            const std::size_t first = first_of(bucket, gradient);
+            const auto begin = elements.begin() + static_cast<std::ptrdiff_t>(first);
+            const auto end = begin + static_cast<std::ptrdiff_t>(gradient.elements.count);
+            const auto [rows, columns] = as_matrix(gradient);
+            if (is_worth_it(rows, columns)) {
+                matrices.push_back({.parameter = gradient.parameter,
+                                    .first = first,
+                                    .rows = rows,
+                                    .columns = columns,
+                                    .rank = std::min({options_.matrix_approximation_rank, rows, columns}),
+                                    .elements = {begin, end},
+                                    .left = {},
+                                    .right = {}});
+            } else {
+                rest.insert(rest.end(), begin, end);
+            }
+        }
+        return rest;
+    }
+
+    [[nodiscard]] static std::size_t first_of(const HookBucket& bucket,
+                                              const HookBucket::Gradient& gradient) {
+        const auto* begin = static_cast<const std::byte*>(bucket.elements.data);
+        const auto* here = static_cast<const std::byte*>(gradient.elements.data);
+        return static_cast<std::size_t>(here - begin) / bucket.elements.element_size();
+    }
+
+    /// The first dimension, and all others together. 1 x n where there are no two, or the memory is padded.
+    [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient) {
+        const std::size_t count = gradient.elements.count;
+        if (gradient.shape.size() < 2 || gradient.shape[0] == 0 || count % gradient.shape[0] != 0)
+            return {1, count};
+        return {gradient.shape[0], count / gradient.shape[0]};
+    }
+
+    [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const {
+        const auto n = static_cast<double>(rows);
+        const auto m = static_cast<double>(columns);
+        return rows > 1 && columns > 1 &&
+               n * m > (n + m) * static_cast<double>(options_.matrix_approximation_rank) *
+                           options_.min_compression_rate;
+    }
+
+    void sum(ProcessGroup& group, std::vector<float>& elements) {
+        if (elements.empty()) return;
+        group.all_reduce(elements);
+        bytes_sent_ += elements.size() * sizeof(float);
+    }
+
+    void compress(ProcessGroup& group, const HookBucket& bucket, std::vector<Matrix>& matrices) {
+        std::vector<float> all;
+        for (Matrix& matrix : matrices) {
+            begin_right(bucket, matrix);
+            multiply(matrix);
+            all.insert(all.end(), matrix.left.begin(), matrix.left.end());
+        }
+        sum(group, all);
+        std::size_t taken = 0;
+        std::vector<float> others;
+        for (Matrix& matrix : matrices) {
+            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(taken), matrix.left.size(),
+                        matrix.left.begin());
+            taken += matrix.left.size();
+            orthogonalize(matrix.left, matrix.rows, matrix.rank);
+            multiply_transposed(matrix);
+            others.insert(others.end(), matrix.right.begin(), matrix.right.end());
+        }
+        sum(group, others);
+        taken = 0;
+        for (Matrix& matrix : matrices) {
+            std::copy_n(others.begin() + static_cast<std::ptrdiff_t>(taken), matrix.right.size(),
+                        matrix.right.begin());
+            taken += matrix.right.size();
+            if (options_.warm_start) state_.right[matrix.parameter] = matrix.right;
+            expand(matrix);
+        }
+    }
+
+    /// The last step's, or random numbers, the same on all ranks.
+    void begin_right(const HookBucket& bucket, Matrix& matrix) const {
+        const std::size_t count = matrix.columns * matrix.rank;
+        const auto found = state_.right.find(matrix.parameter);
+        if (options_.warm_start && found != state_.right.end() && found->second.size() == count) {
+            matrix.right = found->second;
+        } else {
+            std::uint64_t state = options_.random_seed * 0x9e3779b97f4a7c15U +
+                                  matrix.parameter * 0x2545f491U + bucket.step * 0x632be59bd9b4e019U;
+            for (std::size_t i = 0; i < count; ++i) matrix.right.push_back(normal(state));
+        }
+        orthogonalize(matrix.right, matrix.columns, matrix.rank);
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    [[nodiscard]] static double uniform(std::uint64_t& state) {
+        std::uint64_t z = (state += 0x9e3779b97f4a7c15U);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+        return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
+    }
+
+    /// By Box and Muller.
+    [[nodiscard]] static float normal(std::uint64_t& state) {
+        const double radius = std::sqrt(-2 * std::log(1 - uniform(state)));
+        return static_cast<float>(radius * std::cos(6.283185307179586 * uniform(state)));
+    }
+
+    /// left = elements * right
+    static void multiply(Matrix& matrix) {
+        matrix.left.assign(matrix.rows * matrix.rank, 0);
+        for (std::size_t r = 0; r < matrix.rows; ++r) {
+            for (std::size_t c = 0; c < matrix.columns; ++c) {
+                const float element = matrix.elements[r * matrix.columns + c];
+                for (std::size_t k = 0; k < matrix.rank; ++k)
+                    matrix.left[r * matrix.rank + k] += element * matrix.right[c * matrix.rank + k];
+            }
+        }
+    }
+
+    /// right = elements^T * left
+    static void multiply_transposed(Matrix& matrix) {
+        matrix.right.assign(matrix.columns * matrix.rank, 0);
+        for (std::size_t r = 0; r < matrix.rows; ++r) {
+            for (std::size_t c = 0; c < matrix.columns; ++c) {
+                const float element = matrix.elements[r * matrix.columns + c];
+                for (std::size_t k = 0; k < matrix.rank; ++k)
+                    matrix.right[c * matrix.rank + k] += element * matrix.left[r * matrix.rank + k];
+            }
+        }
+    }
+
+    /// elements = left * right^T
+    static void expand(Matrix& matrix) {
+        for (std::size_t r = 0; r < matrix.rows; ++r) {
+            for (std::size_t c = 0; c < matrix.columns; ++c) {
+                float element = 0;
+                for (std::size_t k = 0; k < matrix.rank; ++k)
+                    element += matrix.left[r * matrix.rank + k] * matrix.right[c * matrix.rank + k];
+                matrix.elements[r * matrix.columns + c] = element;
+            }
+        }
+    }
+
+    /// Gram-Schmidt, column by column. A column of zeros stays one.
+    static void orthogonalize(std::vector<float>& matrix, std::size_t rows, std::size_t rank) {
+        const auto dot = [&](std::size_t a, std::size_t b) {
+            double sum = 0;
+            for (std::size_t r = 0; r < rows; ++r)
+                sum += static_cast<double>(matrix[r * rank + a]) * static_cast<double>(matrix[r * rank + b]);
+            return sum;
+        };
+        for (std::size_t k = 0; k < rank; ++k) {
+            for (std::size_t other = 0; other < k; ++other) {
+                const auto share = static_cast<float>(dot(k, other));
+                for (std::size_t r = 0; r < rows; ++r)
+                    matrix[r * rank + k] -= share * matrix[r * rank + other];
+            }
+            const double length = std::sqrt(dot(k, k));
+            if (length == 0) continue;
+            for (std::size_t r = 0; r < rows; ++r)
+                matrix[r * rank + k] = static_cast<float>(static_cast<double>(matrix[r * rank + k]) / length);
+        }
+    }
+
+    static void join(const HookBucket& bucket, std::vector<float>& elements,
+                     const std::vector<Matrix>& matrices, const std::vector<float>& rest) {
+        std::size_t taken = 0;
+        for (const HookBucket::Gradient& gradient : bucket.gradients) {
+            const std::size_t first = first_of(bucket, gradient);
+            const auto to = elements.begin() + static_cast<std::ptrdiff_t>(first);
+            const auto matrix = std::ranges::find(matrices, first, &Matrix::first);
+            if (matrix != matrices.end() && matrix->parameter == gradient.parameter) {
+                std::ranges::copy(matrix->elements, to);
+            } else {
+                std::copy_n(rest.begin() + static_cast<std::ptrdiff_t>(taken), gradient.elements.count, to);
+                taken += gradient.elements.count;
+            }
+        }
+    }
+
+    PowerSgdOptions options_;
+    PowerSgdState state_;
+    std::size_t bytes_sent_ = 0;
+};
+
+[[nodiscard]] inline std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {}) {
+    return std::make_shared<PowerSgd>(options);
+}
+
+}  // namespace dptk::hooks

@@ -1,0 +1,273 @@
+// Communication hooks against the all-reduce, and what they promise beyond.
+#include <doctest/doctest.h>
+#include <dptk/ddp/hooks/compress.hpp>
+#include <dptk/ddp/hooks/post_local_sgd.hpp>
+#include <dptk/ddp/hooks/powersgd.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/messages_only.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::CommHook;
+using dptk::DistributedDataParallel;
+using dptk::HookBucket;
+using dptk::ProcessGroup;
+using dptk::Ready;
+
+constexpr double one_byte = 1.0 / (1024 * 1024);
+
+/// A parameter of two dimensions.
+struct Matrix {
+    std::vector<std::size_t> extents;
+    std::vector<float> elements;
+
+    Matrix(std::size_t rows, std::size_t columns) : extents{rows, columns}, elements(rows * columns) {}
+    [[nodiscard]] const std::vector<std::size_t>& shape() const { return extents; }
+    [[nodiscard]] float* data() { return elements.data(); }
+    [[nodiscard]] float* begin() { return elements.data(); }
+    [[nodiscard]] float* end() { return elements.data() + elements.size(); }
+    [[nodiscard]] std::size_t size() const { return elements.size(); }
+};
+
+/// The average of a step in which element e of gradient g on rank r is f(r, g, e).
+template <class F>
+std::vector<std::vector<float>> average(ProcessGroup& group, const std::shared_ptr<CommHook>& hook,
+                                        Ready ready, bool with_samples, F&& f) {
+    std::vector<std::vector<float>> values = {std::vector<float>(7), std::vector<float>(100),
+                                              std::vector<float>(1)};
+    std::vector<std::vector<float>> gradients = values;
+    DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = one_byte, .ready = ready});
+    ddp.set_comm_hook(hook);
+    for (int step = 0; step < 3; ++step) {
+        for (std::size_t g = 0; g < gradients.size(); ++g) {
+            for (std::size_t e = 0; e < gradients[g].size(); ++e) gradients[g][e] = f(group.rank(), g, e);
+        }
+        if (with_samples) {
+            ddp.begin_step(static_cast<std::size_t>(group.rank()));
+        } else {
+            ddp.begin_step();
+        }
+        if (ready == Ready::marked) {
+            for (std::size_t i = 3; i-- > 0;) ddp.mark_ready(i);
+        }
+        ddp.synchronize();
+    }
+    return gradients;
+}
+
+float some(int rank, std::size_t g, std::size_t e) {
+    return std::sin(static_cast<float>(rank + 1) * 0.7F + static_cast<float>(g * 100 + e));
+}
+
+void check_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b,
+                 double tolerance) {
+    double largest = 0;
+    for (std::size_t g = 0; g < a.size(); ++g) {
+        for (std::size_t e = 0; e < a[g].size(); ++e)
+            largest = std::max(largest, static_cast<double>(std::abs(a[g][e] - b[g][e])));
+    }
+    CHECK(largest <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("hooks give the all-reduce's averages, within their precision") {
+    test::on_ranks([](ProcessGroup& group) {
+        const auto own = dptk::comm_hook([](ProcessGroup& ranks, HookBucket& bucket) {
+            ranks.channel().run(
+                {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
+        });
+        for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
+            for (const bool with_samples : {true, false}) {
+                const auto expected = average(group, nullptr, ready, with_samples, some);
+                const auto check = [&](const std::shared_ptr<CommHook>& hook, double tolerance) {
+                    check_close(average(group, hook, ready, with_samples, some), expected, tolerance);
+                };
+                check(dptk::hooks::allreduce(), 1e-6);
+                check(own, 1e-6);
+                check(dptk::hooks::fp16_compress(), 1e-3);
+                check(dptk::hooks::bf16_compress(), 1e-2);
+                check(dptk::hooks::fp16_compress(own), 1e-3);
+                check(dptk::hooks::powersgd(), 1e-6);  // which has not begun to compress
+            }
+        }
+    });
+}
+
+TEST_CASE("compressed gradients near the largest f16 do not overflow") {
+    test::on_ranks([](ProcessGroup& group) {
+        for (const bool with_samples : {true, false}) {
+            const auto large = [](int, std::size_t, std::size_t) { return 60000.0F; };
+            if (with_samples && group.size() == 1) continue;  // no samples at all
+            for (const auto& hook : {dptk::hooks::fp16_compress(), dptk::hooks::bf16_compress()}) {
+                const auto result = average(group, hook, Ready::marked, with_samples, large);
+                CHECK(result[1][99] == doctest::Approx(60000).epsilon(0.01));
+            }
+        }
+    });
+}
+
+TEST_CASE("a hook that throws on one rank is an error of all ranks") {
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    std::string text;
+    CHECK(test::throws<dptk::Error>(text, [] {
+        dptk::launch_threads(2, [](ProcessGroup& group) {
+            const auto hook = dptk::comm_hook([](ProcessGroup& ranks, HookBucket& bucket) {
+                if (ranks.rank() == 1) throw dptk::ArgumentError("this hook is broken");
+                ranks.channel().run(
+                    {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
+            });
+            static_cast<void>(average(group, hook, Ready::marked, false, some));
+        });
+    }));
+    CHECK(test::contains(text, "this hook is broken"));
+}
+
+TEST_CASE("hooks that differ between ranks, and mistakes under a hook, are errors of all ranks") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<std::vector<float>> values = {{1}, {2}}, gradients = {{1}, {2}};
+        DistributedDataParallel ddp(group, values, gradients,
+                                    {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+        const bool odd = group.rank() == group.size() - 1;
+        std::string text;
+        if (group.size() > 1) {
+            CHECK(test::throws<dptk::MismatchError>(
+                text,
+                [&] { ddp.set_comm_hook(odd ? dptk::hooks::fp16_compress() : dptk::hooks::bf16_compress()); },
+                test::Agreed::yes));
+            CHECK(test::contains(text, "f16 compression of allreduce"));
+        }
+        ddp.set_comm_hook(dptk::hooks::allreduce());
+        ddp.mark_ready(1);
+        if (!odd) ddp.mark_ready(0);
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+        CHECK(test::contains(text, "gradient [0] was neither marked"));
+        ddp.mark_ready(1);
+        ddp.mark_ready(0);
+        ddp.synchronize();
+        CHECK(gradients[1][0] == 2);
+    });
+}
+
+TEST_CASE("over a transport without a duplicate a hook runs inside synchronize") {
+    const dptk::detail::ThreadJob job(3, {});
+    dptk::launch_threads(3, [&](const ProcessGroup& threads) {
+        ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(job, threads.rank()));
+        const auto expected = average(group, nullptr, Ready::marked, true, some);
+        check_close(average(group, dptk::hooks::fp16_compress(), Ready::marked, true, some), expected, 1e-3);
+    });
+}
+
+TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and parameters meet") {
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() % 2 != 0) return;
+        std::vector<float> value(3, static_cast<float>(group.rank())), gradient(3);
+        DistributedDataParallel ddp(group, value, gradient, {.init_sync = false});
+        ddp.set_comm_hook(dptk::hooks::post_local_sgd(group.split(group.rank() / 2), {.start_step = 1}));
+        const auto step = [&](float own) {
+            std::ranges::fill(gradient, own);
+            ddp.synchronize();
+            return gradient[0];
+        };
+        const auto rank = static_cast<float>(group.rank());
+        CHECK(step(rank) == doctest::Approx(static_cast<float>(group.size() - 1) / 2));
+        const float pair = static_cast<float>(group.rank() / 2 * 2) + 0.5F;
+        CHECK(step(rank) == doctest::Approx(pair));
+        dptk::PeriodicModelAverager averager(group, 3, 1);
+        CHECK_FALSE(averager.average_parameters(ddp.parameters()));  // step 0 warms up
+        CHECK(averager.average_parameters(ddp.parameters()));
+        CHECK(value[2] == doctest::Approx(static_cast<float>(group.size() - 1) / 2));
+        CHECK_FALSE(averager.average_parameters(ddp.parameters()));
+        CHECK_THROWS_AS(dptk::PeriodicModelAverager(group, 0), dptk::ArgumentError);
+    });
+}
+
+TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes later") {
+    test::on_ranks([](ProcessGroup& group) {
+        constexpr std::size_t rows = 20, columns = 30;
+        Matrix value(rows, columns), gradient(rows, columns);
+        std::vector<float> bias(5), bias_gradient(5);
+        const auto hook = dptk::hooks::powersgd({.matrix_approximation_rank = 2, .start_step = 0});
+        DistributedDataParallel ddp(group, std::tie(value, bias), std::tie(gradient, bias_gradient));
+        ddp.set_comm_hook(hook);
+        const auto fill = [&](auto&& f) {
+            for (std::size_t r = 0; r < rows; ++r) {
+                for (std::size_t c = 0; c < columns; ++c) gradient.elements[r * columns + c] = f(r, c);
+            }
+            std::ranges::fill(bias_gradient, static_cast<float>(group.rank()));
+        };
+        // The sum of two products, the same ones on all ranks but for a factor.
+        const auto of_rank_2 = [](std::size_t r, std::size_t c) {
+            return std::sin(static_cast<float>(r)) * std::cos(static_cast<float>(c)) +
+                   static_cast<float>(r) * 0.1F * static_cast<float>(c % 3);
+        };
+        const float factor = static_cast<float>(group.rank() + 1);
+        const float mean = static_cast<float>(group.size() + 1) / 2;
+        fill([&](std::size_t r, std::size_t c) { return factor * of_rank_2(r, c); });
+        ddp.synchronize();
+        CHECK(bias_gradient[4] == doctest::Approx(mean - 1));
+        for (std::size_t i = 0; i < rows * columns; i += 7)
+            CHECK(gradient.elements[i] ==
+                  doctest::Approx(mean * of_rank_2(i / columns, i % columns)).epsilon(1e-3));
+        CHECK(hook->bytes_sent() == ((rows + columns) * 2 + 5) * sizeof(float));
+
+        // A full gradient, many times: the sum of what comes out approaches the sum of what went in.
+        const auto full = [&](std::size_t r, std::size_t c) {
+            return std::sin(static_cast<float>(r * 31 + c * 17) + factor);
+        };
+        std::vector<double> out(rows * columns), in(rows * columns);
+        for (int step = 0; step < 200; ++step) {
+            fill(full);
+            for (std::size_t i = 0; i < in.size(); ++i) {
+                double sum = 0;
+                for (int rank = 0; rank < group.size(); ++rank)
+                    sum += std::sin(static_cast<double>(i / columns * 31 + i % columns * 17) + rank + 1);
+                in[i] += sum / group.size();
+            }
+            ddp.synchronize();
+            for (std::size_t i = 0; i < out.size(); ++i) out[i] += static_cast<double>(gradient.elements[i]);
+        }
+        double missed = 0, all = 0;
+        for (std::size_t i = 0; i < in.size(); ++i) {
+            missed += (in[i] - out[i]) * (in[i] - out[i]);
+            all += in[i] * in[i];
+        }
+        CHECK(std::sqrt(missed) < 0.2 * std::sqrt(all));
+    });
+}
+
+TEST_CASE("PowerSGD goes on from a saved state as if it had never stopped") {
+    test::on_ranks([](ProcessGroup& group) {
+        const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSgd>& hook, int first) {
+            Matrix value(12, 10), gradient(12, 10);
+            DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
+            ddp.set_comm_hook(hook);
+            for (int step = first; step < first + steps; ++step) {
+                for (std::size_t i = 0; i < 120; ++i)
+                    gradient.elements[i] = std::sin(static_cast<float>(i * 7) + static_cast<float>(step) +
+                                                    static_cast<float>(group.rank()));
+                ddp.synchronize();
+            }
+            return gradient.elements;
+        };
+        const dptk::hooks::PowerSgdOptions options{.start_step = 0};
+        const auto whole = dptk::hooks::powersgd(options);
+        const auto first = dptk::hooks::powersgd(options);
+        const auto second = dptk::hooks::powersgd(options);
+        const std::vector<float> expected = run(8, whole, 0);
+        static_cast<void>(run(5, first, 0));
+        second->load_state(first->state());
+        CHECK(run(3, second, 5) == expected);
+        CHECK(first->state().errors.at(0).size() >= 120);
+        CHECK_THROWS_AS(dptk::hooks::PowerSgd({.matrix_approximation_rank = 0}), dptk::ArgumentError);
+        CHECK_THROWS_AS(dptk::hooks::PowerSgd({.min_compression_rate = -1}), dptk::ArgumentError);
+    });
+}
