@@ -100,9 +100,9 @@ def record_case(name, model, shape, cross_entropy, in_full):
             record(f"{name}/{key}", torch.stack([gradient.sum(), gradient.norm(), gradient @ weights]))
 
 
-def record_sgd(name, dtype, digits, **options):
+def record_steps(name, optimizer_class, dtype, digits, **options):
     parameter = nn.Parameter(pattern(1, 12, dtype))
-    optimizer = torch.optim.SGD([parameter], **options)
+    optimizer = optimizer_class([parameter], **options)
     for step in range(10):
         parameter.grad = pattern(10 + step, 12, dtype)
         optimizer.step()
@@ -114,8 +114,12 @@ torch.set_num_threads(1)
 for case_name, case in CASES.items():
     record_case(case_name, *case)
 for suffix, element, precision in (("f32", torch.float32, 9), ("f64", torch.float64, 17)):
-    record_sgd(f"sgd_plain_{suffix}", element, precision, lr=0.1)
-    record_sgd(f"sgd_decay_{suffix}", element, precision, lr=0.1, weight_decay=0.01)
-    record_sgd(f"sgd_momentum_{suffix}", element, precision, lr=0.1, momentum=0.9, weight_decay=0.01)
+    sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+    record_steps(f"sgd_plain_{suffix}", sgd, element, precision, lr=0.1)
+    record_steps(f"sgd_decay_{suffix}", sgd, element, precision, lr=0.1, weight_decay=0.01)
+    record_steps(f"sgd_momentum_{suffix}", sgd, element, precision, lr=0.1, momentum=0.9, weight_decay=0.01)
+    record_steps(f"adam_{suffix}", adam, element, precision, lr=0.1)
+    record_steps(f"adam_decay_{suffix}", adam, element, precision, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1)
+    record_steps(f"adamw_{suffix}", adamw, element, precision, lr=0.1)
 path = pathlib.Path(__file__).with_name("torch_outputs.txt")
 path.write_text("\n".join(lines) + "\n")

@@ -63,11 +63,11 @@ TEST_CASE("each slot of SGD has a momentum of its own") {
 
 TEST_CASE("SGD continues from momentum that was saved") {
     SGD<float> first({.lr = 0.1, .momentum = 0.9});
-    CHECK(first.momentum(2).empty());
+    CHECK(first.state(2).arrays.empty());
     std::vector<float> value = pattern_values<float>(1, 5);
     first.step(2, value, pattern_values<float>(2, 5));
     SGD<float> second({.lr = 0.1, .momentum = 0.9});
-    second.set_momentum(2, first.momentum(2));
+    second.set_state(2, first.state(2));
     std::vector<float> same = value;
     first.step(2, value, pattern_values<float>(3, 5));
     second.step(2, same, pattern_values<float>(3, 5));
@@ -94,6 +94,8 @@ TEST_CASE("SGD refuses sizes that do not match and options that make no sense") 
     sgd.step(0, value, gradient);
     CHECK_THROWS_WITH_AS(sgd.step(0, std::span(value).first(2), std::span(gradient).first(2)),
                          "SGD: slot 0 had 3 values before, and now has 2", dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(sgd.set_state(1, {.steps = 1, .arrays = {{1}, {2}}}),
+                         "SGD: a state of 2 arrays for slot 1, which has 1", dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = -0.1}), dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = 0.1, .momentum = -1}), dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = 0.1, .weight_decay = std::nan("")}), dptk::ArgumentError);

@@ -1,15 +1,12 @@
-/// Stochastic gradient descent with momentum and weight decay, by PyTorch's formula. It works on flat spans
-/// and keeps its state by slot, so that it serves whole parameters as well as slices of them.
+/// Stochastic gradient descent with momentum and weight decay, by PyTorch's formula.
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <vector>
+#include <utility>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/optim/optimizer.hpp"
 
 namespace dptk {
 
@@ -25,10 +22,12 @@ struct SgdOptions {
 template <std::floating_point T>
 class SGD {
   public:
+    using Scalar = T;
+
     /// \throws ArgumentError where an option is negative or not finite
-    explicit SGD(SgdOptions options) : options_(options) {
-        require_not_negative("momentum", options.momentum);
-        require_not_negative("weight_decay", options.weight_decay);
+    explicit SGD(SgdOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
+        detail::require_not_negative("SGD", "momentum", options.momentum);
+        detail::require_not_negative("SGD", "weight_decay", options.weight_decay);
         set_lr(options.lr);
     }
 
@@ -36,70 +35,38 @@ class SGD {
     /// step. \param gradient is only read \throws ArgumentError where value and gradient differ in size, or
     /// the slot had another size before
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
-        if (value.size() != gradient.size())
-            throw ArgumentError(detail::text("SGD: slot ", slot, " has ", value.size(), " values but ",
-                                             gradient.size(), " gradient elements"));
-        if (options_.momentum == 0) {
-            descend(value, gradient);
+        OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
+        const T lr = static_cast<T>(options_.lr);
+        const T decay = static_cast<T>(options_.weight_decay);
+        if (state.arrays.empty()) {
+            for (std::size_t i = 0; i < value.size(); ++i) value[i] -= lr * (gradient[i] + decay * value[i]);
             return;
         }
-        if (slot >= slots_.size()) slots_.resize(slot + 1);
-        std::vector<T>& momentum = slots_[slot];
-        if (momentum.empty()) {
-            momentum.assign(value.size(), T{0});  // factor · 0 + g is PyTorch's first step, buf = g
-        } else if (momentum.size() != value.size()) {
-            throw ArgumentError(detail::text("SGD: slot ", slot, " had ", momentum.size(),
-                                             " values before, and now has ", value.size()));
-        }
-        descend(value, gradient, momentum);
-    }
-
-    /// \throws ArgumentError where it is negative or not finite
-    void set_lr(double lr) {
-        require_not_negative("lr", lr);
-        options_.lr = lr;
-    }
-
-    [[nodiscard]] double lr() const noexcept { return options_.lr; }
-
-    /// The momentum of slot `slot`, for checkpoints; empty where it has taken no step with momentum.
-    [[nodiscard]] std::span<const T> momentum(std::size_t slot) const noexcept {
-        if (slot >= slots_.size()) return {};
-        return slots_[slot];
-    }
-
-    /// Continues slot `slot` with the momentum that `momentum(slot)` gave; an empty one starts it anew.
-    void set_momentum(std::size_t slot, std::span<const T> momentum) {
-        if (slot >= slots_.size()) slots_.resize(slot + 1);
-        slots_[slot].assign(momentum.begin(), momentum.end());
-    }
-
-  private:
-    static void require_not_negative(const char* option, double value) {
-        if (!(value >= 0) || !std::isfinite(value))
-            throw ArgumentError(
-                detail::text("SGD: ", option, " must be finite and not negative, but is ", value));
-    }
-
-    void descend(std::span<T> value, std::span<const T> gradient) const {
-        const T lr = static_cast<T>(options_.lr);
-        const T decay = static_cast<T>(options_.weight_decay);
-        for (std::size_t i = 0; i < value.size(); ++i) value[i] -= lr * (gradient[i] + decay * value[i]);
-    }
-
-    void descend(std::span<T> value, std::span<const T> gradient, std::span<T> momentum) const {
-        const T lr = static_cast<T>(options_.lr);
-        const T decay = static_cast<T>(options_.weight_decay);
         const T factor = static_cast<T>(options_.momentum);
+        const std::span<T> momentum = state.arrays[0];  // factor · 0 + g is PyTorch's first step, buf = g
         for (std::size_t i = 0; i < value.size(); ++i) {
             momentum[i] = factor * momentum[i] + (gradient[i] + decay * value[i]);
             value[i] -= lr * momentum[i];
         }
     }
 
+    /// \throws ArgumentError where it is negative or not finite
+    void set_lr(double lr) {
+        detail::require_not_negative("SGD", "lr", lr);
+        options_.lr = lr;
+    }
+
+    [[nodiscard]] double lr() const noexcept { return options_.lr; }
+
+    /// The momentum of a slot, for checkpoints; no arrays where there is none.
+    [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
+
+    /// Goes on with what state(slot) gave. \throws ArgumentError for a state of another optimizer's
+    void set_state(std::size_t slot, OptimizerState<T> state) { slots_.set(slot, std::move(state)); }
+
+  private:
     SgdOptions options_;
-    /// The momentum of each slot; empty before its first step.
-    std::vector<std::vector<T>> slots_;
+    detail::OptimizerSlots<T> slots_;
 };
 
 }  // namespace dptk
