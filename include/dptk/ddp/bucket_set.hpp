@@ -25,13 +25,19 @@ class BucketSet {
         std::size_t position = 0;
     };
 
+    /// What comes of a bucket: the average on all ranks, or an equal part of it on each.
+    enum class Outcome { everywhere, in_parts };
+
     BucketSet() = default;
 
     /// Buckets for the parameters whose indices `order` has, which leave in this order; all others are in no
-    /// bucket. The last one has an element for the ranks' status. Collective.
+    /// bucket. Where the outcome is everywhere, the last one has an element for the ranks' status.
+    /// Collective.
     BucketSet(ProcessGroup& group, const std::vector<ParameterRef>& parameters,
-              std::span<const std::size_t> order, const DistributedDataParallelOptions& options)
+              std::span<const std::size_t> order, const DistributedDataParallelOptions& options,
+              Outcome outcome)
         : places_(parameters.size()) {
+        const bool in_parts = outcome == Outcome::in_parts;
         std::vector<PlannedParameter> planned;
         for (const std::size_t i : order)
             planned.push_back({parameters[i].count, parameters[i].dtype, parameters[i].device});
@@ -43,8 +49,10 @@ class BucketSet {
                 places_[index] = {b, position};
             }
             using Status = GradientBucket::Status;
+            const bool has_status = b + 1 == plan.size() && !in_parts;
             buckets_.emplace_back(group, plan[b], parameters,
-                                  b + 1 == plan.size() ? Status::last_element : Status::none);
+                                  has_status ? Status::last_element : Status::none,
+                                  in_parts ? static_cast<std::size_t>(group.size()) : 1);
         }
     }
 

@@ -42,13 +42,7 @@ class DistributedDataParallel {
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                             DistributedDataParallelOptions options = {})
         : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
-        if (!options.init_sync) return;
-        for (std::size_t i = 0; i < parameters().size(); ++i) {
-            if (reducer_->ignores(i)) continue;
-            const ParameterRef& parameter = parameters()[i];
-            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            reducer_->group().channel().run({.verb = Verb::broadcast, .input = value, .output = value});
-        }
+        if (options.init_sync) reducer_->broadcast_values();
     }
 
     /// Begins a step. Optional; the first mark or synchronize() begins one by itself. Collective. Waits for

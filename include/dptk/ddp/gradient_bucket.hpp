@@ -18,9 +18,10 @@ class GradientBucket {
   public:
     enum class Status { none, last_element };
 
-    /// Collective, since the memory is the transport's. Every gradient is aligned to 64 bytes.
+    /// Collective, since the memory is the transport's. Every gradient is aligned to 64 bytes, and so is each
+    /// of `parts` equal parts of the bucket.
     GradientBucket(ProcessGroup& group, const Bucket& bucket, const std::vector<ParameterRef>& parameters,
-                   Status status)
+                   Status status, std::size_t parts)
         : indices_(bucket.parameters) {
         const std::size_t alignment = 64 / dtype_size(bucket.dtype);
         std::size_t count = 0;
@@ -28,6 +29,7 @@ class GradientBucket {
             offsets_.push_back(count);
             count += (parameters[index].count + alignment - 1) / alignment * alignment;
         }
+        count = (count + alignment * parts - 1) / (alignment * parts) * (alignment * parts);
         gradients_ = count;
         if (status == Status::last_element) ++count;
         all_ = {nullptr, count, bucket.dtype, bucket.device};
@@ -42,6 +44,9 @@ class GradientBucket {
     [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept {
         return all_.slice(offsets_[position], count);
     }
+
+    /// Where it begins in the bucket, in elements.
+    [[nodiscard]] std::size_t offset(std::size_t position) const noexcept { return offsets_[position]; }
 
     /// All gradients, with zeros between them.
     [[nodiscard]] Buffer gradients() const noexcept { return all_.slice(0, gradients_); }
@@ -63,6 +68,22 @@ class GradientBucket {
 
     [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept {
         return {.verb = Verb::all_reduce, .input = all_, .output = all_, .reduction = op};
+    }
+
+    /// The part of one of `ranks` ranks.
+    [[nodiscard]] Buffer part(int rank, int ranks) const noexcept {
+        const std::size_t count = gradients_ / static_cast<std::size_t>(ranks);
+        return all_.slice(static_cast<std::size_t>(rank) * count, count);
+    }
+
+    [[nodiscard]] Collective reduce_scatter(ReduceOp op, int rank, int ranks) const noexcept {
+        return {
+            .verb = Verb::reduce_scatter, .input = gradients(), .output = part(rank, ranks), .reduction = op};
+    }
+
+    /// Of what the ranks have in their parts.
+    [[nodiscard]] Collective all_gather(int rank, int ranks) const noexcept {
+        return {.verb = Verb::all_gather, .input = part(rank, ranks), .output = gradients()};
     }
 
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }

@@ -41,11 +41,14 @@ namespace dptk {
 /// ready, unless somebody has asked for the memory of one.
 class GradientReducer {
   public:
+    using Outcome = detail::BucketSet::Outcome;
+
     /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError
     /// where they differ, ArgumentError where a rank's parameters or options are unusable. The group must
     /// outlive the reducer.
-    GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {})
-        : source_(std::move(source)), options_(std::move(options)) {
+    GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
+                    Outcome outcome = Outcome::everywhere)
+        : source_(std::move(source)), options_(std::move(options)), outcome_(outcome) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
@@ -72,8 +75,15 @@ class GradientReducer {
     /// The parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
 
-    /// Whether the options name the parameter among those to ignore.
-    [[nodiscard]] bool ignores(std::size_t i) const { return ignored_[i]; }
+    /// Gives all ranks rank 0's values of the parameters that are not ignored. Collective, blocks.
+    void broadcast_values() {
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (ignored_[i]) continue;
+            const ParameterRef& parameter = parameters_[i];
+            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
+            group_->channel().run({.verb = Verb::broadcast, .input = value, .output = value});
+        }
+    }
 
     /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
     [[nodiscard]] ProcessGroup& group() noexcept { return *group_; }
@@ -88,6 +98,9 @@ class GradientReducer {
         pinned_ = true;
         return buckets_.gradient(i, parameters_[i].count);
     }
+
+    /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
+    [[nodiscard]] detail::BucketSet& buckets() noexcept { return buckets_; }
 
     /// How many bytes of gradients each bucket holds, in the order in which they leave.
     [[nodiscard]] std::vector<std::size_t> bucket_bytes() {
@@ -193,6 +206,8 @@ class GradientReducer {
             throw ArgumentError(
                 "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
                 "part in a step");
+        if (options_.find_unused_parameters && outcome_ == Outcome::in_parts)
+            throw ArgumentError("find_unused_parameters is not for sharded gradients");
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
@@ -207,7 +222,7 @@ class GradientReducer {
     }
 
     void make_buckets(const std::vector<std::size_t>& order) {
-        buckets_ = detail::BucketSet(*group_, parameters_, order, options_);
+        buckets_ = detail::BucketSet(*group_, parameters_, order, options_, outcome_);
         in_flight_.resize(buckets_.size());
         reset_step();
     }
@@ -364,11 +379,11 @@ class GradientReducer {
             launch(next_bucket_);
         }
         find_unused();
-        bool failed = hook_runner_ && any_problem();
+        bool failed = !carries_status() && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
             in_flight_[b].wait();
             empty(b);
-            const bool has_status = b + 1 == buckets_.size() && !hook_runner_;
+            const bool has_status = b + 1 == buckets_.size() && carries_status();
             failed = failed || (has_status && buckets_[b].status());
         }
         if (failed) throw_problems();
@@ -406,9 +421,12 @@ class GradientReducer {
             ++next_bucket_;
             return;
         }
-        const bool last = b + 1 == buckets_.size();
-        if (last) buckets_[b].set_status(!problem_.empty());
-        const Collective call = buckets_[b].all_reduce(samples_ ? ReduceOp::sum : ReduceOp::avg);
+        const ReduceOp op = samples_ ? ReduceOp::sum : ReduceOp::avg;
+        const bool has_status = b + 1 == buckets_.size() && carries_status();
+        if (has_status) buckets_[b].set_status(!problem_.empty());
+        const Collective call = outcome_ == Outcome::everywhere
+                                    ? buckets_[b].all_reduce(op)
+                                    : buckets_[b].reduce_scatter(op, group_->rank(), group_->size());
         const bool alone = buckets_.size() == 1 && !is_marked();
         if (own_group_ && !alone) {
             in_flight_[b] = group_->channel().start(call, buckets_[b].memory());
@@ -416,6 +434,11 @@ class GradientReducer {
             group_->channel().run(call);
         }
         ++next_bucket_;
+    }
+
+    /// Whether the last bucket does.
+    [[nodiscard]] bool carries_status() const noexcept {
+        return outcome_ == Outcome::everywhere && !hook_runner_;
     }
 
     /// Where no bucket carries the ranks' status.
@@ -468,7 +491,7 @@ class GradientReducer {
 
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
-        if (!addresses_are_good_) return;
+        if (!addresses_are_good_ || outcome_ == Outcome::in_parts) return;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
@@ -483,7 +506,8 @@ class GradientReducer {
     /// Makes the buckets anew, once, in the order in which rank 0's gradients have arrived.
     void rebuild() {
         const bool may_change = options_.find_unused_parameters && !options_.static_graph;
-        if (rebuilt_ || !is_marked() || may_change || options_.gradient_as_bucket_view) return;
+        const bool must_stay = options_.gradient_as_bucket_view || outcome_ == Outcome::in_parts;
+        if (rebuilt_ || !is_marked() || may_change || must_stay) return;
         const std::vector<std::size_t> before = launch_order();
         std::vector<std::uint64_t> order(marks_.arrived().begin(), marks_.arrived().end());
         // Rank 0 may have had no samples.
@@ -536,6 +560,7 @@ class GradientReducer {
 
     ParameterSource source_;
     DistributedDataParallelOptions options_;
+    Outcome outcome_;
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_ = nullptr;
     std::vector<ParameterRef> parameters_;

@@ -1,0 +1,301 @@
+/// ZeRO stage 1 (Rajbhandari et al., ZeRO, SC 2020): each rank gets an equal part of the averaged gradients,
+/// steps these parameters alone, and so keeps an equal part of the optimizer's state; the new values then go
+/// to all ranks.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/ddp/gradient_reducer.hpp"
+#include "dptk/optim/optimizer.hpp"
+
+namespace dptk {
+
+/// An optimizer of the program's own, from step(slot, value, gradient). A slot is a part of a parameter, the
+/// same one in each step.
+template <std::floating_point T>
+class FunctionOptimizer {
+  public:
+    using Scalar = T;
+    using Function = std::function<void(std::size_t, std::span<T>, std::span<const T>)>;
+
+    explicit FunctionOptimizer(Function function) : function_(std::move(function)) {}
+
+    void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
+        function_(slot, value, gradient);
+    }
+
+    /// What the function remembers is its own.
+    [[nodiscard]] OptimizerState<T> state(std::size_t) const { return {}; }
+    void set_state(std::size_t, const OptimizerState<T>&) {}
+
+  private:
+    Function function_;
+};
+
+/// Takes DistributedDataParallel's place in a training loop, and the optimizer's: begin_step, backward (which
+/// marks, under Ready::marked), synchronize, and step. Containers, options and weights are those of
+/// DistributedDataParallel; all parameters are of the optimizer's type.
+template <Optimizer O>
+class ShardedOptimizer {
+  public:
+    using Scalar = typename O::Scalar;
+
+    /// Collective. Throws on all ranks alike, as DistributedDataParallel does; ArgumentError where a
+    /// parameter is of another type than the optimizer's. The group must outlive this.
+    template <class Values, class Gradients>
+        requires(!std::same_as<std::remove_cvref_t<Gradients>, O>)
+    ShardedOptimizer(ProcessGroup& group, Values&& values, Gradients&& gradients, O optimizer,
+                     DistributedDataParallelOptions options = {})
+        : ShardedOptimizer(group,
+                           ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
+                           std::move(optimizer), std::move(options)) {}
+
+    /// A model with a for_each_parameter, or a container of pairs of value and gradient.
+    template <class Model>
+        requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
+    ShardedOptimizer(ProcessGroup& group, Model&& model, O optimizer,
+                     DistributedDataParallelOptions options = {})
+        : ShardedOptimizer(group, ParameterSource(std::forward<Model>(model)), std::move(optimizer),
+                           std::move(options)) {}
+
+    ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,
+                     DistributedDataParallelOptions options = {})
+        : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options,
+                                                     GradientReducer::Outcome::in_parts)),
+          optimizer_(std::move(optimizer)) {
+        check_types();
+        if (options.init_sync) reducer_->broadcast_values();
+        find_pieces();
+    }
+
+    /// As in DistributedDataParallel.
+    void begin_step() { reducer_->begin_step(); }
+    void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
+    void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
+    void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
+    [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
+    void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
+
+    /// Ends backward: on return this rank has its part of the average. The program's own gradients stay as
+    /// they are. Collective, blocks. Throws as DistributedDataParallel::synchronize does.
+    void synchronize() { reducer_->synchronize(); }
+    void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
+
+    /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks.
+    void step() {
+        for (std::size_t slot = 0; slot < pieces_.size(); ++slot)
+            optimizer_.step(slot, value(pieces_[slot]), gradient(pieces_[slot]));
+        send_values();
+    }
+
+    /// Behind synchronize(): multiplies all averages, where the norm of all of them together is above
+    /// `max_norm`, so that it comes to that. Returns the norm before. As clip_grad_norm does in one process.
+    /// Collective, blocks.
+    double clip_grad_norm(double max_norm) {
+        double sum = 0;
+        for (const Piece& piece : pieces_) {
+            for (const Scalar element : gradient(piece))
+                sum += static_cast<double>(element) * static_cast<double>(element);
+        }
+        const double norm = std::sqrt(reducer_->group().all_reduce_value(sum));
+        const double factor = max_norm / (norm + 1e-6);  // PyTorch's
+        if (factor < 1) for_each_gradient([&](Scalar& element) { element *= static_cast<Scalar>(factor); });
+        return norm;
+    }
+
+    /// Behind synchronize(): moves each average into [-limit, limit]. Does not communicate.
+    void clip_grad_value(double limit) {
+        const auto bound = static_cast<Scalar>(limit);
+        for_each_gradient([&](Scalar& element) { element = std::clamp(element, -bound, bound); });
+    }
+
+    /// Whether all averages are finite, divided by `scale`: for losses that were multiplied by it. The same
+    /// on all ranks. Collective, blocks.
+    [[nodiscard]] bool unscale(double scale) {
+        bool finite = true;
+        for_each_gradient([&](Scalar& element) {
+            element = static_cast<Scalar>(static_cast<double>(element) / scale);
+            finite = finite && std::isfinite(element);
+        });
+        return reducer_->group().all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) ==
+               0;
+    }
+
+    /// The parameters in registration order.
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
+        return reducer_->parameters();
+    }
+
+    /// The memory of gradient `i` in its bucket, as DistributedDataParallel::gradient_memory. Behind step()
+    /// it holds whatever was sent last.
+    [[nodiscard]] std::span<Scalar> gradient_memory(std::size_t i) {
+        const Buffer buffer = reducer_->gradient_memory(i);
+        return {static_cast<Scalar*>(buffer.data), buffer.count};
+    }
+
+    [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
+
+    /// The optimizer's state of all parameters, in registration order, on rank `root`; empty on all others.
+    /// Its form does not depend on the number of ranks. Collective, blocks.
+    [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
+        ProcessGroup& group = reducer_->group();
+        std::int64_t sizes[] = {0, 0};  // arrays of each parameter, and steps
+        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
+            const OptimizerState<Scalar> own = optimizer_.state(slot);
+            sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
+            sizes[1] = std::max(sizes[1], own.steps);
+        }
+        group.all_reduce(sizes, ReduceOp::max);
+        const auto arrays = static_cast<std::size_t>(sizes[0]);
+        std::vector<OptimizerState<Scalar>> all;
+        if (group.rank() == root) {
+            for (const ParameterRef& parameter : parameters())
+                all.push_back({sizes[1], {arrays, std::vector<Scalar>(parameter.count)}});
+        }
+        for (std::size_t array = 0; array < arrays; ++array) {
+            for (std::size_t b = 0; b < reducer_->buckets().size(); ++b) gather(b, array, root, all);
+        }
+        return all;
+    }
+
+    /// Goes on with what state() has given, at whatever number of ranks: each takes its own part. All ranks
+    /// give the same. Throws ArgumentError where it is of other parameters. Does not communicate.
+    void load_state(const std::vector<OptimizerState<Scalar>>& all) {
+        if (all.size() != parameters().size())
+            throw ArgumentError(detail::text("an optimizer's state of ", all.size(), " parameters, for ",
+                                             parameters().size()));
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            for (const std::vector<Scalar>& array : all[i].arrays) {
+                if (array.size() != parameters()[i].count)
+                    throw ArgumentError(detail::text("parameter ", parameters()[i].name, " has ",
+                                                     parameters()[i].count,
+                                                     " elements, and its optimizer's state ", array.size()));
+            }
+        }
+        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
+            const Piece& piece = pieces_[slot];
+            OptimizerState<Scalar> own{all[piece.parameter].steps, {}};
+            for (const std::vector<Scalar>& array : all[piece.parameter].arrays) {
+                const auto begin = array.begin() + static_cast<std::ptrdiff_t>(piece.first);
+                own.arrays.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(piece.count));
+            }
+            optimizer_.set_state(slot, std::move(own));
+        }
+    }
+
+  private:
+    /// Elements of one parameter that are this rank's.
+    struct Piece {
+        std::size_t parameter = 0;
+        std::size_t first = 0;
+        std::size_t count = 0;
+        std::size_t bucket = 0;
+        std::size_t in_part = 0;  // where they begin in the rank's part of the bucket
+    };
+
+    void check_types() {
+        std::string problem;
+        for (const ParameterRef& parameter : parameters()) {
+            if (parameter.dtype != dtype_of<Scalar> && problem.empty())
+                problem = detail::text("parameter ", parameter.name, " is of ", dtype_name(parameter.dtype),
+                                       ", and the optimizer of ", dtype_name(dtype_of<Scalar>));
+        }
+        detail::check_no_problem<ArgumentError>(reducer_->group(), problem);
+    }
+
+    [[nodiscard]] int rank() const { return reducer_->group().rank(); }
+    [[nodiscard]] int size() const { return reducer_->group().size(); }
+
+    void find_pieces() {
+        detail::BucketSet& buckets = reducer_->buckets();
+        for (std::size_t b = 0; b < buckets.size(); ++b) {
+            const std::size_t length = buckets[b].part(0, size()).count;
+            const std::size_t begin = static_cast<std::size_t>(rank()) * length;
+            const std::vector<std::size_t>& indices = buckets[b].indices();
+            for (std::size_t position = 0; position < indices.size(); ++position) {
+                const std::size_t offset = buckets[b].offset(position);
+                const std::size_t first = std::max(begin, offset);
+                const std::size_t end =
+                    std::min(begin + length, offset + parameters()[indices[position]].count);
+                if (first < end)
+                    pieces_.push_back({indices[position], first - offset, end - first, b, first - begin});
+            }
+        }
+    }
+
+    [[nodiscard]] std::span<Scalar> value(const Piece& piece) const {
+        auto* values = static_cast<Scalar*>(parameters()[piece.parameter].value);
+        return {values + piece.first, piece.count};
+    }
+
+    [[nodiscard]] std::span<Scalar> gradient(const Piece& piece) const {
+        auto* part = static_cast<Scalar*>(reducer_->buckets()[piece.bucket].part(rank(), size()).data);
+        return {part + piece.in_part, piece.count};
+    }
+
+    template <class Action>
+    void for_each_gradient(Action&& action) {
+        for (const Piece& piece : pieces_) {
+            for (Scalar& element : gradient(piece)) action(element);
+        }
+    }
+
+    /// In the buckets' memory, whose gradients are not needed any more.
+    void send_values() {
+        detail::BucketSet& buckets = reducer_->buckets();
+        for (const Piece& piece : pieces_) std::ranges::copy(value(piece), gradient(piece).begin());
+        std::vector<Work> works;
+        for (std::size_t b = 0; b < buckets.size(); ++b) {
+            const Collective call = buckets[b].all_gather(rank(), size());
+            works.push_back(reducer_->group().channel().start(call, buckets[b].memory()));
+        }
+        for (std::size_t b = 0; b < buckets.size(); ++b) {
+            works[b].wait();
+            const std::vector<std::size_t>& indices = buckets[b].indices();
+            for (std::size_t position = 0; position < indices.size(); ++position) {
+                const ParameterRef& parameter = parameters()[indices[position]];
+                const auto* sent =
+                    static_cast<const Scalar*>(buckets[b].gradient(position, parameter.count).data);
+                std::copy_n(sent, parameter.count, static_cast<Scalar*>(parameter.value));
+            }
+        }
+    }
+
+    /// One array of the parameters in a bucket.
+    void gather(std::size_t b, std::size_t array, int root, std::vector<OptimizerState<Scalar>>& all) {
+        detail::GradientBucket& bucket = reducer_->buckets()[b];
+        std::vector<Scalar> part(bucket.part(0, size()).count);
+        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
+            const OptimizerState<Scalar> own = optimizer_.state(slot);
+            if (pieces_[slot].bucket == b && array < own.arrays.size())
+                std::ranges::copy(own.arrays[array],
+                                  part.begin() + static_cast<std::ptrdiff_t>(pieces_[slot].in_part));
+        }
+        std::vector<Scalar> whole(rank() == root ? bucket.gradients().count : 0);
+        reducer_->group().gather(part, whole, root);
+        if (rank() != root) return;
+        const std::vector<std::size_t>& indices = bucket.indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(bucket.offset(position));
+            std::vector<Scalar>& to = all[indices[position]].arrays[array];
+            std::copy_n(begin, to.size(), to.begin());
+        }
+    }
+
+    std::unique_ptr<GradientReducer> reducer_;
+    O optimizer_;
+    std::vector<Piece> pieces_;
+};
+
+}  // namespace dptk

@@ -1,0 +1,214 @@
+// ZeRO-1 against one process with the whole state.
+#include <doctest/doctest.h>
+#include <dptk/ddp/sharded_optimizer.hpp>
+#include <dptk/optim/adam.hpp>
+#include <dptk/optim/sgd.hpp>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ddp/small_net.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using dptk::Ready;
+using dptk::ShardedOptimizer;
+
+constexpr double one_byte = 1.0 / (1024 * 1024);
+
+template <class T>
+double distance(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
+    double largest = 0;
+    for (std::size_t p = 0; p < a.size(); ++p) {
+        for (std::size_t i = 0; i < a[p].size(); ++i)
+            largest = std::max(largest, std::abs(static_cast<double>(a[p][i] - b[p][i])));
+    }
+    return largest;
+}
+
+std::vector<std::size_t> batch(int rank, int step) {
+    std::vector<std::size_t> samples;
+    for (int i = 0; i < (rank + step) % 3 + (rank == 0 ? 1 : 0); ++i)
+        samples.push_back(static_cast<std::size_t>(100 * step + 10 * rank + i));
+    return samples;
+}
+
+/// One step of a rank.
+template <class Sharded, class T>
+void step_once(Sharded& sharded, test::SmallNet<T>& net, int rank, int step, Ready ready) {
+    const auto samples = batch(rank, step);
+    sharded.begin_step(samples.size());
+    net.forward_backward(samples);
+    if (ready == Ready::marked && !samples.empty()) {
+        for (std::size_t i = 4; i-- > 0;) sharded.mark_ready(i);
+    }
+    sharded.synchronize();
+}
+
+/// One step of one process on all ranks' batches.
+template <class O, class T>
+void step_alone(O& optimizer, test::SmallNet<T>& net, int ranks, int step) {
+    std::vector<std::size_t> all;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const auto samples = batch(rank, step);
+        all.insert(all.end(), samples.begin(), samples.end());
+    }
+    net.forward_backward(all);
+    for (std::size_t i = 0; i < 4; ++i) optimizer.step(i, std::span(net.values[i]), net.gradients[i]);
+}
+
+template <class O>
+void compare(ProcessGroup& group, const O& optimizer, double tolerance) {
+    using T = typename O::Scalar;
+    for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
+        for (const double cap : {one_byte, 25.0}) {
+            test::SmallNet<T> net(group.rank());
+            test::SmallNet<T> alone(0);
+            O whole = optimizer;
+            ShardedOptimizer sharded(group, net.values, net.gradients, optimizer,
+                                     {.bucket_cap_mb = cap, .ready = ready});
+            for (int step = 0; step < 50; ++step) {
+                step_once(sharded, net, group.rank(), step, ready);
+                sharded.step();
+                step_alone(whole, alone, group.size(), step);
+            }
+            CHECK(distance(net.values, alone.values) < tolerance);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("fifty sharded steps of each optimizer equal those of one process") {
+    test::on_ranks([](ProcessGroup& group) {
+        compare(group, dptk::Adam<double>({.lr = 0.01}), 1e-9);
+        compare(group, dptk::Adam<float>({.lr = 0.01}), 2e-4);
+        compare(group, dptk::AdamW<double>({.lr = 0.01}), 1e-9);
+        compare(group, dptk::SGD<double>({.lr = 0.1, .momentum = 0.9}), 1e-12);
+        compare(group, dptk::SGD<double>({.lr = 0.1}), 1e-12);
+    });
+}
+
+TEST_CASE("an optimizer of the program's own steps its parts") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<double> value(1000), gradient(1000, static_cast<double>(group.rank()));
+        std::map<std::size_t, std::size_t> slots;
+        ShardedOptimizer sharded(
+            group, value, gradient,
+            dptk::FunctionOptimizer<double>(
+                [&](std::size_t slot, std::span<double> values, std::span<const double> gradients) {
+                    slots[slot] += values.size();
+                    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= gradients[i];
+                }));
+        sharded.synchronize();
+        sharded.step();
+        for (const double element : value) CHECK(element == doctest::Approx(-(group.size() - 1) / 2.0));
+        std::size_t own = 0;
+        for (const auto& [slot, count] : slots) own += count;
+        CHECK(group.all_reduce_value(own) == 1000);
+        CHECK(sharded.state().size() == (group.rank() == 0 ? 1U : 0U));
+    });
+}
+
+TEST_CASE("each rank keeps its part of the state, and little more") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<std::vector<float>> values = {std::vector<float>(10000), std::vector<float>(1),
+                                                  std::vector<float>(3333), std::vector<float>(17)};
+        auto gradients = values;
+        ShardedOptimizer sharded(group, values, gradients, dptk::Adam<float>());
+        sharded.synchronize(1);
+        sharded.step();
+        std::size_t kept = 0;
+        for (std::size_t slot = 0; slot < 8; ++slot) {
+            for (const auto& array : sharded.optimizer().state(slot).arrays) kept += array.size();
+        }
+        const double whole = 2.0 * (10000 + 1 + 3333 + 17);
+        CHECK(static_cast<double>(kept) <= whole / group.size() * 1.05);
+    });
+}
+
+TEST_CASE("a state that was saved at four ranks goes on at any number of them") {
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    std::vector<dptk::OptimizerState<double>> saved;
+    std::vector<std::vector<double>> values;
+    const dptk::Adam<double> adam({.lr = 0.01});
+    test::SmallNet<double> alone(0);
+    dptk::Adam<double> whole = adam;
+    for (int step = 0; step < 10; ++step) step_alone(whole, alone, 4, step);
+    dptk::launch_threads(4, [&](ProcessGroup& group) {
+        test::SmallNet<double> net(0);
+        ShardedOptimizer sharded(group, net.values, net.gradients, adam, {.bucket_cap_mb = one_byte});
+        for (int step = 0; step < 10; ++step) {
+            step_once(sharded, net, group.rank(), step, Ready::at_synchronize);
+            sharded.step();
+        }
+        auto state = sharded.state(1);
+        CHECK(state.size() == (group.rank() == 1 ? 4U : 0U));
+        if (group.rank() == 1) {
+            saved = std::move(state);
+            values = net.values;
+        }
+    });
+    CHECK(distance(values, alone.values) < 1e-10);
+    for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(saved[i].steps == 10);
+        CHECK(distance(saved[i].arrays, whole.state(i).arrays) < 1e-10);
+    }
+    for (int step = 10; step < 20; ++step) step_alone(whole, alone, 1, step);
+    for (const int ranks : {1, 2, 3, 8}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            test::SmallNet<double> net(0);
+            if (group.rank() == 0) net.values = values;
+            ShardedOptimizer sharded(group, net.values, net.gradients, adam);
+            sharded.load_state(saved);
+            for (int step = 10; step < 20; ++step) {
+                // Rank 0 has all samples.
+                const auto samples = group.rank() == 0 ? batch(0, step) : std::vector<std::size_t>();
+                net.forward_backward(samples);
+                sharded.synchronize(samples.size());
+                sharded.step();
+            }
+            CHECK(distance(net.values, alone.values) < 1e-10);
+            std::string text;
+            CHECK(test::throws<dptk::ArgumentError>(text, [&] { sharded.load_state({}); }));
+            CHECK(test::contains(text, "an optimizer's state of 0 parameters, for 4"));
+        });
+    }
+}
+
+TEST_CASE("sharded gradients are clipped as in one process, and one that is not finite is everybody's") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<double> value(100), gradient(100);
+        ShardedOptimizer sharded(group, value, gradient, dptk::SGD<double>({.lr = 1}));
+        std::ranges::fill(gradient, static_cast<double>(group.rank() + 1));
+        sharded.synchronize();
+        const double mean = (group.size() + 1) / 2.0;
+        CHECK(sharded.clip_grad_norm(5) == doctest::Approx(10 * mean));
+        CHECK(sharded.clip_grad_norm(50) == doctest::Approx(5));
+        sharded.clip_grad_value(0.25);
+        sharded.step();
+        CHECK(value[99] == doctest::Approx(-0.25));
+        if (group.rank() == 0) gradient[3] = std::numeric_limits<double>::infinity();
+        sharded.synchronize();
+        CHECK_FALSE(sharded.unscale(2));
+        gradient[3] = 0;
+        sharded.synchronize();
+        CHECK(sharded.unscale(2));
+    });
+}
+
+TEST_CASE("parameters of another type than the optimizer's are an error of all ranks") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<float> value(3), gradient(3);
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { const ShardedOptimizer sharded(group, value, gradient, dptk::Adam<double>()); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "parameter [0] is of f32, and the optimizer of f64"));
+    });
+}
