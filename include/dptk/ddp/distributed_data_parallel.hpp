@@ -83,6 +83,16 @@ class DistributedDataParallel {
     /// accumulate unequally often. Sums are kept in f32, and in f64 for f64.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
+    /// synchronize() of a rank that has run out of samples while others have not: see Join. Collective,
+    /// blocks.
+    void shadow() { reducer_->shadow(); }
+
+    /// Of the steps that follow: see Join.
+    void set_joined(const JoinRound& round) { reducer_->set_joined(round); }
+
+    /// Gives all ranks the values, and the buffers, of rank `root`. Collective, blocks.
+    void broadcast_values(int root) { reducer_->broadcast_values(root); }
+
     /// From the next step on, buckets are summed by the hook: one of ddp/hooks/, or comm_hook(function). Null
     /// for the all-reduce of dptk's own. Throws MismatchError on all ranks where they set different ones, and
     /// ArgumentError in the middle of a step. Collective.

@@ -28,6 +28,16 @@
 
 namespace dptk {
 
+/// Which ranks take part in a step with samples of their own.
+struct JoinRound {
+    /// How many do.
+    int present = 0;
+    /// The first of them, whose buffers go to all.
+    int first = 0;
+    /// Averages without sample counts are over those that are present, and not over all ranks.
+    bool averages_over_present = false;
+};
+
 /// One step: begin_step, then backward (which marks, under Ready::marked), then synchronize.
 ///
 /// A gradient is the mean over the rank's own samples. With sample counts (begin_step(n) or synchronize(n),
@@ -75,13 +85,16 @@ class GradientReducer {
     /// The parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
 
-    /// Gives all ranks rank 0's values of the parameters that are not ignored. Collective, blocks.
-    void broadcast_values() {
+    /// Gives all ranks the values of rank `root`, but of parameters that are ignored, and its buffers.
+    /// Collective, blocks.
+    void broadcast_values(int root = 0) {
+        const detail::ErasedBuffers buffers{has_buffers() ? buffers_ : std::vector<Buffer>(), {}};
+        detail::run_coalesced(*group_, {.verb = Verb::broadcast, .root = root}, buffers, buffers);
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (ignored_[i]) continue;
             const ParameterRef& parameter = parameters_[i];
             const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            group_->channel().run({.verb = Verb::broadcast, .input = value, .output = value});
+            group_->channel().run({.verb = Verb::broadcast, .input = value, .output = value, .root = root});
         }
     }
 
@@ -162,6 +175,24 @@ class GradientReducer {
         check_not_begun();
         begin_locked(sample_count);
         end_step();
+    }
+
+    /// synchronize() of a rank that has run out of samples while others have not: it makes their collectives,
+    /// with zeros, and its own gradients stay as they are. Collective, blocks.
+    void shadow() {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        is_shadow_ = true;
+        begin_locked(0);
+        end_step();
+    }
+
+    /// Of the steps that follow: which ranks still have samples, and whether averages without sample counts
+    /// are over these alone. The same on all ranks.
+    void set_joined(const JoinRound& round) {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        round_ = round;
     }
 
     /// Takes the gradients of a micro-batch of `sample_count` samples into sums of dptk's own, and sets them
@@ -304,24 +335,25 @@ class GradientReducer {
     void send_buffers() {
         if (!has_buffers() || std::exchange(buffers_are_sent_, true) || !header_is_good()) return;
         const detail::ErasedBuffers erased{buffers_, {}};
-        detail::run_coalesced(*group_, {.verb = Verb::broadcast}, erased, erased);
+        detail::run_coalesced(*group_, {.verb = Verb::broadcast, .root = round_.first}, erased, erased);
     }
 
     [[nodiscard]] bool has_buffers() const { return options_.buffers && options_.broadcast_buffers; }
 
     [[nodiscard]] detail::StepHeader::Own own_header() const {
-        return {samples_, accumulator_.samples(), !problem_.empty()};
+        return {samples_, accumulator_.samples(), !problem_.empty(), is_shadow_};
     }
 
     /// Waits until the header is reduced; from then on the weight of this rank's gradients is known.
     void ensure_header() {
         if (!header_.has_started()) header_.run(*group_, own_header());
         header_.wait();
+        if (is_shadow_ && !header_.does_any_count()) samples_.reset();
         send_buffers();
     }
 
     [[nodiscard]] bool header_is_good() {
-        const bool some_count = header_.do_some_count(group_->size());
+        const bool some_count = header_.do_some_count();
         if (some_count && problem_.empty()) {
             if (!samples_) {
                 note_problem("begins the step without a sample count");
@@ -404,7 +436,7 @@ class GradientReducer {
                                               " was neither marked ready nor unused before synchronize()"));
                 marks_.mark(i, State::unused, buckets_);
             }
-            const bool counts = marks_[i] != State::unused && addresses_are_good_;
+            const bool counts = marks_[i] != State::unused && addresses_are_good_ && !is_shadow_;
             const double weight = counts ? copy_weight() : 0;
             const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
             if (accumulator_.has_any()) {
@@ -421,7 +453,7 @@ class GradientReducer {
             ++next_bucket_;
             return;
         }
-        const ReduceOp op = samples_ ? ReduceOp::sum : ReduceOp::avg;
+        const ReduceOp op = samples_ || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
         const bool has_status = b + 1 == buckets_.size() && carries_status();
         if (has_status) buckets_[b].set_status(!problem_.empty());
         const Collective call = outcome_ == Outcome::everywhere
@@ -466,14 +498,19 @@ class GradientReducer {
 
     /// Of this rank's gradients, of those that were accumulated as well.
     [[nodiscard]] double hook_weight() const {
-        if (!samples_) return 1.0 / group_->size();
+        if (!samples_) return is_shadow_ ? 0 : 1.0 / ranks_that_count();
         return header_.weight() + static_cast<double>(accumulator_.samples()) * header_.sample_weight();
     }
 
     /// Of this step's own gradients, as they are copied in. Without a hook and sample counts the reduction
     /// itself averages.
     [[nodiscard]] double copy_weight() const {
-        return hook_runner_ && !samples_ ? 1.0 / group_->size() : header_.weight();
+        const bool weighs_ranks = hook_runner_ || round_.averages_over_present;
+        return weighs_ranks && !samples_ ? 1.0 / ranks_that_count() : header_.weight();
+    }
+
+    [[nodiscard]] int ranks_that_count() const {
+        return round_.averages_over_present ? round_.present : group_->size();
     }
 
     /// Which parameters take part on no rank. Behind all buckets: some of them have left before all marks are
@@ -491,7 +528,7 @@ class GradientReducer {
 
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
-        if (!addresses_are_good_ || outcome_ == Outcome::in_parts) return;
+        if (!addresses_are_good_ || is_shadow_ || outcome_ == Outcome::in_parts) return;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
@@ -540,6 +577,7 @@ class GradientReducer {
         addresses_are_good_ = true;
         header_.reset();
         buffers_are_sent_ = false;
+        is_shadow_ = false;
         samples_.reset();
         problem_.clear();
         next_bucket_ = 0;
@@ -573,6 +611,8 @@ class GradientReducer {
     std::mutex mutex_;
     int local_scopes_ = 0;
     bool begun_ = false;
+    bool is_shadow_ = false;
+    JoinRound round_;
     bool addresses_are_good_ = true;
     bool buffers_are_sent_ = false;
     detail::StepHeader header_;

@@ -92,6 +92,16 @@ class ShardedOptimizer {
     void synchronize() { reducer_->synchronize(); }
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
+    /// synchronize() of a rank that has run out of samples while others have not: see Join. Collective,
+    /// blocks.
+    void shadow() { reducer_->shadow(); }
+
+    /// Of the steps that follow: see Join.
+    void set_joined(const JoinRound& round) { reducer_->set_joined(round); }
+
+    /// Gives all ranks the values of rank `root`. Collective, blocks.
+    void broadcast_values(int root) { reducer_->broadcast_values(root); }
+
     /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks.
     void step() {
         for (std::size_t slot = 0; slot < pieces_.size(); ++slot)
@@ -277,8 +287,9 @@ class ShardedOptimizer {
         detail::GradientBucket& bucket = reducer_->buckets()[b];
         std::vector<Scalar> part(bucket.part(0, size()).count);
         for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
+            if (pieces_[slot].bucket != b) continue;
             const OptimizerState<Scalar> own = optimizer_.state(slot);
-            if (pieces_[slot].bucket == b && array < own.arrays.size())
+            if (array < own.arrays.size())
                 std::ranges::copy(own.arrays[array],
                                   part.begin() + static_cast<std::ptrdiff_t>(pieces_[slot].in_part));
         }

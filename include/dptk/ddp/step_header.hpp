@@ -19,6 +19,8 @@ class StepHeader {
         std::size_t accumulated = 0;
         /// Something is wrong here.
         bool has_problem = false;
+        /// It has no samples any more, and does what the others do.
+        bool is_shadow = false;
     };
 
     [[nodiscard]] bool has_started() const noexcept { return started_; }
@@ -53,9 +55,11 @@ class StepHeader {
 
     [[nodiscard]] bool is_any_in_trouble() const noexcept { return sums_->problems != 0; }
 
-    /// Whether some ranks, and not all, count samples.
-    [[nodiscard]] bool do_some_count(int ranks) const noexcept {
-        return sums_->counting != 0 && sums_->counting != ranks;
+    [[nodiscard]] bool does_any_count() const noexcept { return sums_->counting != 0; }
+
+    /// Whether some ranks, and not all, count samples; shadows do as the others do.
+    [[nodiscard]] bool do_some_count() const noexcept {
+        return sums_->counting != 0 && sums_->counting != sums_->present;
     }
 
     void reset() {
@@ -69,13 +73,16 @@ class StepHeader {
     struct Sums {
         double samples = 0;
         double counting = 0;  // ranks that count samples
+        double present = 0;   // ranks that are no shadows
         double problems = 0;  // ranks that have one
     };
 
     void write(const Own& own) {
         own_ = own;
-        *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated), own.samples ? 1.0 : 0.0,
-                  own.has_problem ? 1.0 : 0.0};
+        const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
+        *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
+                  one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
+                  one_if(own.has_problem)};
     }
 
     [[nodiscard]] Collective call() const {

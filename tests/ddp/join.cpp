@@ -1,0 +1,161 @@
+// Ranks with different numbers of batches.
+#include <doctest/doctest.h>
+#include <dptk/ddp/join.hpp>
+#include <dptk/optim/adam.hpp>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ddp/small_net.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::DistributedDataParallel;
+using dptk::Join;
+using dptk::ProcessGroup;
+using dptk::Ready;
+
+/// Rank r has 3 batches where r is even, and 5 where it is odd; one process alone has 5.
+int steps_of(int rank, int ranks) {
+    return ranks == 1 || rank % 2 == 1 ? 5 : 3;
+}
+
+std::vector<std::size_t> batch(int rank, int step) {
+    return {static_cast<std::size_t>(10 * rank + step), static_cast<std::size_t>(1000 + 10 * rank + step)};
+}
+
+/// What one process does in the step of all ranks that have a batch, if the sum of their gradients is divided
+/// by all ranks, or by those.
+void step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
+    std::vector<std::size_t> all;
+    int present = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        if (step >= steps_of(rank, ranks)) continue;
+        const auto samples = batch(rank, step);
+        all.insert(all.end(), samples.begin(), samples.end());
+        ++present;
+    }
+    net.forward_backward(all);
+    const double factor = by_all ? static_cast<double>(present) / ranks : 1;
+    net.step(0.1 * factor);
+}
+
+double distance(const test::SmallNet<double>& a, const test::SmallNet<double>& b) {
+    double largest = 0;
+    for (std::size_t p = 0; p < a.values.size(); ++p) {
+        for (std::size_t i = 0; i < a.values[p].size(); ++i)
+            largest = std::max(largest, std::abs(a.values[p][i] - b.values[p][i]));
+    }
+    return largest;
+}
+
+}  // namespace
+
+TEST_CASE("three and five batches: both ways to divide, and sample counts, equal one process") {
+    test::on_ranks([](ProcessGroup& group) {
+        for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
+            for (const bool by_all : {true, false}) {
+                for (const bool with_samples : {true, false}) {
+                    test::SmallNet<double> net(group.rank()), alone(0);
+                    DistributedDataParallel ddp(group, net.values, net.gradients,
+                                                {.bucket_cap_mb = 1e-5, .ready = ready});
+                    Join join(group, {.divide_by_initial_world_size = by_all});
+                    join.add(ddp);
+                    int own_collectives = 0;
+                    join.add([&] { own_collectives += group.all_reduce_value(0); });
+                    for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+                        join.begin_step();
+                        const auto samples = batch(group.rank(), step);
+                        if (with_samples) ddp.begin_step(samples.size());
+                        net.forward_backward(samples);
+                        if (ready == Ready::marked) {
+                            for (std::size_t i = 4; i-- > 0;) ddp.mark_ready(i);
+                        }
+                        ddp.synchronize();
+                        net.step(0.1);
+                        own_collectives += group.all_reduce_value(1);
+                    }
+                    join.finish();
+                    for (int step = 0; step < 5; ++step)
+                        step_alone(alone, group.size(), step, by_all && !with_samples);
+                    CHECK(distance(net, alone) < 1e-10);
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("buffers come from a rank that still has batches") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<double> value(3), gradient(3), mean(2);
+        DistributedDataParallel ddp(group, value, gradient, {.buffers = dptk::BufferSource(std::tie(mean))});
+        Join join(group);
+        join.add(ddp);
+        for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+            join.begin_step();
+            mean[0] = 100 * group.rank() + step;
+            ddp.begin_step();
+            CHECK(mean[0] == (step < 3 ? step : 100 * (group.size() > 1 ? 1 : 0) + step));
+            ddp.synchronize();
+        }
+        join.finish();
+        CHECK(mean[0] == (group.size() > 1 ? 104 : 4));
+    });
+}
+
+TEST_CASE("a sharded optimizer joins") {
+    test::on_ranks([](ProcessGroup& group) {
+        test::SmallNet<double> net(group.rank()), alone(0);
+        dptk::Adam<double> adam({.lr = 0.01});
+        dptk::ShardedOptimizer sharded(group, net.values, net.gradients, adam);
+        Join join(group);
+        join.add(sharded);
+        for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+            join.begin_step();
+            const auto samples = batch(group.rank(), step);
+            net.forward_backward(samples);
+            sharded.synchronize(samples.size());
+            sharded.step();
+        }
+        join.finish();
+        for (int step = 0; step < 5; ++step) {
+            std::vector<std::size_t> all;
+            for (int rank = 0; rank < group.size(); ++rank) {
+                if (step >= steps_of(rank, group.size())) continue;
+                for (const std::size_t sample : batch(rank, step)) all.push_back(sample);
+            }
+            alone.forward_backward(all);
+            for (std::size_t i = 0; i < 4; ++i) adam.step(i, std::span(alone.values[i]), alone.gradients[i]);
+        }
+        CHECK(distance(net, alone) < 1e-9);
+    });
+}
+
+TEST_CASE("all ranks throw in the same step where one has run out and that is asked for") {
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() == 1) return;
+        std::vector<float> value(3), gradient(3);
+        DistributedDataParallel ddp(group, value, gradient);
+        Join join(group, {.throw_on_early_termination = true});
+        join.add(ddp);
+        int steps = 0;
+        std::string text;
+        CHECK(test::throws<dptk::Error>(
+            text,
+            [&] {
+                for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+                    join.begin_step();
+                    ddp.synchronize();
+                    ++steps;
+                }
+                join.finish();
+            },
+            test::Agreed::yes));
+        CHECK(steps == 3);
+        CHECK(text == "rank 0 has run out of batches after 3 steps, and others have not");
+        CHECK(group.all_reduce_value(1) == group.size());
+    });
+}
