@@ -1,0 +1,70 @@
+/// Clipping of averaged gradients, which are the same on all ranks: nothing communicates. ShardedOptimizer
+/// has its own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "dptk/comm/local_reduce.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// action(element, store): store(value) replaces the element. In double.
+template <class Action>
+void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
+    for (const ParameterRef& parameter : parameters) {
+        visit_dtype(parameter.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            if constexpr (Real<T>) {
+                for (std::size_t i = 0; i < parameter.count; ++i) {
+                    const auto element =
+                        static_cast<typename Arithmetic<T>::type>(load<T>(parameter.gradient, i));
+                    action(static_cast<double>(element), [&](double value) {
+                        store<T>(parameter.gradient, i,
+                                 static_cast<T>(static_cast<typename Arithmetic<T>::type>(value)));
+                    });
+                }
+            }
+        });
+    }
+}
+
+}  // namespace detail
+
+/// Where the norm of all gradients together is above `max_norm`, multiplies them so that it comes to that.
+/// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
+/// torch.nn.utils.clip_grad_norm_. Throws ArgumentError for a norm_type below 1.
+inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm,
+                             double norm_type = 2) {
+    if (!(norm_type >= 1))
+        throw ArgumentError(detail::text("clip_grad_norm with a norm_type of ", norm_type));
+    double sum = 0;
+    detail::for_each_gradient(parameters, [&](double element, auto&&) {
+        const double size = std::abs(element);
+        if (std::isinf(norm_type)) {
+            sum = size > sum || std::isnan(size) ? size : sum;
+        } else {
+            sum += norm_type == 2 ? size * size : std::pow(size, norm_type);
+        }
+    });
+    const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
+    const double factor = max_norm / (norm + 1e-6);  // PyTorch's
+    if (factor < 1)
+        detail::for_each_gradient(parameters, [&](double element, auto&& store) { store(element * factor); });
+    return norm;
+}
+
+/// Moves each gradient into [-limit, limit]. As torch.nn.utils.clip_grad_value_.
+inline void clip_grad_value(const std::vector<ParameterRef>& parameters, double limit) {
+    detail::for_each_gradient(parameters, [&](double element, auto&& store) {
+        if (std::abs(element) > limit) store(std::clamp(element, -limit, limit));
+    });
+}
+
+}  // namespace dptk

@@ -1,0 +1,75 @@
+// Clipping and loss scaling of averaged gradients.
+#include <doctest/doctest.h>
+#include <dptk/ddp/clip.hpp>
+#include <dptk/ddp/loss_scaler.hpp>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("gradients are clipped as PyTorch does in one process") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> a(2), da(2);
+        std::vector<double> b(1), db(1);
+        dptk::DistributedDataParallel ddp(group, std::tie(a, b), std::tie(da, db));
+        const auto set = [&] {
+            da = {3, -4};
+            db = {12};
+            ddp.synchronize();
+        };
+        set();
+        CHECK(dptk::clip_grad_norm(ddp.parameters(), 26) == doctest::Approx(13));
+        CHECK(db[0] == 12);
+        CHECK(dptk::clip_grad_norm(ddp.parameters(), 1.3) == doctest::Approx(13));
+        CHECK(da[1] == doctest::Approx(-0.4));
+        CHECK(db[0] == doctest::Approx(1.2));
+        set();
+        CHECK(dptk::clip_grad_norm(ddp.parameters(), 9.5, 1) == doctest::Approx(19));
+        CHECK(da[0] == doctest::Approx(1.5));
+        set();
+        CHECK(dptk::clip_grad_norm(ddp.parameters(), 6, infinity) == doctest::Approx(12));
+        CHECK(da[0] == doctest::Approx(1.5));
+        set();
+        dptk::clip_grad_value(ddp.parameters(), 3.5);
+        CHECK(da == std::vector<float>{3, -3.5F});
+        CHECK(db[0] == 3.5);
+        CHECK_THROWS_AS(dptk::clip_grad_norm(ddp.parameters(), 1, 0.5), dptk::ArgumentError);
+    });
+}
+
+TEST_CASE("a gradient that overflows on one rank leaves out the step on all, and the scale shrinks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> value(2), gradient(2);
+        dptk::DistributedDataParallel ddp(group, value, gradient);
+        dptk::LossScaler scaler({.init_scale = 8, .growth_interval = 2});
+        int taken = 0;
+        for (int step = 0; step < 6; ++step) {
+            const auto loss_scale = static_cast<float>(scaler.scale());
+            gradient = {loss_scale, 2 * loss_scale};
+            if (step == 3 && group.rank() == group.size() - 1) gradient[1] = static_cast<float>(infinity);
+            ddp.synchronize();
+            const bool finite = scaler.unscale(group, ddp.parameters());
+            CHECK(finite == (step != 3));
+            if (finite) {
+                CHECK(gradient[1] == 2);
+                ++taken;
+            }
+            scaler.update(finite);
+        }
+        CHECK(taken == 5);
+        CHECK(scaler.scale() == 8 * 2 * 0.5 * 2);
+        dptk::LossScaler other;
+        other.load_state(scaler.state());
+        CHECK(other.scale() == scaler.scale());
+        CHECK_THROWS_AS(dptk::LossScaler({.growth_factor = 1}), dptk::ArgumentError);
+    });
+}
