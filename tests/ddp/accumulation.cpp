@@ -15,16 +15,6 @@ using dptk::DistributedDataParallel;
 using dptk::Ready;
 using Vectors = std::vector<std::vector<float>>;
 
-template <class T>
-double distance(const test::SmallNet<T>& a, const test::SmallNet<T>& b) {
-    double largest = 0;
-    for (std::size_t p = 0; p < a.gradients.size(); ++p) {
-        for (std::size_t i = 0; i < a.gradients[p].size(); ++i)
-            largest = std::max(largest, std::abs(static_cast<double>(a.gradients[p][i] - b.gradients[p][i])));
-    }
-    return largest / static_cast<double>(std::numeric_limits<T>::epsilon());
-}
-
 /// The samples of rank `rank`'s micro-batch `number`: of 0 to 3 samples each.
 std::vector<std::size_t> micro_batch(int rank, int number) {
     std::vector<std::size_t> samples;
@@ -82,7 +72,8 @@ TEST_CASE_TEMPLATE("micro-batches of any sizes equal one large batch of one proc
                         }
                     }
                     ddp.synchronize();
-                    CHECK(distance(net, alone) < 64);
+                    CHECK(test::largest_difference(net.gradients, alone.gradients) <
+                          64 * static_cast<double>(std::numeric_limits<T>::epsilon()));
                 }
             }
         }

@@ -21,7 +21,6 @@ namespace {
 using dptk::Ready;
 using Options = dptk::DistributedDataParallelOptions;
 
-constexpr double one_byte = 1.0 / (1024 * 1024);
 constexpr double huge = 1e6;
 
 /// The largest difference between two sets of parameters, in units of T's precision.
@@ -106,7 +105,7 @@ void train_with_all_options(MakeDdp&& make) {
     test::on_ranks([&](dptk::ProcessGroup& group) {
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
             train_and_compare<float>(group, {.ready = ready}, 29, make);
-            train_and_compare<double>(group, {.bucket_cap_mb = one_byte, .ready = ready}, 29, make);
+            train_and_compare<double>(group, {.bucket_cap_mb = test::one_byte, .ready = ready}, 29, make);
         }
     });
 }
@@ -117,7 +116,7 @@ TEST_CASE_TEMPLATE("ten steps equal one process on the concatenated batch", T, f
     test::on_ranks([](dptk::ProcessGroup& group) {
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
             for (const std::optional<double> cap :
-                 {std::optional<double>(), std::optional(one_byte), std::optional(huge)}) {
+                 {std::optional<double>(), std::optional(test::one_byte), std::optional(huge)}) {
                 const Options options{.bucket_cap_mb = cap, .ready = ready};
                 for (const std::size_t samples : {1U, 2U, 13U, 48U}) {  // with 1 and 2, most ranks have none
                     train_and_compare<T>(group, options, samples, values_and_gradients<T>);
@@ -266,7 +265,7 @@ TEST_CASE("a parameter marked unused counts as zeros on its rank") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::vector<float>> values = {{0}, {0}}, gradients = {{1}, {1}};
         dptk::DistributedDataParallel ddp(group, values, gradients,
-                                          {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+                                          {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         ddp.mark_ready(1);
         if (group.rank() == 0) {
             ddp.mark_ready(0);
@@ -297,7 +296,7 @@ TEST_CASE("the transport may have no duplicate: then buckets travel inside synch
     dptk::launch_threads(3, [&](const dptk::ProcessGroup& threads) {
         dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(job, threads.rank()));
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
-            train_and_compare<double>(group, {.bucket_cap_mb = one_byte, .ready = ready}, 13,
+            train_and_compare<double>(group, {.bucket_cap_mb = test::one_byte, .ready = ready}, 13,
                                       values_and_gradients<double>);
         }
     });

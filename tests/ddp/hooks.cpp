@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/small_net.hpp"
 #include "support/messages_only.hpp"
 #include "support/ranks.hpp"
 
@@ -20,8 +21,6 @@ using dptk::DistributedDataParallel;
 using dptk::HookBucket;
 using dptk::ProcessGroup;
 using dptk::Ready;
-
-constexpr double one_byte = 1.0 / (1024 * 1024);
 
 /// A parameter of two dimensions.
 struct Matrix {
@@ -43,7 +42,7 @@ std::vector<std::vector<float>> average(ProcessGroup& group, const std::shared_p
     std::vector<std::vector<float>> values = {std::vector<float>(7), std::vector<float>(100),
                                               std::vector<float>(1)};
     std::vector<std::vector<float>> gradients = values;
-    DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = one_byte, .ready = ready});
+    DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = test::one_byte, .ready = ready});
     ddp.set_comm_hook(hook);
     for (int step = 0; step < 3; ++step) {
         for (std::size_t g = 0; g < gradients.size(); ++g) {
@@ -134,7 +133,7 @@ TEST_CASE("hooks that differ between ranks, and mistakes under a hook, are error
     test::on_ranks([](ProcessGroup& group) {
         std::vector<std::vector<float>> values = {{1}, {2}}, gradients = {{1}, {2}};
         DistributedDataParallel ddp(group, values, gradients,
-                                    {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+                                    {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         const bool odd = group.rank() == group.size() - 1;
         std::string text;
         if (group.size() > 1) {

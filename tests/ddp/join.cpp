@@ -23,33 +23,24 @@ int steps_of(int rank, int ranks) {
     return ranks == 1 || rank % 2 == 1 ? 5 : 3;
 }
 
-std::vector<std::size_t> batch(int rank, int step) {
+std::vector<std::size_t> joined_batch(int rank, int step) {
     return {static_cast<std::size_t>(10 * rank + step), static_cast<std::size_t>(1000 + 10 * rank + step)};
 }
 
 /// What one process does in the step of all ranks that have a batch, if the sum of their gradients is divided
 /// by all ranks, or by those.
-void step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
+void joined_step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
     std::vector<std::size_t> all;
     int present = 0;
     for (int rank = 0; rank < ranks; ++rank) {
         if (step >= steps_of(rank, ranks)) continue;
-        const auto samples = batch(rank, step);
+        const auto samples = joined_batch(rank, step);
         all.insert(all.end(), samples.begin(), samples.end());
         ++present;
     }
     net.forward_backward(all);
     const double factor = by_all ? static_cast<double>(present) / ranks : 1;
     net.step(0.1 * factor);
-}
-
-double distance(const test::SmallNet<double>& a, const test::SmallNet<double>& b) {
-    double largest = 0;
-    for (std::size_t p = 0; p < a.values.size(); ++p) {
-        for (std::size_t i = 0; i < a.values[p].size(); ++i)
-            largest = std::max(largest, std::abs(a.values[p][i] - b.values[p][i]));
-    }
-    return largest;
 }
 
 }  // namespace
@@ -68,7 +59,7 @@ TEST_CASE("three and five batches: both ways to divide, and sample counts, equal
                     join.add([&] { own_collectives += group.all_reduce_value(0); });
                     for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
                         join.begin_step();
-                        const auto samples = batch(group.rank(), step);
+                        const auto samples = joined_batch(group.rank(), step);
                         if (with_samples) ddp.begin_step(samples.size());
                         net.forward_backward(samples);
                         if (ready == Ready::marked) {
@@ -80,8 +71,8 @@ TEST_CASE("three and five batches: both ways to divide, and sample counts, equal
                     }
                     join.finish();
                     for (int step = 0; step < 5; ++step)
-                        step_alone(alone, group.size(), step, by_all && !with_samples);
-                    CHECK(distance(net, alone) < 1e-10);
+                        joined_step_alone(alone, group.size(), step, by_all && !with_samples);
+                    CHECK(test::largest_difference(net.values, alone.values) < 1e-10);
                 }
             }
         }
@@ -115,7 +106,7 @@ TEST_CASE("a sharded optimizer joins") {
         join.add(sharded);
         for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
             join.begin_step();
-            const auto samples = batch(group.rank(), step);
+            const auto samples = joined_batch(group.rank(), step);
             net.forward_backward(samples);
             sharded.synchronize(samples.size());
             sharded.step();
@@ -125,12 +116,12 @@ TEST_CASE("a sharded optimizer joins") {
             std::vector<std::size_t> all;
             for (int rank = 0; rank < group.size(); ++rank) {
                 if (step >= steps_of(rank, group.size())) continue;
-                for (const std::size_t sample : batch(rank, step)) all.push_back(sample);
+                for (const std::size_t sample : joined_batch(rank, step)) all.push_back(sample);
             }
             alone.forward_backward(all);
             for (std::size_t i = 0; i < 4; ++i) adam.step(i, std::span(alone.values[i]), alone.gradients[i]);
         }
-        CHECK(distance(net, alone) < 1e-9);
+        CHECK(test::largest_difference(net.values, alone.values) < 1e-9);
     });
 }
 

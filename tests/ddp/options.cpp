@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ddp/small_net.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using dptk::DistributedDataParallel;
 using dptk::Ready;
 using Vectors = std::vector<std::vector<float>>;
-
-constexpr double one_byte = 1.0 / (1024 * 1024);
 
 float mean_of_ranks(const dptk::ProcessGroup& group) {
     return static_cast<float>(group.size() - 1) / 2;
@@ -121,7 +120,7 @@ TEST_CASE("buffers that change their size are an error of the step on all ranks"
 
 TEST_CASE("find_unused_parameters: what takes part on some ranks is averaged, and on none left as it is") {
     test::on_ranks([](dptk::ProcessGroup& group) {
-        for (const double cap : {one_byte, 25.0}) {
+        for (const double cap : {test::one_byte, 25.0}) {
             for (const bool is_static : {true, false}) {
                 Vectors values(4, std::vector<float>(1)), gradients(4, std::vector<float>(1));
                 DistributedDataParallel ddp(group, values, gradients,
@@ -186,7 +185,7 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
             gradients.emplace_back(size, static_cast<float>(group.rank()));
         }
         DistributedDataParallel ddp(group, values, gradients,
-                                    {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+                                    {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         using Bytes = std::vector<std::size_t>;
         CHECK(ddp.bucket_bytes() == Bytes{800, 200, 4, 400});
         const auto step = [&](std::size_t samples) {
@@ -214,7 +213,7 @@ TEST_CASE("buckets whose memory is known on any rank stay") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
         DistributedDataParallel ddp(group, values, gradients,
-                                    {.bucket_cap_mb = one_byte, .ready = Ready::marked});
+                                    {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         const bool odd = group.rank() == group.size() - 1;
         if (odd) static_cast<void>(ddp.gradient_memory<float>(0));
         for (int i = 0; i < 2; ++i) {

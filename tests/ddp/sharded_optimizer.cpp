@@ -19,19 +19,7 @@ using dptk::ProcessGroup;
 using dptk::Ready;
 using dptk::ShardedOptimizer;
 
-constexpr double one_byte = 1.0 / (1024 * 1024);
-
-template <class T>
-double distance(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
-    double largest = 0;
-    for (std::size_t p = 0; p < a.size(); ++p) {
-        for (std::size_t i = 0; i < a[p].size(); ++i)
-            largest = std::max(largest, std::abs(static_cast<double>(a[p][i] - b[p][i])));
-    }
-    return largest;
-}
-
-std::vector<std::size_t> batch(int rank, int step) {
+std::vector<std::size_t> sharded_batch(int rank, int step) {
     std::vector<std::size_t> samples;
     for (int i = 0; i < (rank + step) % 3 + (rank == 0 ? 1 : 0); ++i)
         samples.push_back(static_cast<std::size_t>(100 * step + 10 * rank + i));
@@ -41,7 +29,7 @@ std::vector<std::size_t> batch(int rank, int step) {
 /// One step of a rank.
 template <class Sharded, class T>
 void step_once(Sharded& sharded, test::SmallNet<T>& net, int rank, int step, Ready ready) {
-    const auto samples = batch(rank, step);
+    const auto samples = sharded_batch(rank, step);
     sharded.begin_step(samples.size());
     net.forward_backward(samples);
     if (ready == Ready::marked && !samples.empty()) {
@@ -52,10 +40,10 @@ void step_once(Sharded& sharded, test::SmallNet<T>& net, int rank, int step, Rea
 
 /// One step of one process on all ranks' batches.
 template <class O, class T>
-void step_alone(O& optimizer, test::SmallNet<T>& net, int ranks, int step) {
+void sharded_step_alone(O& optimizer, test::SmallNet<T>& net, int ranks, int step) {
     std::vector<std::size_t> all;
     for (int rank = 0; rank < ranks; ++rank) {
-        const auto samples = batch(rank, step);
+        const auto samples = sharded_batch(rank, step);
         all.insert(all.end(), samples.begin(), samples.end());
     }
     net.forward_backward(all);
@@ -66,7 +54,7 @@ template <class O>
 void compare(ProcessGroup& group, const O& optimizer, double tolerance) {
     using T = typename O::Scalar;
     for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
-        for (const double cap : {one_byte, 25.0}) {
+        for (const double cap : {test::one_byte, 25.0}) {
             test::SmallNet<T> net(group.rank());
             test::SmallNet<T> alone(0);
             O whole = optimizer;
@@ -75,9 +63,9 @@ void compare(ProcessGroup& group, const O& optimizer, double tolerance) {
             for (int step = 0; step < 50; ++step) {
                 step_once(sharded, net, group.rank(), step, ready);
                 sharded.step();
-                step_alone(whole, alone, group.size(), step);
+                sharded_step_alone(whole, alone, group.size(), step);
             }
-            CHECK(distance(net.values, alone.values) < tolerance);
+            CHECK(test::largest_difference(net.values, alone.values) < tolerance);
         }
     }
 }
@@ -139,10 +127,10 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
     const dptk::Adam<double> adam({.lr = 0.01});
     test::SmallNet<double> alone(0);
     dptk::Adam<double> whole = adam;
-    for (int step = 0; step < 10; ++step) step_alone(whole, alone, 4, step);
+    for (int step = 0; step < 10; ++step) sharded_step_alone(whole, alone, 4, step);
     dptk::launch_threads(4, [&](ProcessGroup& group) {
         test::SmallNet<double> net(0);
-        ShardedOptimizer sharded(group, net.values, net.gradients, adam, {.bucket_cap_mb = one_byte});
+        ShardedOptimizer sharded(group, net.values, net.gradients, adam, {.bucket_cap_mb = test::one_byte});
         for (int step = 0; step < 10; ++step) {
             step_once(sharded, net, group.rank(), step, Ready::at_synchronize);
             sharded.step();
@@ -154,12 +142,12 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
             values = net.values;
         }
     });
-    CHECK(distance(values, alone.values) < 1e-10);
+    CHECK(test::largest_difference(values, alone.values) < 1e-10);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(saved[i].steps == 10);
-        CHECK(distance(saved[i].arrays, whole.state(i).arrays) < 1e-10);
+        CHECK(test::largest_difference(saved[i].arrays, whole.state(i).arrays) < 1e-10);
     }
-    for (int step = 10; step < 20; ++step) step_alone(whole, alone, 1, step);
+    for (int step = 10; step < 20; ++step) sharded_step_alone(whole, alone, 1, step);
     for (const int ranks : {1, 2, 3, 8}) {
         dptk::launch_threads(ranks, [&](ProcessGroup& group) {
             test::SmallNet<double> net(0);
@@ -168,12 +156,12 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
             sharded.load_state(saved);
             for (int step = 10; step < 20; ++step) {
                 // Rank 0 has all samples.
-                const auto samples = group.rank() == 0 ? batch(0, step) : std::vector<std::size_t>();
+                const auto samples = group.rank() == 0 ? sharded_batch(0, step) : std::vector<std::size_t>();
                 net.forward_backward(samples);
                 sharded.synchronize(samples.size());
                 sharded.step();
             }
-            CHECK(distance(net.values, alone.values) < 1e-10);
+            CHECK(test::largest_difference(net.values, alone.values) < 1e-10);
             std::string text;
             CHECK(test::throws<dptk::ArgumentError>(text, [&] { sharded.load_state({}); }));
             CHECK(test::contains(text, "an optimizer's state of 0 parameters, for 4"));

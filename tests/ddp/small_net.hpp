@@ -1,12 +1,28 @@
 // A network of somebody's own for the tests: y = W2 tanh(W1 x + b1) + b2, with its gradients by hand.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 namespace test {
+
+/// As a bucket cap in MiB: each parameter in a bucket of its own.
+inline constexpr double one_byte = 1.0 / (1024 * 1024);
+
+/// Between elements at the same place.
+template <class T>
+double largest_difference(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
+    double largest = 0;
+    for (std::size_t p = 0; p < a.size(); ++p) {
+        for (std::size_t i = 0; i < a[p].size(); ++i)
+            largest =
+                std::max(largest, std::abs(static_cast<double>(a[p][i]) - static_cast<double>(b[p][i])));
+    }
+    return largest;
+}
 
 /// Sample i of a made-up regression.
 struct Sample {

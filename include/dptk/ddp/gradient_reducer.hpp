@@ -18,25 +18,16 @@
 #include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/ddp/bucket_set.hpp"
+#include "dptk/ddp/bucket_traffic.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
-#include "dptk/ddp/hook_runner.hpp"
+#include "dptk/ddp/join_round.hpp"
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/ddp/step_header.hpp"
 
 namespace dptk {
-
-/// Which ranks take part in a step with samples of their own.
-struct JoinRound {
-    /// How many do.
-    int present = 0;
-    /// The first of them, whose buffers go to all.
-    int first = 0;
-    /// Averages without sample counts are over those that are present, and not over all ranks.
-    bool averages_over_present = false;
-};
 
 /// One step: begin_step, then backward (which marks, under Ready::marked), then synchronize.
 ///
@@ -63,6 +54,7 @@ class GradientReducer {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
         group_ = own_group_ ? own_group_.get() : &group;
+        traffic_.emplace(*group_, own_group_ != nullptr, outcome_);
 
         std::string problem;
         try {
@@ -133,10 +125,7 @@ class GradientReducer {
         const std::lock_guard lock(mutex_);
         check_not_begun();
         detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
-        hook_runner_.reset();
-        if (hook)
-            hook_runner_ =
-                std::make_unique<detail::HookRunner>(*group_, std::move(hook), own_group_ != nullptr);
+        traffic_->set_hook(std::move(hook));
     }
 
     /// Begins a step on all ranks: collective. Does not wait for the others, but for rank 0's buffers where
@@ -254,7 +243,6 @@ class GradientReducer {
 
     void make_buckets(const std::vector<std::size_t>& order) {
         buckets_ = detail::BucketSet(*group_, parameters_, order, options_, outcome_);
-        in_flight_.resize(buckets_.size());
         reset_step();
     }
 
@@ -383,11 +371,10 @@ class GradientReducer {
         note_mark(i, state);
         if (!may_communicate_here()) return;
         // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
-        while (next_bucket_ + 1 < buckets_.size() && marks_.is_complete(next_bucket_)) {
+        while (traffic_->next() + 1 < buckets_.size() && marks_.is_complete(traffic_->next())) {
             ensure_header();
             if (!header_is_good()) return;
-            fill(next_bucket_);
-            launch(next_bucket_);
+            fill_and_launch();
         }
     }
 
@@ -406,16 +393,13 @@ class GradientReducer {
         if (!is_marked()) read_addresses();
         ensure_header();
         if (!header_is_good()) throw_problems();
-        while (next_bucket_ < buckets_.size()) {
-            fill(next_bucket_);
-            launch(next_bucket_);
-        }
+        while (traffic_->next() < buckets_.size()) fill_and_launch();
         find_unused();
-        bool failed = !carries_status() && any_problem();
+        bool failed = !traffic_->carries_status() && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            in_flight_[b].wait();
+            traffic_->wait(b);
             empty(b);
-            const bool has_status = b + 1 == buckets_.size() && carries_status();
+            const bool has_status = b + 1 == buckets_.size() && traffic_->carries_status();
             failed = failed || (has_status && buckets_[b].status());
         }
         if (failed) throw_problems();
@@ -447,30 +431,15 @@ class GradientReducer {
         }
     }
 
-    void launch(std::size_t b) {
-        if (hook_runner_) {
-            in_flight_[b] = hook_runner_->start(hook_bucket(b));
-            ++next_bucket_;
-            return;
-        }
-        const ReduceOp op = samples_ || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
-        const bool has_status = b + 1 == buckets_.size() && carries_status();
-        if (has_status) buckets_[b].set_status(!problem_.empty());
-        const Collective call = outcome_ == Outcome::everywhere
-                                    ? buckets_[b].all_reduce(op)
-                                    : buckets_[b].reduce_scatter(op, group_->rank(), group_->size());
-        const bool alone = buckets_.size() == 1 && !is_marked();
-        if (own_group_ && !alone) {
-            in_flight_[b] = group_->channel().start(call, buckets_[b].memory());
-        } else {
-            group_->channel().run(call);
-        }
-        ++next_bucket_;
-    }
-
-    /// Whether the last bucket does.
-    [[nodiscard]] bool carries_status() const noexcept {
-        return outcome_ == Outcome::everywhere && !hook_runner_;
+    void fill_and_launch() {
+        const bool sums = samples_ || round_.averages_over_present;
+        fill(traffic_->next());
+        traffic_->launch(buckets_, parameters_,
+                         {.op = sums ? ReduceOp::sum : ReduceOp::avg,
+                          .weight = rank_weight(),
+                          .step = step_,
+                          .has_problem = !problem_.empty(),
+                          .may_block = buckets_.size() == 1 && !is_marked()});
     }
 
     /// Where no bucket carries the ranks' status.
@@ -479,25 +448,8 @@ class GradientReducer {
                0;
     }
 
-    [[nodiscard]] HookBucket hook_bucket(std::size_t b) const {
-        HookBucket bucket{.index = b,
-                          .is_last = b + 1 == buckets_.size(),
-                          .step = step_,
-                          .weight = hook_weight(),
-                          .elements = buckets_[b].gradients(),
-                          .gradients = {}};
-        const std::vector<std::size_t>& indices = buckets_[b].indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const ParameterRef& parameter = parameters_[indices[position]];
-            bucket.gradients.push_back({.parameter = indices[position],
-                                        .shape = parameter.shape,
-                                        .elements = buckets_[b].gradient(position, parameter.count)});
-        }
-        return bucket;
-    }
-
     /// Of this rank's gradients, of those that were accumulated as well.
-    [[nodiscard]] double hook_weight() const {
+    [[nodiscard]] double rank_weight() const {
         if (!samples_) return is_shadow_ ? 0 : 1.0 / ranks_that_count();
         return header_.weight() + static_cast<double>(accumulator_.samples()) * header_.sample_weight();
     }
@@ -505,7 +457,7 @@ class GradientReducer {
     /// Of this step's own gradients, as they are copied in. Without a hook and sample counts the reduction
     /// itself averages.
     [[nodiscard]] double copy_weight() const {
-        const bool weighs_ranks = hook_runner_ || round_.averages_over_present;
+        const bool weighs_ranks = traffic_->has_hook() || round_.averages_over_present;
         return weighs_ranks && !samples_ ? 1.0 / ranks_that_count() : header_.weight();
     }
 
@@ -580,8 +532,7 @@ class GradientReducer {
         is_shadow_ = false;
         samples_.reset();
         problem_.clear();
-        next_bucket_ = 0;
-        for (Work& work : in_flight_) work = Work();
+        traffic_->reset(buckets_.size());
         marks_.reset(parameters_.size(), buckets_);
     }
 
@@ -622,9 +573,7 @@ class GradientReducer {
     detail::GradientMarks marks_;
     std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
     std::size_t step_ = 0;
-    std::size_t next_bucket_ = 0;
-    std::vector<Work> in_flight_;
-    std::unique_ptr<detail::HookRunner> hook_runner_;
+    std::optional<detail::BucketTraffic> traffic_;
 };
 
 }  // namespace dptk

@@ -1,0 +1,105 @@
+/// How the buckets of a step travel: in their order, in the background where the transport allows it, by an
+/// all-reduce, a reduce-scatter or a hook.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/ddp/bucket_set.hpp"
+#include "dptk/ddp/hook_runner.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace dptk::detail {
+
+class BucketTraffic {
+  public:
+    /// `is_own`: nobody else uses the group, so that calls may go on in the background.
+    BucketTraffic(ProcessGroup& group, bool is_own, BucketSet::Outcome outcome)
+        : group_(group), is_own_(is_own), outcome_(outcome) {}
+
+    /// Null for none. Collective.
+    void set_hook(std::shared_ptr<CommHook> hook) {
+        hook_runner_.reset();
+        if (hook) hook_runner_ = std::make_unique<HookRunner>(group_, std::move(hook), is_own_);
+    }
+
+    [[nodiscard]] bool has_hook() const noexcept { return hook_runner_ != nullptr; }
+
+    /// Whether the last bucket carries the ranks' status.
+    [[nodiscard]] bool carries_status() const noexcept {
+        return outcome_ == BucketSet::Outcome::everywhere && !has_hook();
+    }
+
+    /// A new step.
+    void reset(std::size_t buckets) { in_flight_.assign(buckets, Work()), next_ = 0; }
+
+    /// The next bucket to leave.
+    [[nodiscard]] std::size_t next() const noexcept { return next_; }
+
+    /// What it leaves with.
+    struct Load {
+        /// Sums where gradients are weighted; averages otherwise.
+        ReduceOp op = ReduceOp::sum;
+        /// This rank's weight, for hooks.
+        double weight = 1;
+        std::size_t step = 0;
+        /// Something is wrong on this rank.
+        bool has_problem = false;
+        /// Nothing else goes on meanwhile: a thread of its own would be for nothing.
+        bool may_block = false;
+    };
+
+    /// Launches the next bucket, whose gradients are in it. Collective; blocks where it must.
+    void launch(BucketSet& buckets, const std::vector<ParameterRef>& parameters, const Load& load) {
+        const std::size_t b = next_++;
+        GradientBucket& bucket = buckets[b];
+        const bool is_last = next_ == buckets.size();
+        if (hook_runner_) {
+            in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load));
+            return;
+        }
+        if (is_last && carries_status()) bucket.set_status(load.has_problem);
+        const Collective call = outcome_ == BucketSet::Outcome::everywhere
+                                    ? bucket.all_reduce(load.op)
+                                    : bucket.reduce_scatter(load.op, group_.rank(), group_.size());
+        if (is_own_ && !load.may_block) {
+            in_flight_[b] = group_.channel().start(call, bucket.memory());
+        } else {
+            group_.channel().run(call);
+        }
+    }
+
+    /// Blocks until a bucket that was launched has come. Throws what it has failed with.
+    void wait(std::size_t b) { in_flight_[b].wait(); }
+
+  private:
+    [[nodiscard]] static HookBucket for_hook(const GradientBucket& bucket, std::size_t b, bool is_last,
+                                             const std::vector<ParameterRef>& parameters, const Load& load) {
+        HookBucket out{.index = b,
+                       .is_last = is_last,
+                       .step = load.step,
+                       .weight = load.weight,
+                       .elements = bucket.gradients(),
+                       .gradients = {}};
+        const std::vector<std::size_t>& indices = bucket.indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const ParameterRef& parameter = parameters[indices[position]];
+            out.gradients.push_back({.parameter = indices[position],
+                                     .shape = parameter.shape,
+                                     .elements = bucket.gradient(position, parameter.count)});
+        }
+        return out;
+    }
+
+    ProcessGroup& group_;
+    bool is_own_;
+    BucketSet::Outcome outcome_;
+    std::vector<Work> in_flight_;
+    std::size_t next_ = 0;
+    std::unique_ptr<HookRunner> hook_runner_;
+};
+
+}  // namespace dptk::detail

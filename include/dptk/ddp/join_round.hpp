@@ -1,0 +1,16 @@
+/// A step of ranks of which some may have run out of samples.
+#pragma once
+
+namespace dptk {
+
+/// Which ranks take part in a step with samples of their own; see ddp/join.hpp.
+struct JoinRound {
+    /// How many do.
+    int present = 0;
+    /// The first of them, whose buffers go to all.
+    int first = 0;
+    /// Averages without sample counts are over those that are present, and not over all ranks.
+    bool averages_over_present = false;
+};
+
+}  // namespace dptk
