@@ -32,8 +32,10 @@ class StepHeader {
         started_ = true;
     }
 
-    /// The same on this thread. Collective, blocks.
+    /// The same on this thread, whichever of the two the other ranks have called. Collective, blocks.
     void run(ProcessGroup& group, const Own& own) {
+        // Where calls go on by the caller alone, a started call and a blocking one do not match.
+        if (group.channel().progresses_by_caller()) return start(group, own);
         write(own);
         group.channel().run(call());
         started_ = true;
