@@ -84,7 +84,7 @@ TEST_CASE("hooks give the all-reduce's averages, within their precision") {
                 {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
         });
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
-            for (const bool with_samples : {true, false}) {
+            for (const bool with_samples : {ready == Ready::marked}) {
                 const auto expected = average(group, nullptr, ready, with_samples, some);
                 const auto check = [&](const std::shared_ptr<CommHook>& hook, double tolerance) {
                     check_close(average(group, hook, ready, with_samples, some), expected, tolerance);

@@ -60,7 +60,8 @@ void compare(ProcessGroup& group, const O& optimizer, int steps, double toleranc
             O whole = optimizer;
             ShardedOptimizer sharded(group, net.values, net.gradients, optimizer,
                                      {.bucket_cap_mb = cap, .ready = ready});
-            for (int step = 0; step < steps; ++step) {
+            const bool is_long = ready == Ready::marked && cap == test::one_byte;
+            for (int step = 0; step < (is_long ? steps : 3); ++step) {
                 step_once(sharded, net, group.rank(), step, ready);
                 sharded.step();
                 sharded_step_alone(whole, alone, group.size(), step);
