@@ -51,17 +51,22 @@ class Compress final : public CommHook {
     }
 
     static void copy(const Buffer& to, const Buffer& from) {
-        visit_dtype(from.dtype, [&](auto from_zero) {
-            visit_dtype(to.dtype, [&](auto to_zero) {
-                using From = decltype(from_zero);
-                using To = decltype(to_zero);
-                if constexpr (detail::Real<From> && detail::Real<To>) {
-                    for (std::size_t i = 0; i < to.count; ++i) {
-                        const auto value = static_cast<float>(detail::load<From>(from.data, i));
-                        detail::store<To>(to.data, i, static_cast<To>(value));
-                    }
+        visit_dtype(from.dtype, [&](auto zero) {
+            using From = decltype(zero);
+            if constexpr (detail::Real<From>) copy_from<From>(to, from);
+        });
+    }
+
+    template <class From>
+    static void copy_from(const Buffer& to, const Buffer& from) {
+        visit_dtype(to.dtype, [&](auto zero) {
+            using To = decltype(zero);
+            if constexpr (detail::Real<To>) {
+                for (std::size_t i = 0; i < to.count; ++i) {
+                    const auto value = static_cast<float>(detail::load<From>(from.data, i));
+                    detail::store<To>(to.data, i, static_cast<To>(value));
                 }
-            });
+            }
         });
     }
 
