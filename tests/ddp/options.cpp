@@ -187,7 +187,7 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
         DistributedDataParallel ddp(group, values, gradients,
                                     {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         using Bytes = std::vector<std::size_t>;
-        CHECK(ddp.bucket_bytes() == Bytes{800, 200, 4, 400});
+        CHECK(ddp.statistics().bucket_bytes == Bytes{800, 200, 4, 400});
         const auto step = [&](std::size_t samples) {
             ddp.begin_step(samples);
             if (samples > 0) {
@@ -198,11 +198,11 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
             ddp.synchronize();
         };
         if (group.size() > 1) step(group.rank() == 0 ? 0 : 1);  // rank 0 has no order yet
-        CHECK(ddp.bucket_bytes() == Bytes{800, 200, 4, 400});
+        CHECK(ddp.statistics().bucket_bytes == Bytes{800, 200, 4, 400});
         for (int i = 0; i < 3; ++i) {
             for (auto& gradient : gradients) std::ranges::fill(gradient, static_cast<float>(group.rank()));
             step(1);
-            CHECK(ddp.bucket_bytes() == Bytes{4, 800, 400, 200});
+            CHECK(ddp.statistics().bucket_bytes == Bytes{4, 800, 400, 200});
             for (const auto& gradient : gradients)
                 CHECK(gradient.back() == doctest::Approx(mean_of_ranks(group)));
         }

@@ -2,12 +2,14 @@
 /// all-reduce, a reduce-scatter or a hook.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/trace.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/hook_runner.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
@@ -34,7 +36,12 @@ class BucketTraffic {
     }
 
     /// A new step.
-    void reset(std::size_t buckets) { in_flight_.assign(buckets, Work()), next_ = 0; }
+    void reset(std::size_t buckets) {
+        in_flight_.assign(buckets, Work());
+        trips_.assign(buckets, nullptr);
+        last_end_ = {};
+        next_ = 0;
+    }
 
     /// The next bucket to leave.
     [[nodiscard]] std::size_t next() const noexcept { return next_; }
@@ -56,9 +63,12 @@ class BucketTraffic {
     void launch(BucketSet& buckets, const std::vector<ParameterRef>& parameters, const Load& load) {
         const std::size_t b = next_++;
         GradientBucket& bucket = buckets[b];
+        const auto trip = std::make_shared<Trip>(trace::Clock::now());
+        const auto arrive = [trip] { trip->end = trace::Clock::now(); };
+        trips_[b] = trip;
         const bool is_last = next_ == buckets.size();
         if (hook_runner_) {
-            in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load));
+            in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load), arrive);
             return;
         }
         if (is_last && carries_status()) bucket.set_status(load.has_problem);
@@ -66,14 +76,28 @@ class BucketTraffic {
                                     ? bucket.all_reduce(load.op)
                                     : bucket.reduce_scatter(load.op, group_.rank(), group_.size());
         if (is_own_ && !load.may_block) {
-            in_flight_[b] = group_.channel().start(call, bucket.memory());
+            in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
         } else {
             group_.channel().run(call);
+            arrive();
         }
     }
 
-    /// Blocks until a bucket that was launched has come. Throws what it has failed with.
-    void wait(std::size_t b) { in_flight_[b].wait(); }
+    /// A bucket's, which begins when those before it have ended.
+    struct Trip {
+        trace::Clock::time_point begin;
+        trace::Clock::time_point end = {};
+    };
+
+    /// Blocks until a bucket that was launched has come; in their order. Throws what it has failed with.
+    Trip wait(std::size_t b) {
+        in_flight_[b].wait();
+        Trip trip = *trips_[b];
+        trip.begin = std::max(trip.begin, last_end_);
+        trip.end = std::max(trip.end, trip.begin);
+        last_end_ = trip.end;
+        return trip;
+    }
 
   private:
     [[nodiscard]] static HookBucket for_hook(const GradientBucket& bucket, std::size_t b, bool is_last,
@@ -98,6 +122,8 @@ class BucketTraffic {
     bool is_own_;
     BucketSet::Outcome outcome_;
     std::vector<Work> in_flight_;
+    std::vector<std::shared_ptr<Trip>> trips_;
+    trace::Clock::time_point last_end_;
     std::size_t next_ = 0;
     std::unique_ptr<HookRunner> hook_runner_;
 };

@@ -116,8 +116,8 @@ class DistributedDataParallel {
         return {static_cast<T*>(buffer.data), buffer.count};
     }
 
-    /// The bytes of gradients in each bucket, in the order in which they leave.
-    [[nodiscard]] std::vector<std::size_t> bucket_bytes() const { return reducer_->bucket_bytes(); }
+    /// Buckets, bytes and times of the steps so far, on this rank.
+    [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
 
   private:
     std::unique_ptr<GradientReducer> reducer_;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,7 +27,9 @@
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
+#include "dptk/ddp/statistics.hpp"
 #include "dptk/ddp/step_header.hpp"
+#include "dptk/ddp/timeline.hpp"
 
 namespace dptk {
 
@@ -69,6 +73,19 @@ class GradientReducer {
         detail::check_equal_tables(*group_, "models",
                                    detail::model_table(options_, parameters_, ignored_, buffers_));
         make_buckets(launch_order());
+        statistics_.first_bucket_bytes = bucket_bytes();
+        timeline_ = Timeline::from_environment(*group_);
+    }
+
+    /// Writes the timeline, where DPTK_TRACE asks for one and all is well.
+    ~GradientReducer() {
+        const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
+        if (!timeline_ || unwinding || group_->channel().control().health()->failed()) return;
+        try {
+            timeline_->write();
+        } catch (const std::exception& error) {
+            log(LogLevel::error, group_->rank(), error.what());
+        }
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -107,15 +124,12 @@ class GradientReducer {
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
     [[nodiscard]] detail::BucketSet& buckets() noexcept { return buckets_; }
 
-    /// How many bytes of gradients each bucket holds, in the order in which they leave.
-    [[nodiscard]] std::vector<std::size_t> bucket_bytes() {
+    /// Of the steps so far.
+    [[nodiscard]] DdpStatistics statistics() {
         const std::lock_guard lock(mutex_);
-        std::vector<std::size_t> bytes(buckets_.size());
-        for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            for (const std::size_t i : buckets_[b].indices())
-                bytes[b] += parameters_[i].count * dtype_size(parameters_[i].dtype);
-        }
-        return bytes;
+        DdpStatistics now = statistics_;
+        now.bucket_bytes = bucket_bytes();
+        return now;
     }
 
     /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
@@ -276,6 +290,7 @@ class GradientReducer {
 
     void begin_locked(std::optional<std::size_t> sample_count) {
         begun_ = true;
+        begin_time_ = trace::Clock::now();
         samples_ = sample_count;
         if (!samples_ && accumulator_.has_any()) samples_ = 0;
         if (has_buffers()) read_buffers();
@@ -390,27 +405,56 @@ class GradientReducer {
     }
 
     void end_step() {
+        const auto compute_end = trace::Clock::now();
+        const trace::Span span("synchronize");
         if (!is_marked()) read_addresses();
         ensure_header();
         if (!header_is_good()) throw_problems();
         while (traffic_->next() < buckets_.size()) fill_and_launch();
         find_unused();
         bool failed = !traffic_->carries_status() && any_problem();
+        statistics_.last_step = {.compute = seconds(begin_time_, compute_end)};
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            traffic_->wait(b);
+            note_trip(b, traffic_->wait(b), compute_end);
             empty(b);
             const bool has_status = b + 1 == buckets_.size() && traffic_->carries_status();
             failed = failed || (has_status && buckets_[b].status());
         }
         if (failed) throw_problems();
         accumulator_.clear();
+        statistics_.all_steps += statistics_.last_step;
+        statistics_.arrival_order = marks_.arrived();
         rebuild();
         reset_step();
-        ++step_;
+        ++statistics_.steps;
+    }
+
+    [[nodiscard]] static double seconds(trace::Clock::time_point begin, trace::Clock::time_point end) {
+        return std::max(std::chrono::duration<double>(end - begin).count(), 0.0);
+    }
+
+    void note_trip(std::size_t b, const detail::BucketTraffic::Trip& trip,
+                   trace::Clock::time_point compute_end) {
+        statistics_.last_step.communication += seconds(trip.begin, trip.end);
+        statistics_.last_step.overlapped += seconds(trip.begin, std::min(trip.end, compute_end));
+        statistics_.bytes += buckets_[b].gradients().bytes();
+        if (timeline_)
+            timeline_->recorder().record(
+                {detail::text("bucket ", b), trace::Lane::communication, trip.begin, trip.end});
+    }
+
+    [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
+        std::vector<std::size_t> bytes(buckets_.size());
+        for (std::size_t b = 0; b < buckets_.size(); ++b) {
+            for (const std::size_t i : buckets_[b].indices())
+                bytes[b] += parameters_[i].count * dtype_size(parameters_[i].dtype);
+        }
+        return bytes;
     }
 
     /// Copies a bucket's gradients in, weighted.
     void fill(std::size_t b) {
+        const trace::Span span("copy in");
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const std::size_t i = indices[position];
@@ -437,7 +481,7 @@ class GradientReducer {
         traffic_->launch(buckets_, parameters_,
                          {.op = sums ? ReduceOp::sum : ReduceOp::avg,
                           .weight = rank_weight(),
-                          .step = step_,
+                          .step = statistics_.steps,
                           .has_problem = !problem_.empty(),
                           .may_block = buckets_.size() == 1 && !is_marked()});
     }
@@ -481,6 +525,7 @@ class GradientReducer {
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
         if (!addresses_are_good_ || is_shadow_ || outcome_ == Outcome::in_parts) return;
+        const trace::Span span("copy out");
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
@@ -572,7 +617,10 @@ class GradientReducer {
     std::string problem_;
     detail::GradientMarks marks_;
     std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
-    std::size_t step_ = 0;
+    DdpStatistics statistics_;
+    trace::Clock::time_point begin_time_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
+    std::unique_ptr<Timeline> timeline_;
     std::optional<detail::BucketTraffic> traffic_;
 };
 

@@ -1,6 +1,7 @@
 /// Runs a communication hook on bucket after bucket, on a thread of its own where the transport allows it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -24,12 +25,13 @@ class HookRunner {
         in_background_ = !group_->channel().progresses_by_caller();
     }
 
-    /// Collective.
-    [[nodiscard]] Work start(HookBucket bucket) {
-        const auto run = [this, bucket = std::move(bucket)]() mutable {
+    /// Calls `then` when the hook is through with the bucket, on whatever thread. Collective.
+    [[nodiscard]] Work start(HookBucket bucket, std::function<void()> then) {
+        const auto run = [this, bucket = std::move(bucket), then = std::move(then)]() mutable {
             const ChannelJob& job = group_->channel().job();
             break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
                                     [&] { hook_->reduce(*group_, bucket); });
+            then();
             return -1;
         };
         if (in_background_) return Work(queue_.start(run));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ namespace dptk::detail {
     add_flag("gradient_as_bucket_view", options.gradient_as_bucket_view);
     add_flag("init_sync", options.init_sync);
     add_flag("broadcast_buffers", options.broadcast_buffers);
+    const char* trace = std::getenv("DPTK_TRACE");
+    add_flag("DPTK_TRACE", trace != nullptr && *trace != '\0');
     return out;
 }
 

@@ -16,6 +16,7 @@
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
+#include "dptk/core/trace.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/initialise.hpp"
@@ -88,6 +89,7 @@ class Sequential {
         require_shape("the output gradient", output_gradient, batch_size_, output_shape());
         Activation gradient = backend_.wrap(output_gradient);
         for (std::size_t i = layers_.size(); i-- > 0;) {
+            const trace::Span span("backward of layer", i);
             layers_[i]->backward_parameters(gradient);
             const std::size_t first = i == 0 ? 0 : parameters_end_[i - 1];
             for (std::size_t p = parameters_end_[i]; p-- > first;) on_ready(p);

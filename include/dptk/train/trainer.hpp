@@ -14,6 +14,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/trace.hpp"
 #include "dptk/data/batch_sampler.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/image_dataset.hpp"
@@ -123,11 +124,13 @@ class Trainer {
         ddp_.begin_step(batch.size());
         if (!batch.empty()) {
             forward(dataset, batch, totals);
+            const trace::Span span("backward");
             net_.backward(output_gradient_, [&](std::size_t i) {
                 if (options_.ready == Ready::marked) ddp_.mark_ready(i);
             });
         }
         ddp_.synchronize();
+        const trace::Span span("optimizer");
         for (std::size_t i = 0; i < ddp_.parameters().size(); ++i) {
             const ParameterRef& parameter = ddp_.parameters()[i];
             sgd_.step(i, std::span(static_cast<Scalar*>(parameter.value), parameter.count),
@@ -136,6 +139,7 @@ class Trainer {
     }
 
     void forward(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
+        const trace::Span span("forward");
         batch_.load(dataset, batch, static_cast<Scalar>(options_.pixel_scale));
         const nn::Tensor<Scalar>& logits = net_.forward(batch_.images());
         const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_.labels(), output_gradient_);

@@ -1,0 +1,40 @@
+/// What a DistributedDataParallel has done so far, and how long it took.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace dptk {
+
+/// In seconds.
+struct StepTimes {
+    /// From the beginning of the step to synchronize().
+    double compute = 0;
+    /// During which a bucket travelled; buckets travel one after the other.
+    double communication = 0;
+    /// That part of it during which this rank computed.
+    double overlapped = 0;
+
+    StepTimes& operator+=(const StepTimes& other) noexcept {
+        compute += other.compute;
+        communication += other.communication;
+        overlapped += other.overlapped;
+        return *this;
+    }
+};
+
+struct DdpStatistics {
+    /// Bytes of gradients in each bucket, in the order in which they leave: at construction, and now.
+    std::vector<std::size_t> first_bucket_bytes;
+    std::vector<std::size_t> bucket_bytes;
+    /// The parameters in the order in which they became ready in the last step, under Ready::marked.
+    std::vector<std::size_t> arrival_order;
+    std::size_t steps = 0;
+    /// Of the buckets of all steps.
+    std::size_t bytes = 0;
+    StepTimes last_step;
+    StepTimes all_steps;
+};
+
+}  // namespace dptk
