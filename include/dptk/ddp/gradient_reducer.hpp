@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,19 +16,19 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/bucket_traffic.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
 #include "dptk/ddp/join_round.hpp"
+#include "dptk/ddp/model_buffers.hpp"
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/ddp/statistics.hpp"
+#include "dptk/ddp/step_clock.hpp"
 #include "dptk/ddp/step_header.hpp"
-#include "dptk/ddp/timeline.hpp"
 
 namespace dptk {
 
@@ -63,7 +62,7 @@ class GradientReducer {
         std::string problem;
         try {
             parameters_ = source_.collect();
-            if (options_.buffers) buffers_ = options_.buffers->collect();
+            buffers_ = detail::ModelBuffers(options_);
             ignored_ = detail::ignored_parameters(parameters_, options_);
             check_options();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
@@ -71,21 +70,10 @@ class GradientReducer {
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
         detail::check_equal_tables(*group_, "models",
-                                   detail::model_table(options_, parameters_, ignored_, buffers_));
+                                   detail::model_table(options_, parameters_, ignored_, buffers_.buffers()));
         make_buckets(launch_order());
-        statistics_.first_bucket_bytes = bucket_bytes();
-        timeline_ = Timeline::from_environment(*group_);
-    }
-
-    /// Writes the timeline, where DPTK_TRACE asks for one and all is well.
-    ~GradientReducer() {
-        const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-        if (!timeline_ || unwinding || group_->channel().control().health()->failed()) return;
-        try {
-            timeline_->write();
-        } catch (const std::exception& error) {
-            log(LogLevel::error, group_->rank(), error.what());
-        }
+        clock_.emplace(*group_);
+        clock_->statistics().first_bucket_bytes = bucket_bytes();
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -97,8 +85,7 @@ class GradientReducer {
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored, and its buffers.
     /// Collective, blocks.
     void broadcast_values(int root = 0) {
-        const detail::ErasedBuffers buffers{has_buffers() ? buffers_ : std::vector<Buffer>(), {}};
-        detail::run_coalesced(*group_, {.verb = Verb::broadcast, .root = root}, buffers, buffers);
+        buffers_.broadcast(*group_, root);
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (ignored_[i]) continue;
             const ParameterRef& parameter = parameters_[i];
@@ -127,7 +114,7 @@ class GradientReducer {
     /// Of the steps so far.
     [[nodiscard]] DdpStatistics statistics() {
         const std::lock_guard lock(mutex_);
-        DdpStatistics now = statistics_;
+        DdpStatistics now = clock_->statistics();
         now.bucket_bytes = bucket_bytes();
         return now;
     }
@@ -270,7 +257,7 @@ class GradientReducer {
         begin_locked(sample_count);
         if (!may_communicate_here()) return;
         header_.start(*group_, own_header());
-        if (has_buffers()) ensure_header();
+        if (buffers_.has_any()) ensure_header();
     }
 
     void check_counts_allowed() const {
@@ -290,10 +277,10 @@ class GradientReducer {
 
     void begin_locked(std::optional<std::size_t> sample_count) {
         begun_ = true;
-        begin_time_ = trace::Clock::now();
+        clock_->begin();
         samples_ = sample_count;
         if (!samples_ && accumulator_.has_any()) samples_ = 0;
-        if (has_buffers()) read_buffers();
+        note_failure_of([&] { buffers_.read(); });
         if (!is_marked()) return;
         read_addresses();
         if (samples_ != std::size_t{0}) return;
@@ -323,25 +310,20 @@ class GradientReducer {
         }
     }
 
-    void read_buffers() {
+    /// Rank 0's buffers, to all ranks.
+    void send_buffers() {
+        if (std::exchange(buffers_are_sent_, true) || !buffers_.has_any() || !header_is_good()) return;
+        buffers_.broadcast(*group_, round_.first);
+    }
+
+    template <class Action>
+    void note_failure_of(Action&& action) {
         try {
-            std::vector<Buffer> now = options_.buffers->collect();
-            if (!std::ranges::equal(now, buffers_, &detail::same_shape))
-                throw ArgumentError("the model's buffers are not those of construction");
-            buffers_ = std::move(now);
-        } catch (const std::exception& error) {
+            action();
+        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             note_problem(error.what());
         }
     }
-
-    /// Rank 0's buffers, to all ranks.
-    void send_buffers() {
-        if (!has_buffers() || std::exchange(buffers_are_sent_, true) || !header_is_good()) return;
-        const detail::ErasedBuffers erased{buffers_, {}};
-        detail::run_coalesced(*group_, {.verb = Verb::broadcast, .root = round_.first}, erased, erased);
-    }
-
-    [[nodiscard]] bool has_buffers() const { return options_.buffers && options_.broadcast_buffers; }
 
     [[nodiscard]] detail::StepHeader::Own own_header() const {
         return {samples_, accumulator_.samples(), !problem_.empty(), is_shadow_};
@@ -405,7 +387,7 @@ class GradientReducer {
     }
 
     void end_step() {
-        const auto compute_end = trace::Clock::now();
+        clock_->end_compute();
         const trace::Span span("synchronize");
         if (!is_marked()) read_addresses();
         ensure_header();
@@ -413,34 +395,17 @@ class GradientReducer {
         while (traffic_->next() < buckets_.size()) fill_and_launch();
         find_unused();
         bool failed = !traffic_->carries_status() && any_problem();
-        statistics_.last_step = {.compute = seconds(begin_time_, compute_end)};
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            note_trip(b, traffic_->wait(b), compute_end);
+            clock_->note_trip(b, buckets_[b].gradients().bytes(), traffic_->wait(b));
             empty(b);
             const bool has_status = b + 1 == buckets_.size() && traffic_->carries_status();
             failed = failed || (has_status && buckets_[b].status());
         }
         if (failed) throw_problems();
         accumulator_.clear();
-        statistics_.all_steps += statistics_.last_step;
-        statistics_.arrival_order = marks_.arrived();
+        clock_->end_step(marks_.arrived());
         rebuild();
         reset_step();
-        ++statistics_.steps;
-    }
-
-    [[nodiscard]] static double seconds(trace::Clock::time_point begin, trace::Clock::time_point end) {
-        return std::max(std::chrono::duration<double>(end - begin).count(), 0.0);
-    }
-
-    void note_trip(std::size_t b, const detail::BucketTraffic::Trip& trip,
-                   trace::Clock::time_point compute_end) {
-        statistics_.last_step.communication += seconds(trip.begin, trip.end);
-        statistics_.last_step.overlapped += seconds(trip.begin, std::min(trip.end, compute_end));
-        statistics_.bytes += buckets_[b].gradients().bytes();
-        if (timeline_)
-            timeline_->recorder().record(
-                {detail::text("bucket ", b), trace::Lane::communication, trip.begin, trip.end});
     }
 
     [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
@@ -481,7 +446,7 @@ class GradientReducer {
         traffic_->launch(buckets_, parameters_,
                          {.op = sums ? ReduceOp::sum : ReduceOp::avg,
                           .weight = rank_weight(),
-                          .step = statistics_.steps,
+                          .step = clock_->statistics().steps,
                           .has_problem = !problem_.empty(),
                           .may_block = buckets_.size() == 1 && !is_marked()});
     }
@@ -599,7 +564,7 @@ class GradientReducer {
     ProcessGroup* group_ = nullptr;
     std::vector<ParameterRef> parameters_;
     std::vector<bool> ignored_;
-    std::vector<Buffer> buffers_;
+    detail::ModelBuffers buffers_;
     detail::BucketSet buckets_;
     bool pinned_ = false;  // somebody knows the memory of a bucket
     bool rebuilt_ = false;
@@ -617,10 +582,7 @@ class GradientReducer {
     std::string problem_;
     detail::GradientMarks marks_;
     std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
-    DdpStatistics statistics_;
-    trace::Clock::time_point begin_time_;
-    int uncaught_exceptions_ = std::uncaught_exceptions();
-    std::unique_ptr<Timeline> timeline_;
+    std::optional<detail::StepClock> clock_;
     std::optional<detail::BucketTraffic> traffic_;
 };
 
