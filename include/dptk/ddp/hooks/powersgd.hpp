@@ -246,40 +246,34 @@ class PowerSgd final : public CommHook {
         return static_cast<float>(radius * std::cos(6.283185307179586 * uniform(state)));
     }
 
+    /// action(element, left, right) for all that are multiplied with each other in elements = left * right^T.
+    template <class Action>
+    static void for_each_product(Matrix& matrix, Action&& action) {
+        for (std::size_t r = 0; r < matrix.rows; ++r) {
+            for (std::size_t c = 0; c < matrix.columns; ++c) {
+                float& element = matrix.elements[r * matrix.columns + c];
+                for (std::size_t k = 0; k < matrix.rank; ++k)
+                    action(element, matrix.left[r * matrix.rank + k], matrix.right[c * matrix.rank + k]);
+            }
+        }
+    }
+
     /// left = elements * right
     static void multiply(Matrix& matrix) {
         matrix.left.assign(matrix.rows * matrix.rank, 0);
-        for (std::size_t r = 0; r < matrix.rows; ++r) {
-            for (std::size_t c = 0; c < matrix.columns; ++c) {
-                const float element = matrix.elements[r * matrix.columns + c];
-                for (std::size_t k = 0; k < matrix.rank; ++k)
-                    matrix.left[r * matrix.rank + k] += element * matrix.right[c * matrix.rank + k];
-            }
-        }
+        for_each_product(matrix, [](float element, float& left, float right) { left += element * right; });
     }
 
     /// right = elements^T * left
     static void multiply_transposed(Matrix& matrix) {
         matrix.right.assign(matrix.columns * matrix.rank, 0);
-        for (std::size_t r = 0; r < matrix.rows; ++r) {
-            for (std::size_t c = 0; c < matrix.columns; ++c) {
-                const float element = matrix.elements[r * matrix.columns + c];
-                for (std::size_t k = 0; k < matrix.rank; ++k)
-                    matrix.right[c * matrix.rank + k] += element * matrix.left[r * matrix.rank + k];
-            }
-        }
+        for_each_product(matrix, [](float element, float left, float& right) { right += element * left; });
     }
 
     /// elements = left * right^T
     static void expand(Matrix& matrix) {
-        for (std::size_t r = 0; r < matrix.rows; ++r) {
-            for (std::size_t c = 0; c < matrix.columns; ++c) {
-                float element = 0;
-                for (std::size_t k = 0; k < matrix.rank; ++k)
-                    element += matrix.left[r * matrix.rank + k] * matrix.right[c * matrix.rank + k];
-                matrix.elements[r * matrix.columns + c] = element;
-            }
-        }
+        std::ranges::fill(matrix.elements, 0.0F);
+        for_each_product(matrix, [](float& element, float left, float right) { element += left * right; });
     }
 
     /// Gram-Schmidt, column by column. A column of zeros stays one.
