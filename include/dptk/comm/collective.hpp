@@ -80,6 +80,8 @@ struct Collective {
     std::span<const std::size_t> counts = {};
     /// Device memory is used behind what this stream does before, and before what it does then.
     StreamRef stream = {};
+    /// The number of the gradient bucket that a call without a root is about, for messages; -1 for none.
+    int bucket = -1;
 
     /// The buffer whose count and dtype are the same on all ranks (all_gather_uneven: the rank's own part).
     [[nodiscard]] const Buffer& shared_shape() const noexcept {
@@ -130,7 +132,7 @@ class PackedCall {
     explicit PackedCall(const Collective& call) noexcept {
         const Buffer& shape = call.shared_shape();
         const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
-        set(call.verb, op, shape, call.root);
+        set(call.verb, op, shape, has_root(call.verb) ? call.root : call.bucket);
         if (call.verb != Verb::all_gather_uneven) return;
         second_ = 0;
         for (const std::size_t count : call.counts) second_ += count;
@@ -159,7 +161,9 @@ class PackedCall {
         if (has_root(verb())) out += text("root ", peer(), ", ");
         out += text(second_, " x ", dtype_name(static_cast<DType>(byte(2))));
         if (verb() == Verb::all_gather_uneven) out += " of all ranks";
-        if (verb() == Verb::send || verb() == Verb::recv) {
+        const bool is_message = verb() == Verb::send || verb() == Verb::recv;
+        if (!is_message && !has_root(verb()) && peer() >= 0) out += text(", bucket ", peer());
+        if (is_message) {
             out += verb() == Verb::send ? ", to " : ", from ";
             out += peer() < 0 ? std::string("any rank") : text("rank ", peer());
             if (tag() != 0) out += text(", tag ", tag());

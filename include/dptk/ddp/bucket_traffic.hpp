@@ -72,9 +72,10 @@ class BucketTraffic {
             return;
         }
         if (is_last && carries_status()) bucket.set_status(load.has_problem);
-        const Collective call = outcome_ == BucketSet::Outcome::everywhere
-                                    ? bucket.all_reduce(load.op)
-                                    : bucket.reduce_scatter(load.op, group_.rank(), group_.size());
+        Collective call = outcome_ == BucketSet::Outcome::everywhere
+                              ? bucket.all_reduce(load.op)
+                              : bucket.reduce_scatter(load.op, group_.rank(), group_.size());
+        call.bucket = static_cast<int>(b);
         if (is_own_ && !load.may_block) {
             in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
         } else {
