@@ -142,21 +142,35 @@ inline void divide(const Buffer& data, double divisor) {
     return accumulation_dtype(dtype) != dtype && reduction.user == nullptr && !exact;
 }
 
-/// Copies the elements, of which either dtype may be the other's accumulation_dtype.
+/// to[i] = from[i], each rounded once to a type that is narrower.
+template <Real From>
+void convert_from(const Buffer& to, const void* from) {
+    visit_dtype(to.dtype, [&](auto zero) {
+        using To = decltype(zero);
+        if constexpr (Real<To>) {
+            using Wide = typename Arithmetic<To>::type;
+            for (std::size_t i = 0; i < to.count; ++i) {
+                const auto value = static_cast<typename Arithmetic<From>::type>(load<From>(from, i));
+                store<To>(to.data, i, static_cast<To>(static_cast<Wide>(value)));
+            }
+        }
+    });
+}
+
+/// Copies the elements, between any two types of real numbers or within one type. Throws ArgumentError for
+/// other pairs.
 inline void convert(const Buffer& to, const Buffer& from) {
     if (to.dtype == from.dtype) {
         if (to.bytes() != 0) std::memmove(to.data, from.data, to.bytes());
         return;
     }
-    const auto convert_elements = [&]<class To, class From>(To, From) {
-        for (std::size_t i = 0; i < to.count; ++i)
-            store<To>(to.data, i, static_cast<To>(load<From>(from.data, i)));
-    };
-    if (to.dtype == DType::f16) return convert_elements(float16{}, float{});
-    if (to.dtype == DType::bf16) return convert_elements(bfloat16{}, float{});
-    if (from.dtype == DType::f16) return convert_elements(float{}, float16{});
-    if (from.dtype == DType::bf16) return convert_elements(float{}, bfloat16{});
-    throw ArgumentError(text("no conversion from ", dtype_name(from.dtype), " to ", dtype_name(to.dtype)));
+    if (!is_floating(to.dtype) || !is_floating(from.dtype))
+        throw ArgumentError(
+            text("no conversion from ", dtype_name(from.dtype), " to ", dtype_name(to.dtype)));
+    visit_dtype(from.dtype, [&](auto zero) {
+        using From = decltype(zero);
+        if constexpr (Real<From>) convert_from<From>(to, from.data);
+    });
 }
 
 }  // namespace dptk::detail

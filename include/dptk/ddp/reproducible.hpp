@@ -168,50 +168,38 @@ class ReproducibleDataParallel {
         }
     }
 
-    /// action(type of the row, parameter, position in the row) for each parameter.
-    template <class Action>
-    void for_each_parameter_of(std::size_t row, Action&& action) const {
-        std::size_t position = 0;
-        for (const std::size_t i : rows_[row].parameters) {
-            action(parameters_[i], position);
-            position += parameters_[i].count;
-        }
-    }
-
     /// leaf = gradients * samples
     void read_gradients(Sum& leaf, double samples) const {
-        for (std::size_t row = 0; row < rows_.size(); ++row) {
-            for_each_parameter_of(row, [&](const ParameterRef& parameter, std::size_t position) {
-                visit_dtype(parameter.dtype, [&](auto zero) {
-                    using T = decltype(zero);
-                    if constexpr (detail::Real<T>) {
-                        using Wide = typename detail::Arithmetic<T>::type;
-                        for (std::size_t e = 0; e < parameter.count; ++e) {
-                            const auto gradient = static_cast<Wide>(detail::load<T>(parameter.gradient, e));
-                            detail::store<Wide>(leaf.memory[row].data(), position + e,
-                                                gradient * static_cast<Wide>(samples));
-                        }
-                    }
-                });
-            });
-        }
+        for_each_gradient(
+            [&](const Buffer& gradient, const Buffer& sum) {
+                detail::convert(sum, gradient);
+                detail::scale(sum, sum.data, samples);
+            },
+            leaf.memory);
     }
 
-    void write_gradients(double factor) const {
+    /// gradients = total * factor
+    void write_gradients(double factor) {
+        for_each_gradient(
+            [&](const Buffer& gradient, const Buffer& sum) {
+                detail::scale(sum, sum.data, factor);
+                detail::convert(gradient, sum);
+            },
+            total_);
+    }
+
+    /// action(gradient, its place in the rows) for each parameter.
+    template <class Action>
+    void for_each_gradient(Action&& action, Memory& memory) const {
         for (std::size_t row = 0; row < rows_.size(); ++row) {
-            for_each_parameter_of(row, [&](const ParameterRef& parameter, std::size_t position) {
-                visit_dtype(parameter.dtype, [&](auto zero) {
-                    using T = decltype(zero);
-                    if constexpr (detail::Real<T>) {
-                        using Wide = typename detail::Arithmetic<T>::type;
-                        for (std::size_t e = 0; e < parameter.count; ++e) {
-                            const auto sum = detail::load<Wide>(total_[row].data(), position + e);
-                            detail::store<T>(parameter.gradient, e,
-                                             static_cast<T>(sum * static_cast<Wide>(factor)));
-                        }
-                    }
-                });
-            });
+            const Buffer all = buffer(row, memory[row].data(), rows_[row].count);
+            std::size_t position = 0;
+            for (const std::size_t i : rows_[row].parameters) {
+                const ParameterRef& parameter = parameters_[i];
+                action(Buffer{parameter.gradient, parameter.count, parameter.dtype, parameter.device},
+                       all.slice(position, parameter.count));
+                position += parameter.count;
+            }
         }
     }
 

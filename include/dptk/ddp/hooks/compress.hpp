@@ -40,34 +40,14 @@ class Compress final : public CommHook {
             const std::size_t before = static_cast<std::size_t>(here - first) / dtype_size(dtype);
             gradient.elements = small.elements.slice(before, gradient.elements.count);
         }
-        copy(small.elements, bucket.elements);
+        detail::convert(small.elements, bucket.elements);
         inner_->reduce(group, small);
-        copy(bucket.elements, small.elements);
+        detail::convert(bucket.elements, small.elements);
     }
 
   private:
     [[nodiscard]] Buffer in_format(const Buffer& like, void* data) const {
         return {data, like.count, format_, like.device};
-    }
-
-    static void copy(const Buffer& to, const Buffer& from) {
-        visit_dtype(from.dtype, [&](auto zero) {
-            using From = decltype(zero);
-            if constexpr (detail::Real<From>) copy_from<From>(to, from);
-        });
-    }
-
-    template <class From>
-    static void copy_from(const Buffer& to, const Buffer& from) {
-        visit_dtype(to.dtype, [&](auto zero) {
-            using To = decltype(zero);
-            if constexpr (detail::Real<To>) {
-                for (std::size_t i = 0; i < to.count; ++i) {
-                    const auto value = static_cast<float>(detail::load<From>(from.data, i));
-                    detail::store<To>(to.data, i, static_cast<To>(value));
-                }
-            }
-        });
     }
 
     DType format_;

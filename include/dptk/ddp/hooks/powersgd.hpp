@@ -64,7 +64,8 @@ class PowerSgd final : public CommHook {
             return group.channel().run(
                 {.verb = Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
         }
-        std::vector<float> elements = read(bucket.elements);
+        std::vector<float> elements(bucket.elements.count);
+        detail::convert(detail::buffer_of(elements), bucket.elements);
         add_errors(bucket.index, elements);
         const std::vector<float> before = options_.use_error_feedback ? elements : std::vector<float>();
         std::vector<Matrix> matrices;
@@ -73,7 +74,7 @@ class PowerSgd final : public CommHook {
         compress(group, bucket, matrices);
         join(bucket, elements, matrices, rest);
         keep_errors(bucket.index, before, elements, group.size());
-        write(bucket.elements, elements);
+        detail::convert(bucket.elements, detail::buffer_of(elements));
     }
 
     /// Of the collectives so far, on this rank: what it has given to them.
@@ -95,28 +96,6 @@ class PowerSgd final : public CommHook {
         std::vector<float> left;   // rows x rank
         std::vector<float> right;  // columns x rank
     };
-
-    [[nodiscard]] static std::vector<float> read(const Buffer& buffer) {
-        std::vector<float> elements(buffer.count);
-        visit_dtype(buffer.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            if constexpr (detail::Real<T>) {
-                for (std::size_t i = 0; i < buffer.count; ++i)
-                    elements[i] = static_cast<float>(detail::load<T>(buffer.data, i));
-            }
-        });
-        return elements;
-    }
-
-    static void write(const Buffer& buffer, const std::vector<float>& elements) {
-        visit_dtype(buffer.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            if constexpr (detail::Real<T>) {
-                for (std::size_t i = 0; i < buffer.count; ++i)
-                    detail::store<T>(buffer.data, i, static_cast<T>(elements[i]));
-            }
-        });
-    }
 
     void add_errors(std::size_t index, std::vector<float>& elements) const {
         const auto found = state_.errors.find(index);
