@@ -37,6 +37,15 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
 
 }  // namespace detail
 
+namespace detail {
+
+/// What gradients of that norm are multiplied with; 1 or more where they stay. PyTorch's.
+[[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
+    return max_norm / (norm + 1e-6);
+}
+
+}  // namespace detail
+
 /// Where the norm of all gradients together is above `max_norm`, multiplies them so that it comes to that.
 /// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
 /// torch.nn.utils.clip_grad_norm_. Throws ArgumentError for a norm_type below 1.
@@ -54,7 +63,7 @@ inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double
         }
     });
     const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
-    const double factor = max_norm / (norm + 1e-6);  // PyTorch's
+    const double factor = detail::clip_factor(norm, max_norm);
     if (factor < 1)
         detail::for_each_gradient(parameters, [&](double element, auto&& store) { store(element * factor); });
     return norm;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
 #include "dptk/optim/optimizer.hpp"
 
@@ -119,7 +120,7 @@ class ShardedOptimizer {
                 sum += static_cast<double>(element) * static_cast<double>(element);
         }
         const double norm = std::sqrt(reducer_->group().all_reduce_value(sum));
-        const double factor = max_norm / (norm + 1e-6);  // PyTorch's
+        const double factor = detail::clip_factor(norm, max_norm);
         if (factor < 1) for_each_gradient([&](Scalar& element) { element *= static_cast<Scalar>(factor); });
         return norm;
     }
