@@ -211,7 +211,7 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
 
 TEST_CASE("buckets whose memory is known on any rank stay") {
     test::on_ranks([](dptk::ProcessGroup& group) {
-        Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
+        Vectors values = {{1}, {2, 3}}, gradients = {{1}, {2, 3}};
         DistributedDataParallel ddp(group, values, gradients,
                                     {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
         const bool odd = group.rank() == group.size() - 1;
@@ -223,5 +223,41 @@ TEST_CASE("buckets whose memory is known on any rank stay") {
         }
         CHECK(gradients[0][0] == 1);
         CHECK(gradients[1][0] == 2);
+        CHECK(ddp.statistics().bucket_bytes == std::vector<std::size_t>{8, 4});
+    });
+}
+
+TEST_CASE("a parameter that rank 0 does not use comes last in buckets that are made anew") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}, {2, 3}, {4, 5, 6}}, gradients = values;
+        DistributedDataParallel ddp(group, values, gradients,
+                                    {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
+        for (int i = 0; i < 2; ++i) {
+            ddp.mark_ready(0);
+            ddp.mark_ready(1);
+            ddp.mark_unused(2);
+            ddp.synchronize();
+            CHECK(ddp.statistics().bucket_bytes == std::vector<std::size_t>{4, 8, 12});
+        }
+    });
+}
+
+TEST_CASE("static_graph: a first step without samples, or one that fails, tells nothing") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
+        DistributedDataParallel ddp(
+            group, values, gradients,
+            {.ready = Ready::marked, .find_unused_parameters = true, .static_graph = true});
+        ddp.synchronize(0);
+        ddp.mark_ready(0);
+        ddp.mark_ready(0);
+        CHECK_THROWS_AS(ddp.synchronize(), dptk::ArgumentError);
+        for (int i = 0; i < 2; ++i) {
+            gradients = {{static_cast<float>(group.rank())}, {static_cast<float>(group.rank())}};
+            ddp.mark_ready(1);
+            ddp.synchronize();
+            CHECK(gradients[0][0] == static_cast<float>(group.rank()));
+            CHECK(gradients[1][0] == doctest::Approx(mean_of_ranks(group)));
+        }
     });
 }

@@ -71,6 +71,16 @@ class BucketSet {
         return buckets_[bucket].gradient(position, count);
     }
 
+    /// Bytes of gradients in each bucket, without what aligns them.
+    [[nodiscard]] std::vector<std::size_t> gradient_bytes(const std::vector<ParameterRef>& parameters) const {
+        std::vector<std::size_t> bytes(size());
+        for (std::size_t b = 0; b < size(); ++b) {
+            for (const std::size_t i : buckets_[b].indices())
+                bytes[b] += parameters[i].count * dtype_size(parameters[i].dtype);
+        }
+        return bytes;
+    }
+
     /// Throws ArgumentError where a cap is no size.
     static void check_caps(const DistributedDataParallelOptions& options) {
         for (const std::optional<double>& cap : {options.bucket_cap_mb, options.first_bucket_mb}) {

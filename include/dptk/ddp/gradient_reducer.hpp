@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
 #include "dptk/ddp/join_round.hpp"
+#include "dptk/ddp/launch_order.hpp"
 #include "dptk/ddp/model_buffers.hpp"
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
@@ -29,6 +29,7 @@
 #include "dptk/ddp/statistics.hpp"
 #include "dptk/ddp/step_clock.hpp"
 #include "dptk/ddp/step_header.hpp"
+#include "dptk/ddp/unused_parameters.hpp"
 
 namespace dptk {
 
@@ -52,7 +53,7 @@ class GradientReducer {
     /// outlive the reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere)
-        : source_(std::move(source)), options_(std::move(options)), outcome_(outcome) {
+        : source_(std::move(source)), options_(std::move(options)), outcome_(outcome), unused_(options_) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
@@ -71,9 +72,9 @@ class GradientReducer {
         detail::check_no_problem<ArgumentError>(*group_, problem);
         detail::check_equal_tables(*group_, "models",
                                    detail::model_table(options_, parameters_, ignored_, buffers_.buffers()));
-        make_buckets(launch_order());
+        make_buckets(detail::first_launch_order(ignored_));
         clock_.emplace(*group_);
-        clock_->statistics().first_bucket_bytes = bucket_bytes();
+        clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_);
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -115,7 +116,7 @@ class GradientReducer {
     [[nodiscard]] DdpStatistics statistics() {
         const std::lock_guard lock(mutex_);
         DdpStatistics now = clock_->statistics();
-        now.bucket_bytes = bucket_bytes();
+        now.bucket_bytes = buckets_.gradient_bytes(parameters_);
         return now;
     }
 
@@ -232,15 +233,6 @@ class GradientReducer {
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
-
-    /// Until the order of arrival is known.
-    [[nodiscard]] std::vector<std::size_t> launch_order() const {
-        std::vector<std::size_t> order;
-        for (std::size_t i = parameters_.size(); i-- > 0;) {
-            if (!ignored_[i]) order.push_back(i);
-        }
-        return order;
-    }
 
     void make_buckets(const std::vector<std::size_t>& order) {
         buckets_ = detail::BucketSet(*group_, parameters_, order, options_, outcome_);
@@ -393,7 +385,9 @@ class GradientReducer {
         ensure_header();
         if (!header_is_good()) throw_problems();
         while (traffic_->next() < buckets_.size()) fill_and_launch();
-        find_unused();
+        // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
+        unused_.exchange(*group_, parameters_.size(),
+                         accumulator_.has_any() ? detail::first_launch_order(ignored_) : marks_.arrived());
         bool failed = !traffic_->carries_status() && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
             clock_->note_trip(b, buckets_[b].gradients().bytes(), traffic_->wait(b));
@@ -406,15 +400,6 @@ class GradientReducer {
         clock_->end_step(marks_.arrived());
         rebuild();
         reset_step();
-    }
-
-    [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
-        std::vector<std::size_t> bytes(buckets_.size());
-        for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            for (const std::size_t i : buckets_[b].indices())
-                bytes[b] += parameters_[i].count * dtype_size(parameters_[i].dtype);
-        }
-        return bytes;
     }
 
     /// Copies a bucket's gradients in, weighted.
@@ -474,19 +459,6 @@ class GradientReducer {
         return round_.averages_over_present ? round_.present : group_->size();
     }
 
-    /// Which parameters take part on no rank. Behind all buckets: some of them have left before all marks are
-    /// known, and not the same ones on all ranks.
-    void find_unused() {
-        const bool known = options_.static_graph && !used_.empty();
-        if (!options_.find_unused_parameters || known) return;
-        used_.assign(parameters_.size(), 0);
-        for (const std::size_t i : marks_.arrived()) used_[i] = 1;
-        if (accumulator_.has_any()) std::ranges::fill(used_, std::uint8_t{1});
-        const Buffer used = detail::buffer_of(used_);
-        group_->channel().run(
-            {.verb = Verb::all_reduce, .input = used, .output = used, .reduction = ReduceOp::max});
-    }
-
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
         if (!addresses_are_good_ || is_shadow_ || outcome_ == Outcome::in_parts) return;
@@ -494,7 +466,7 @@ class GradientReducer {
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
-            if (options_.find_unused_parameters && used_[indices[position]] == 0) continue;
+            if (unused_[indices[position]]) continue;
             const Buffer average = buckets_[b].gradient(position, parameter.count);
             if (average.bytes() != 0 && parameter.gradient != average.data) {
                 std::memcpy(parameter.gradient, average.data, average.bytes());
@@ -502,34 +474,21 @@ class GradientReducer {
         }
     }
 
-    /// Makes the buckets anew, once, in the order in which rank 0's gradients have arrived.
+    /// Makes the buckets anew, once.
     void rebuild() {
         const bool may_change = options_.find_unused_parameters && !options_.static_graph;
         const bool must_stay = options_.gradient_as_bucket_view || outcome_ == Outcome::in_parts;
         if (rebuilt_ || !is_marked() || may_change || must_stay) return;
-        const std::vector<std::size_t> before = launch_order();
-        std::vector<std::uint64_t> order(marks_.arrived().begin(), marks_.arrived().end());
-        // Rank 0 may have had no samples.
-        const bool complete =
-            options_.find_unused_parameters ? !order.empty() : order.size() == before.size();
-        const auto as_flag = [](bool flag) { return static_cast<std::uint8_t>(flag ? 1 : 0); };
-        std::uint8_t flags[] = {as_flag(pinned_), as_flag(group_->rank() == 0 && !complete)};
-        group_->all_reduce(flags, ReduceOp::max);
-        const bool any_pinned = flags[0] != 0;
-        const bool not_yet = flags[1] != 0;
-        rebuilt_ = !not_yet;
-        if (any_pinned || not_yet) return;
-        order.resize(group_->rank() == 0 ? order.size() : 0);
-        for (const std::size_t i : before) {
-            if (std::ranges::find(order, i) == order.end()) order.push_back(i);
-        }
-        group_->broadcast(order);
-        make_buckets({order.begin(), order.end()});
+        const detail::NewOrder agreed =
+            detail::agree_on_order(*group_, pinned_, marks_.arrived(), detail::first_launch_order(ignored_));
+        rebuilt_ = agreed.is_settled;
+        if (!agreed.order.empty()) make_buckets(agreed.order);
     }
 
     [[noreturn]] void throw_problems() {
         const std::string problems = detail::gather_problems(*group_, problem_);
         accumulator_.clear();
+        unused_.forget();
         reset_step();
         detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
     }
@@ -581,7 +540,7 @@ class GradientReducer {
     detail::GradientAccumulator accumulator_;
     std::string problem_;
     detail::GradientMarks marks_;
-    std::vector<std::uint8_t> used_;  // on any rank, where that is asked for
+    detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;
     std::optional<detail::BucketTraffic> traffic_;
 };
