@@ -76,7 +76,7 @@ TEST_CASE("a message that was started goes with the next one, or before the next
     });
 }
 
-TEST_CASE("messages take what the stream has written before they were started, and nothing later") {
+TEST_CASE("messages take what the stream has written before they were started") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
