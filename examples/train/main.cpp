@@ -1,5 +1,7 @@
 // Trains an image classifier on dptk's own networks, with one replica per rank:
 //   mpirun -np 2 train --model convnet --dataset digits
+#include <dptk/ddp/hooks/compress.hpp>
+#include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
 
 #include <unistd.h>
@@ -7,6 +9,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "data.hpp"
@@ -41,6 +45,13 @@ dptk::ProgressStyle progress_style(const Options& options, int rank) {
     return options.progress == "auto" && terminal ? dptk::ProgressStyle::bar : dptk::ProgressStyle::lines;
 }
 
+std::shared_ptr<dptk::CommHook> comm_hook(const std::string& name) {
+    if (name == "fp16") return dptk::hooks::fp16_compress();
+    if (name == "bf16") return dptk::hooks::bf16_compress();
+    if (name == "powersgd") return dptk::hooks::powersgd({.matrix_approximation_rank = 4, .start_step = 50});
+    return nullptr;
+}
+
 template <class... Arguments>
 std::string format(const char* pattern, Arguments... arguments) {
     char text[256];
@@ -54,6 +65,7 @@ void train(dptk::ProcessGroup& group, const Options& options) {
     const int threads = options.threads == 0 ? cores : options.threads;
     set_threads(threads);
     const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
+    const bool overlap = options.overlap == "on" || (options.overlap == "auto" && spare_core);
 
     dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.train.classes()),
                                       {data.train.channels(), data.train.height(), data.train.width()},
@@ -65,7 +77,9 @@ void train(dptk::ProcessGroup& group, const Options& options) {
          .sgd = {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
          .seed = options.seed,
          .pixel_scale = data.pixel_scale,
-         .ready = spare_core ? dptk::Ready::marked : dptk::Ready::at_synchronize});
+         .ready = overlap ? dptk::Ready::marked : dptk::Ready::at_synchronize,
+         .comm_hook = comm_hook(options.comm_hook),
+         .reproducible_shards = options.reproducible_shards});
 
     dptk::ProgressPrinter printer(progress_style(options, group.rank()));
     if (!data.remark.empty()) printer.line(data.remark);

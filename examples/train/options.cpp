@@ -15,7 +15,7 @@ ParsedOptions parse_options(int argc, char** argv) {
                    "folder of the IDX files (default: the digits that ship with dptk)")
         ->type_name("DIR");
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
-    app.add_option("--batch-size", options.batch_size, "per rank")->check(CLI::PositiveNumber);
+    app.add_option("--batch-size", options.batch_size, "per rank, or per shard")->check(CLI::PositiveNumber);
     app.add_option("--lr", options.lr, "learning rate")->check(CLI::NonNegativeNumber);
     app.add_option("--momentum", options.momentum)->check(CLI::NonNegativeNumber);
     app.add_option("--weight-decay", options.weight_decay)->check(CLI::NonNegativeNumber);
@@ -24,6 +24,14 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "after each epoch, check that all ranks have the same parameters");
     app.add_option("--threads", options.threads, "compute threads per rank; 0: cores / ranks on this host")
         ->check(CLI::NonNegativeNumber);
+    app.add_option("--overlap", options.overlap,
+                   "send gradients while others are computed; auto: where the ranks have a core for it")
+        ->check(CLI::IsMember({"auto", "on", "off"}));
+    app.add_option("--comm-hook", options.comm_hook, "how gradients are compressed on their way")
+        ->check(CLI::IsMember({"none", "fp16", "bf16", "powersgd"}));
+    app.add_option("--reproducible", options.reproducible_shards,
+                   "compute each step in so many shards, for the same bits at every number of ranks; 0: no")
+        ->type_name("SHARDS");
     app.add_option("--progress", options.progress, "how to show it")
         ->check(CLI::IsMember({"auto", "bar", "lines"}));
     try {

@@ -1,6 +1,7 @@
 // The command line of the training example.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ struct Options {
     bool verify = false;
     int threads = 0;  // 0: cores / ranks on this host
     std::string progress = "auto";
+    std::string overlap = "auto";
+    std::string comm_hook = "none";
+    std::size_t reproducible_shards = 0;  // 0: none
 };
 
 /// What came of the command line: options to run with, or a text to print and an exit status to end with.

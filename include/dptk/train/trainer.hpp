@@ -8,9 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
@@ -19,6 +22,7 @@
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/reproducible.hpp"
 #include "dptk/nn/loss.hpp"
 #include "dptk/nn/sequential.hpp"
 #include "dptk/optim/sgd.hpp"
@@ -29,7 +33,7 @@ namespace dptk {
 
 struct TrainerOptions {
     int epochs = 10;
-    /// Per rank.
+    /// Per rank; per shard, where there are reproducible_shards.
     std::size_t batch_size = 32;
     SgdOptions sgd = {.lr = 0.01};
     /// Of the order of the samples.
@@ -39,6 +43,11 @@ struct TrainerOptions {
     /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where
     /// there is a core for that thread.
     Ready ready = Ready::at_synchronize;
+    /// How buckets are summed: see set_comm_hook of DistributedDataParallel. The same on all ranks.
+    std::shared_ptr<CommHook> comm_hook = nullptr;
+    /// In so many pieces each step's batch is computed, for the same bits at every number of ranks: see
+    /// ReproducibleDataParallel. 0: by DistributedDataParallel.
+    std::size_t reproducible_shards = 0;
 };
 
 /// A pass over a dataset.
@@ -55,15 +64,18 @@ class Trainer {
     using Scalar = typename Backend::Scalar;
 
     /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer. Throws as
-    /// DistributedDataParallel and SGD do; ArgumentError for a batch size of 0 or fewer than 1 epoch.
+    /// DistributedDataParallel, ReproducibleDataParallel and SGD do; ArgumentError for a batch size of 0,
+    /// fewer than 1 epoch, or a hook beside reproducible shards.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
-        : group_(group),
-          net_(net),
-          options_(checked(options)),
-          ddp_(group, net, {.ready = options.ready}),
-          sgd_(options.sgd) {
+        : group_(group), net_(net), options_(checked(std::move(options))), sgd_(options_.sgd) {
+        if (options_.reproducible_shards > 0) {
+            reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
+            return;
+        }
+        ddp_.emplace(group, net, DistributedDataParallelOptions{.ready = options_.ready});
+        ddp_->set_comm_hook(options_.comm_hook);
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
-            net_.set_gradient_storage(i, ddp_.template gradient_memory<Scalar>(i));
+            net_.set_gradient_storage(i, ddp_->template gradient_memory<Scalar>(i));
         }
     }
 
@@ -73,21 +85,20 @@ class Trainer {
     /// Throws Error on all ranks alike when the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
-        DistributedSampler sampler(dataset, group_, {.seed = options_.seed, .padding = Padding::none});
-        sampler.set_epoch(epoch);
-        const BatchSampler batches(sampler, options_.batch_size);
-        const std::size_t interval = std::max<std::size_t>(batches.size() / 20, 1);
+        const std::vector<DistributedSampler> samplers = own_samplers(dataset, epoch);
+        std::vector<Batches> batches;
+        for (const DistributedSampler& sampler : samplers) batches.emplace_back(sampler, options_.batch_size);
+        const std::size_t steps = batches.front().size();
+        const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
         Totals totals;
         EpochResult result;
-        std::size_t done = 0;
-        for (const std::span<const std::size_t> batch : batches) {
-            step(dataset, batch, totals);
-            ++done;
-            if (done % interval != 0 && done != batches.size()) continue;
+        for (std::size_t done = 1; done <= steps; ++done) {
+            step(dataset, batches, done - 1, totals);
+            if (done % interval != 0 && done != steps) continue;
             result = over_all_ranks(totals, begin);
             check_finite(result.loss, epoch);
-            if (on_progress) on_progress(progress(result, epoch, done, batches.size()));
+            if (on_progress) on_progress(progress(result, epoch, done, steps));
         }
         return result;
     }
@@ -104,9 +115,13 @@ class Trainer {
     }
 
     /// The parameters, for hashes and checkpoints.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return ddp_.parameters(); }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
+        return reproducible_ ? reproducible_->parameters() : ddp_->parameters();
+    }
 
   private:
+    using Batches = BatchSampler<DistributedSampler>;
+
     /// Sums over this rank's samples.
     struct Totals {
         double loss = 0;
@@ -114,28 +129,58 @@ class Trainer {
         double samples = 0;
     };
 
-    [[nodiscard]] static TrainerOptions checked(const TrainerOptions& options) {
+    [[nodiscard]] static TrainerOptions checked(TrainerOptions options) {
         if (options.batch_size == 0) throw ArgumentError("Trainer: a batch size of 0");
         if (options.epochs < 1) throw ArgumentError(detail::text("Trainer: ", options.epochs, " epochs"));
+        if (options.comm_hook && options.reproducible_shards > 0)
+            throw ArgumentError("Trainer: a hook sums in an order of its own, and not reproducible_shards");
         return options;
     }
 
-    void step(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
-        ddp_.begin_step(batch.size());
-        if (!batch.empty()) {
-            forward(dataset, batch, totals);
-            const trace::Span span("backward");
-            net_.backward(output_gradient_, [&](std::size_t i) {
-                if (options_.ready == Ready::marked) ddp_.mark_ready(i);
-            });
+    /// This rank's share of the epoch's samples: one, or one for each of its shards.
+    [[nodiscard]] std::vector<DistributedSampler> own_samplers(const ImageDataset& dataset, int epoch) const {
+        const DistributedSamplerOptions options{.seed = options_.seed, .padding = Padding::none};
+        std::vector<DistributedSampler> samplers;
+        if (reproducible_) {
+            for (const std::size_t shard : reproducible_->shards())
+                samplers.emplace_back(dataset.size(), options_.reproducible_shards, shard, options);
+        } else {
+            samplers.emplace_back(dataset, group_, options);
         }
-        ddp_.synchronize();
+        for (DistributedSampler& sampler : samplers) sampler.set_epoch(epoch);
+        return samplers;
+    }
+
+    /// Step `index` of the epoch, with a batch of each of this rank's shares.
+    void step(const ImageDataset& dataset, const std::vector<Batches>& shares, std::size_t index,
+              Totals& totals) {
+        if (reproducible_) {
+            for (const Batches& batches : shares) {
+                forward_backward(dataset, batches[index], totals);
+                reproducible_->add_shard(batches[index].size());
+            }
+            reproducible_->synchronize();
+        } else {
+            const std::span<const std::size_t> batch = shares.front()[index];
+            ddp_->begin_step(batch.size());
+            forward_backward(dataset, batch, totals);
+            ddp_->synchronize();
+        }
         const trace::Span span("optimizer");
-        for (std::size_t i = 0; i < ddp_.parameters().size(); ++i) {
-            const ParameterRef& parameter = ddp_.parameters()[i];
+        for (std::size_t i = 0; i < parameters().size(); ++i) {
+            const ParameterRef& parameter = parameters()[i];
             sgd_.step(i, std::span(static_cast<Scalar*>(parameter.value), parameter.count),
                       std::span<const Scalar>(static_cast<Scalar*>(parameter.gradient), parameter.count));
         }
+    }
+
+    void forward_backward(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
+        if (batch.empty()) return;
+        forward(dataset, batch, totals);
+        const trace::Span span("backward");
+        net_.backward(output_gradient_, [&](std::size_t i) {
+            if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
+        });
     }
 
     void forward(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
@@ -180,7 +225,8 @@ class Trainer {
     ProcessGroup& group_;
     nn::Sequential<Backend>& net_;
     TrainerOptions options_;
-    DistributedDataParallel ddp_;
+    std::optional<DistributedDataParallel> ddp_;
+    std::optional<ReproducibleDataParallel> reproducible_;  // one of the two
     SGD<Scalar> sgd_;
     ImageBatch<Scalar> batch_;
     nn::Tensor<Scalar> output_gradient_;

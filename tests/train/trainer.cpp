@@ -1,0 +1,106 @@
+// The Trainer's ways of summing gradients, on the digits that ship with dptk.
+#include <doctest/doctest.h>
+#include <dptk/data/readers/idx_images.hpp>
+#include <dptk/ddp/hooks/powersgd.hpp>
+#include <dptk/train.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using Backend = dptk::nn::Reference<float>;
+
+dptk::ImageDataset digits(const std::string& split) {
+    const std::string prefix = DPTK_EXAMPLE_DATA_DIR "/digits/" + split;
+    return dptk::read_idx_images(prefix + "-images-idx3-ubyte.gz", prefix + "-labels-idx1-ubyte.gz",
+                                 {.classes = 10});
+}
+
+dptk::nn::Sequential<Backend> small_mlp() {
+    using namespace dptk::nn;
+    return {{Flatten{}, Linear{.out_features = 64}, ReLU{}, Linear{.out_features = 10}}, {1, 8, 8}, 1};
+}
+
+struct Trained {
+    double accuracy = 0;
+    std::uint64_t hash = 0;
+    std::size_t steps = 0;
+};
+
+Trained train(ProcessGroup& group, dptk::TrainerOptions options) {
+    const dptk::ImageDataset samples = digits("train");
+    dptk::nn::Sequential<Backend> net = small_mlp();
+    options.sgd = {.lr = 0.05, .momentum = 0.9};
+    options.pixel_scale = 1.0 / 16;
+    dptk::Trainer<Backend> trainer(group, net, options);
+    for (int epoch = 0; epoch < options.epochs; ++epoch) trainer.train_epoch(samples, epoch);
+    const dptk::DistributedSampler sampler(samples, group, {.padding = dptk::Padding::none});
+    const dptk::BatchSampler batches(sampler, options.batch_size);
+    return {trainer.evaluate(digits("test")).accuracy,
+            dptk::agreed_parameter_hash(group, trainer.parameters()),
+            batches.size() * static_cast<std::size_t>(options.epochs)};
+}
+
+/// What a rank gives to the collectives of one step: two thin matrices for each weight, and the biases.
+std::size_t powersgd_bytes(std::size_t rank) {
+    std::size_t elements = 0;
+    small_mlp().for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        elements +=
+            parameter.shape.size() == 2 ? (parameter.shape[0] + parameter.shape[1]) * rank : parameter.count;
+    });
+    return elements * sizeof(float);
+}
+
+}  // namespace
+
+TEST_CASE("PowerSGD trains the digits as well as the whole gradients, and sends what its rank predicts") {
+    for (const int ranks : {2, 4}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const std::size_t batch_size = 32 / static_cast<std::size_t>(group.size());
+            const double whole = train(group, {.epochs = 15, .batch_size = batch_size}).accuracy;
+            const auto hook = dptk::hooks::powersgd({.matrix_approximation_rank = 2, .start_step = 0});
+            const Trained compressed =
+                train(group, {.epochs = 15, .batch_size = batch_size, .comm_hook = hook});
+            CHECK(whole > 0.95);
+            CHECK(compressed.accuracy >= whole - 0.005);
+            CHECK(hook->bytes_sent() == compressed.steps * powersgd_bytes(2));
+        });
+    }
+}
+
+TEST_CASE("reproducible shards leave the same bits at every number of ranks") {
+    const dptk::TrainerOptions options{.epochs = 2, .batch_size = 8, .reproducible_shards = 8};
+    Trained alone;
+    dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train(group, options); });
+    CHECK(alone.accuracy > 0.8);
+    for (const int ranks : {2, 4, 8}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const Trained trained = train(group, options);
+            CHECK(trained.hash == alone.hash);
+            CHECK(trained.accuracy == alone.accuracy);
+        });
+    }
+}
+
+TEST_CASE("mistakes in the trainer's options are told on all ranks") {
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Sequential<Backend> net = small_mlp();
+        std::string text;
+        const auto make = [&](const dptk::TrainerOptions& options) {
+            return test::throws<dptk::ArgumentError>(text,
+                                                     [&] { dptk::Trainer<Backend>(group, net, options); });
+        };
+        CHECK(make({.batch_size = 0}));
+        CHECK(make({.epochs = 0}));
+        CHECK(make({.reproducible_shards = 3}));
+        CHECK(test::contains(text, "3 shards are no multiple of the number of ranks, 2"));
+        CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
+        CHECK(test::contains(text, "hook"));
+    });
+}
