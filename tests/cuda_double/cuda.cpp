@@ -697,6 +697,13 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    its.add([=] { std::memset(cuda_double::translate(data, bytes, -1, "cudaMemsetAsync"), value, bytes); });
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);

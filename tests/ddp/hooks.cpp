@@ -23,11 +23,12 @@ using dptk::ProcessGroup;
 using dptk::Ready;
 
 /// A parameter of two dimensions.
-struct Matrix {
+struct TwoDimensional {
     std::vector<std::size_t> extents;
     std::vector<float> elements;
 
-    Matrix(std::size_t rows, std::size_t columns) : extents{rows, columns}, elements(rows * columns) {}
+    TwoDimensional(std::size_t rows, std::size_t columns)
+        : extents{rows, columns}, elements(rows * columns) {}
     [[nodiscard]] const std::vector<std::size_t>& shape() const { return extents; }
     [[nodiscard]] float* data() { return elements.data(); }
     [[nodiscard]] float* begin() { return elements.data(); }
@@ -191,7 +192,7 @@ TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and par
 TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes later") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 20, columns = 30;
-        Matrix value(rows, columns), gradient(rows, columns);
+        TwoDimensional value(rows, columns), gradient(rows, columns);
         std::vector<float> bias(5), bias_gradient(5);
         const auto hook = dptk::hooks::powersgd({.matrix_approximation_rank = 2, .start_step = 0});
         DistributedDataParallel ddp(group, std::tie(value, bias), std::tie(gradient, bias_gradient));
@@ -245,7 +246,7 @@ TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes la
 TEST_CASE("PowerSGD goes on from a saved state as if it had never stopped") {
     test::on_ranks([](ProcessGroup& group) {
         const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSgd>& hook, int first) {
-            Matrix value(12, 10), gradient(12, 10);
+            TwoDimensional value(12, 10), gradient(12, 10);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
             ddp.set_comm_hook(hook);
             for (int step = first; step < first + steps; ++step) {

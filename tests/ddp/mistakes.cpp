@@ -131,7 +131,8 @@ TEST_CASE("parameters that a model describes itself are checked") {
         check("is of i32", [&](dptk::ParameterRef& p) { p.dtype = dptk::DType::i32, p.value = &integer; });
         check("has no value", [](dptk::ParameterRef& p) { p.value = nullptr; });
         check("has no gradient", [](dptk::ParameterRef& p) { p.gradient = nullptr; });
-        check("memory of the host", [](dptk::ParameterRef& p) { p.device.type = dptk::DeviceType::cuda; });
+        check("is on cuda:0, and this program serves no device memory",
+              [](dptk::ParameterRef& p) { p.device.type = dptk::DeviceType::cuda; });
     });
 }
 

@@ -106,9 +106,11 @@ class Channel {
     /// Zeroed memory, aligned to 64 bytes, that the transport reaches without a copy. Collective.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-    /// The same on the current CUDA device. Collective. Throws ArgumentError where the transport reaches host
-    /// memory alone.
-    [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes) = 0;
+    /// The same on a CUDA device, or the current one. Collective. From then on calls may work on memory of
+    /// that device, which may be one of several. Throws ArgumentError where the transport reaches host memory
+    /// alone.
+    [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes,
+                                                          std::optional<int> device = {}) = 0;
 
     /// Whether calls may work on device memory.
     [[nodiscard]] virtual bool serves_devices() const = 0;

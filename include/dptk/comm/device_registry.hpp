@@ -12,6 +12,7 @@
 
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/named_entries.hpp"
+#include "dptk/core/device_calls.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/export.hpp"
 #include "dptk/core/text.hpp"
@@ -67,10 +68,7 @@ inline bool register_device_transport(const DeviceTransportEntry& entry) {
     if (wish == nullptr || *wish == '\0') {
         const auto best = std::ranges::max_element(entries, {}, &DeviceTransportEntry::preference);
         if (best != entries.end()) return *best;
-        throw ArgumentError(
-            "this program serves no device memory: include <dptk/comm/nccl.hpp>, or <dptk/comm/staged.hpp> "
-            "to send "
-            "it through the host");
+        throw ArgumentError(detail::no_device_memory);
     }
     const auto named = std::ranges::find(entries, std::string_view(wish), &DeviceTransportEntry::name);
     if (named != entries.end()) return *named;

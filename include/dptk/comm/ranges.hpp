@@ -24,15 +24,6 @@ template <class R>
 concept HostRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
-/// Elements in a device's memory: DeviceSpan<float>, cuda::DeviceBuffer<float>, or a class of the user's with
-/// data(), size() and device().
-template <class R>
-concept DeviceRange = !std::ranges::range<R> && requires(R& range) {
-    requires Element<std::remove_pointer_t<decltype(range.data())>>;
-    { range.size() } -> std::convertible_to<std::size_t>;
-    { range.device() } -> std::same_as<Device>;
-};
-
 /// Elements to read, wherever they are.
 template <class R>
 concept ElementRange = HostRange<R> || DeviceRange<R>;

@@ -2,6 +2,7 @@
 /// another one, which is connected when the first of them comes.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include "dptk/comm/joint_work.hpp"
 #include "dptk/comm/verbs.hpp"
 #include "dptk/control/agreed_errors.hpp"
+#include "dptk/core/device_calls.hpp"
 
 namespace dptk::detail {
 
@@ -54,7 +56,7 @@ class RoutedChannel final : public Channel {
 
     void run(const Collective& call) override {
         if (call.verb == Verb::barrier) {
-            if (device_) device_->run(call);
+            for (const auto& [device, channel] : devices_) channel->run(call);
             for (const auto& [devices, group] : device_groups_) group->finish();
         }
         route(call.shared_shape()).run(call);
@@ -62,9 +64,11 @@ class RoutedChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
-        if (call.verb == Verb::barrier && device_) {
-            const Work on_device = device_->start(call, keep_alive);
-            return join_works({on_device, host_->start(call, std::move(keep_alive), std::move(then))});
+        if (call.verb == Verb::barrier && !devices_.empty()) {
+            std::vector<Work> works;
+            for (const auto& [device, channel] : devices_) works.push_back(channel->start(call, keep_alive));
+            works.push_back(host_->start(call, std::move(keep_alive), std::move(then)));
+            return join_works(std::move(works));
         }
         return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
     }
@@ -91,7 +95,7 @@ class RoutedChannel final : public Channel {
     }
 
     void launch_started() override {
-        if (device_) device_->launch_started();
+        for (const auto& [device, channel] : devices_) channel->launch_started();
     }
 
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override { return routed(host().duplicate()); }
@@ -104,8 +108,9 @@ class RoutedChannel final : public Channel {
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         return host().allocate(bytes);
     }
-    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) override {
-        return device_channel(std::nullopt).allocate_on_device(bytes);
+    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
+        const int index = device ? *device : device_calls().current_device();
+        return (device ? connected(index) : device_channel(index)).allocate_on_device(bytes, device);
     }
     [[nodiscard]] bool serves_devices() const override { return true; }
 
@@ -120,6 +125,8 @@ class RoutedChannel final : public Channel {
     [[nodiscard]] const ChannelJob& job() const override { return host_->job(); }
 
   private:
+    using Connected = std::pair<int, std::unique_ptr<Channel>>;
+
     [[nodiscard]] static std::unique_ptr<Channel> routed(std::unique_ptr<Channel> host) {
         return host ? std::make_unique<RoutedChannel>(std::move(host)) : nullptr;
     }
@@ -134,10 +141,18 @@ class RoutedChannel final : public Channel {
         return *host_;
     }
 
-    [[nodiscard]] Channel& device_channel(std::optional<int> device) {
-        if (device_) return *device_;
-        device_ = choose().connect(*host_, device);
-        return *device_;
+    /// Of a device, or, where nobody has asked for that one, the first's, which says so.
+    [[nodiscard]] Channel& device_channel(int device) {
+        const auto found = std::ranges::find(devices_, device, &Connected::first);
+        if (found != devices_.end()) return *found->second;
+        return devices_.empty() ? connected(device) : *devices_.front().second;
+    }
+
+    /// Collective, the first time for a device.
+    [[nodiscard]] Channel& connected(int device) {
+        const auto found = std::ranges::find(devices_, device, &Connected::first);
+        if (found != devices_.end()) return *found->second;
+        return *devices_.emplace_back(device, choose().connect(*host_, device)).second;
     }
 
     /// The same on all ranks. Collective.
@@ -149,8 +164,8 @@ class RoutedChannel final : public Channel {
     }
 
     std::unique_ptr<Channel> host_;
-    // These go first.
-    std::unique_ptr<Channel> device_;
+    // These go first. In the order in which they were connected, which is the same on all ranks.
+    std::vector<Connected> devices_;
     std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
 };
 

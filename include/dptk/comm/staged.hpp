@@ -13,6 +13,7 @@
 #include "dptk/comm/staged_devices.hpp"
 #include "dptk/comm/transport_channel.hpp"
 #include "dptk/control/agreed_errors.hpp"
+#include "dptk/core/cuda/device_calls.hpp"
 
 namespace dptk::detail {
 

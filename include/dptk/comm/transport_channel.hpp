@@ -202,11 +202,14 @@ class TransportChannel final : public Channel {
         }
     }
 
-    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes) override {
+    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
         if constexpr (detail::HasAllocateOnDevice<T>) {
             check_usable();
             DeviceMemory memory;
             in_order([&] { memory = transport().allocate_on_device(bytes); });
+            if (device && *device != memory.device.index)
+                throw ArgumentError(detail::text("rank ", rank(), ": memory of cuda:", *device, " over ",
+                                                 backend(), " on ", device_name(memory.device)));
             return memory;
         } else {
             throw ArgumentError(detail::text("rank ", rank(), ": allocate_on_device: ", no_devices_text()));

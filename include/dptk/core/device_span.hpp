@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <ranges>
 #include <type_traits>
 
 #include "dptk/core/buffer.hpp"
@@ -42,6 +43,15 @@ class DeviceSpan {
     T* data_ = nullptr;
     std::size_t size_ = 0;
     Device device_ = {DeviceType::cuda, 0};
+};
+
+/// Elements in a device's memory: DeviceSpan<float>, cuda::DeviceBuffer<float>, or a class of the user's with
+/// data(), size() and device().
+template <class R>
+concept DeviceRange = !std::ranges::range<R> && requires(R& range) {
+    requires Element<std::remove_pointer_t<decltype(range.data())>>;
+    { range.size() } -> std::convertible_to<std::size_t>;
+    { range.device() } -> std::same_as<Device>;
 };
 
 }  // namespace dptk

@@ -31,16 +31,22 @@ class BucketSet {
     BucketSet() = default;
 
     /// Buckets for the parameters whose indices `order` has, which leave in this order; all others are in no
-    /// bucket. Where the outcome is everywhere, the last one has an element for the ranks' status.
-    /// Collective.
+    /// bucket. Where the outcome is everywhere, and all are in host memory, the last one has an element for
+    /// the ranks' status. Collective.
     BucketSet(ProcessGroup& group, const std::vector<ParameterRef>& parameters,
               std::span<const std::size_t> order, const DistributedDataParallelOptions& options,
               Outcome outcome)
         : places_(parameters.size()) {
         const bool in_parts = outcome == Outcome::in_parts;
         std::vector<PlannedParameter> planned;
-        for (const std::size_t i : order)
-            planned.push_back({parameters[i].count, parameters[i].dtype, parameters[i].device});
+        for (const std::size_t i : order) {
+            const ParameterRef& parameter = parameters[i];
+            planned.push_back({parameter.count, parameter.dtype, parameter.device});
+            const bool is_new = std::ranges::find(devices_, parameter.device.index) == devices_.end();
+            if (parameter.device.type != DeviceType::cpu && is_new)
+                devices_.push_back(parameter.device.index);
+        }
+        carries_status_ = !in_parts && devices_.empty() && !order.empty();
         BucketPlan plan = plan_buckets(planned, caps(options));
         for (std::size_t b = 0; b < plan.size(); ++b) {
             for (std::size_t position = 0; position < plan[b].parameters.size(); ++position) {
@@ -49,12 +55,18 @@ class BucketSet {
                 places_[index] = {b, position};
             }
             using Status = GradientBucket::Status;
-            const bool has_status = b + 1 == plan.size() && !in_parts;
+            const bool has_status = b + 1 == plan.size() && carries_status_;
             buckets_.emplace_back(group, plan[b], parameters,
                                   has_status ? Status::last_element : Status::none,
                                   in_parts ? static_cast<std::size_t>(group.size()) : 1);
         }
     }
+
+    /// Whether the last one has the status.
+    [[nodiscard]] bool carries_status() const noexcept { return carries_status_; }
+
+    /// On which the gradients lie that are not in host memory.
+    [[nodiscard]] const std::vector<int>& devices() const noexcept { return devices_; }
 
     [[nodiscard]] std::size_t size() const noexcept { return buckets_.size(); }
     [[nodiscard]] GradientBucket& operator[](std::size_t b) noexcept { return buckets_[b]; }
@@ -100,6 +112,8 @@ class BucketSet {
     }
 
     std::vector<Place> places_;
+    std::vector<int> devices_;
+    bool carries_status_ = false;
     std::vector<GradientBucket> buckets_;
 };
 

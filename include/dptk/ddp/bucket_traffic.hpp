@@ -30,9 +30,9 @@ class BucketTraffic {
 
     [[nodiscard]] bool has_hook() const noexcept { return hook_runner_ != nullptr; }
 
-    /// Whether the last bucket carries the ranks' status.
-    [[nodiscard]] bool carries_status() const noexcept {
-        return outcome_ == BucketSet::Outcome::everywhere && !has_hook();
+    /// Whether the last of these buckets carries the ranks' status.
+    [[nodiscard]] bool carries_status(const BucketSet& buckets) const noexcept {
+        return buckets.carries_status() && !has_hook();
     }
 
     /// A new step.
@@ -50,7 +50,7 @@ class BucketTraffic {
     struct Load {
         /// Sums where gradients are weighted; averages otherwise.
         ReduceOp op = ReduceOp::sum;
-        /// This rank's weight, for hooks.
+        /// This rank's weight, for hooks, and for sums in device memory.
         double weight = 1;
         std::size_t step = 0;
         /// Something is wrong on this rank.
@@ -71,12 +71,17 @@ class BucketTraffic {
             in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load), arrive);
             return;
         }
-        if (is_last && carries_status()) bucket.set_status(load.has_problem);
+        if (is_last && carries_status(buckets)) bucket.set_status(load.has_problem);
+        Reduction reduction = load.op;
+        if (bucket.gradients().on_device() && load.op == ReduceOp::sum) reduction.weight = load.weight;
         Collective call = outcome_ == BucketSet::Outcome::everywhere
-                              ? bucket.all_reduce(load.op)
-                              : bucket.reduce_scatter(load.op, group_.rank(), group_.size());
+                              ? bucket.all_reduce(reduction)
+                              : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
         call.bucket = static_cast<int>(b);
-        if (is_own_ && !load.may_block) {
+        if (bucket.gradients().on_device()) {
+            in_flight_[b] = group_.channel().start(call, bucket.memory());  // whose end a wait will tell
+            if (!is_own_) in_flight_[b].wait();
+        } else if (is_own_ && !load.may_block) {
             in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
         } else {
             group_.channel().run(call);
@@ -94,6 +99,7 @@ class BucketTraffic {
     Trip wait(std::size_t b) {
         in_flight_[b].wait();
         Trip trip = *trips_[b];
+        if (trip.end == trace::Clock::time_point()) trip.end = trace::Clock::now();  // on a device
         trip.begin = std::max(trip.begin, last_end_);
         trip.end = std::max(trip.end, trip.begin);
         last_end_ = trip.end;

@@ -18,6 +18,7 @@ namespace detail {
 /// action(element, store): store(value) replaces the element. In double.
 template <class Action>
 void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
+    require_host_memory(parameters, "clipping and scaling");
     for (const ParameterRef& parameter : parameters) {
         visit_dtype(parameter.dtype, [&](auto zero) {
             using T = decltype(zero);

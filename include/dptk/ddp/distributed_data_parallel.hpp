@@ -105,21 +105,36 @@ class DistributedDataParallel {
 
     /// The memory of gradient `i` in its bucket. A program that computes its gradients there, and gives that
     /// address as the gradient's, saves the copies in and out. Buckets then stay as they are. Throws
-    /// ArgumentError for another element type.
+    /// ArgumentError for another element type, and for gradients in device memory.
     template <Element T>
     [[nodiscard]] std::span<T> gradient_memory(std::size_t i) {
-        const Buffer buffer = reducer_->gradient_memory(i);
-        if (buffer.dtype != dtype_of<T>) {
-            throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",
-                                             dtype_name(dtype_of<T>)));
-        }
+        const Buffer buffer = gradient_buffer<T>(i, DeviceType::cpu);
         return {static_cast<T*>(buffer.data), buffer.count};
+    }
+
+    /// The same in device memory, and for that alone.
+    template <Element T>
+    [[nodiscard]] DeviceSpan<T> gradient_memory_on_device(std::size_t i) {
+        const Buffer buffer = gradient_buffer<T>(i, DeviceType::cuda);
+        return {static_cast<T*>(buffer.data), buffer.count, buffer.device};
     }
 
     /// Buckets, bytes and times of the steps so far, on this rank.
     [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
 
   private:
+    template <Element T>
+    [[nodiscard]] Buffer gradient_buffer(std::size_t i, DeviceType type) {
+        const Buffer buffer = reducer_->gradient_memory(i);
+        if (buffer.dtype != dtype_of<T>) {
+            throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",
+                                             dtype_name(dtype_of<T>)));
+        }
+        if (buffer.device.type != type)
+            throw ArgumentError(detail::text("gradient ", i, " is on ", device_name(buffer.device)));
+        return buffer;
+    }
+
     std::unique_ptr<GradientReducer> reducer_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/device_calls.hpp"
 #include "dptk/ddp/bucket_plan.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
@@ -33,7 +34,8 @@ class GradientBucket {
         gradients_ = count;
         if (status == Status::last_element) ++count;
         all_ = {nullptr, count, bucket.dtype, bucket.device};
-        memory_ = group.channel().allocate(all_.bytes());
+        memory_ = all_.on_device() ? group.channel().allocate_on_device(all_.bytes(), all_.device.index).data
+                                   : group.channel().allocate(all_.bytes());
         all_.data = memory_.get();
     }
 
@@ -66,8 +68,8 @@ class GradientBucket {
         return raised;
     }
 
-    [[nodiscard]] Collective all_reduce(ReduceOp op) const noexcept {
-        return {.verb = Verb::all_reduce, .input = all_, .output = all_, .reduction = op};
+    [[nodiscard]] Collective all_reduce(const Reduction& reduction) const noexcept {
+        return {.verb = Verb::all_reduce, .input = all_, .output = all_, .reduction = reduction};
     }
 
     /// The part of one of `ranks` ranks.
@@ -76,9 +78,11 @@ class GradientBucket {
         return all_.slice(static_cast<std::size_t>(rank) * count, count);
     }
 
-    [[nodiscard]] Collective reduce_scatter(ReduceOp op, int rank, int ranks) const noexcept {
-        return {
-            .verb = Verb::reduce_scatter, .input = gradients(), .output = part(rank, ranks), .reduction = op};
+    [[nodiscard]] Collective reduce_scatter(const Reduction& reduction, int rank, int ranks) const noexcept {
+        return {.verb = Verb::reduce_scatter,
+                .input = gradients(),
+                .output = part(rank, ranks),
+                .reduction = reduction};
     }
 
     /// Of what the ranks have in their parts.
@@ -103,13 +107,25 @@ class GradientBucket {
     std::shared_ptr<void> memory_;
 };
 
-/// to = from * factor; zeros for a factor of 0, whatever `from` holds. `from` may be `to`.
+/// to = from. In device memory it takes its place in the device's default stream. `from` may be `to`.
+inline void copy_gradient(const Buffer& to, const void* from) {
+    if (to.bytes() == 0 || from == to.data) return;
+    if (to.on_device()) return device_calls().copy(to.data, from, to.bytes(), to.device.index);
+    std::memcpy(to.data, from, to.bytes());
+}
+
+/// to = from * factor; zeros for a factor of 0, whatever `from` holds. In device memory all factors but 0 are
+/// left to the reduction.
 inline void copy_scaled(const Buffer& to, const void* from, double factor) {
-    if (to.bytes() == 0 || (from == to.data && factor == 1)) return;
+    if (to.bytes() == 0) return;
+    if (to.on_device()) {
+        if (factor != 0) return copy_gradient(to, from);
+        return device_calls().set_zero(to.data, to.bytes(), to.device.index);
+    }
     if (factor == 0) {
         std::memset(to.data, 0, to.bytes());
     } else if (factor == 1) {
-        std::memcpy(to.data, from, to.bytes());
+        copy_gradient(to, from);
     } else {
         scale(to, from, factor);
     }

@@ -121,12 +121,14 @@ class GradientReducer {
     }
 
     /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
-    /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step.
-    /// Collective.
+    /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step,
+    /// or where gradients are in device memory. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook) {
         const std::lock_guard lock(mutex_);
         check_not_begun();
         detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
+        if (hook && !buckets_.devices().empty())
+            detail::throw_agreed(*group_, ArgumentError("hooks are for gradients in host memory"));
         traffic_->set_hook(std::move(hook));
     }
 
@@ -194,7 +196,8 @@ class GradientReducer {
         const std::lock_guard lock(mutex_);
         if (begun_) return note_problem("accumulate() in the middle of a step");
         read_addresses();
-        if (addresses_are_good_)
+        note_failure_of([&] { detail::require_host_memory(parameters_, "accumulate()"); });
+        if (addresses_are_good_ && problem_.empty())
             accumulator_.add(parameters_, sample_count, [&](std::size_t i) { return buckets_.has(i); });
     }
 
@@ -230,6 +233,7 @@ class GradientReducer {
                 "part in a step");
         if (options_.find_unused_parameters && outcome_ == Outcome::in_parts)
             throw ArgumentError("find_unused_parameters is not for sharded gradients");
+        if (outcome_ == Outcome::in_parts) detail::require_host_memory(parameters_, "a sharded optimizer");
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
@@ -388,13 +392,15 @@ class GradientReducer {
         // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
         unused_.exchange(*group_, parameters_.size(),
                          accumulator_.has_any() ? detail::first_launch_order(ignored_) : marks_.arrived());
-        bool failed = !traffic_->carries_status() && any_problem();
+        const bool is_carried = traffic_->carries_status(buckets_);
+        bool failed = !is_carried && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
             clock_->note_trip(b, buckets_[b].gradients().bytes(), traffic_->wait(b));
             empty(b);
-            const bool has_status = b + 1 == buckets_.size() && traffic_->carries_status();
+            const bool has_status = b + 1 == buckets_.size() && is_carried;
             failed = failed || (has_status && buckets_[b].status());
         }
+        for (const int device : buckets_.devices()) detail::device_calls().synchronize(device);
         if (failed) throw_problems();
         accumulator_.clear();
         clock_->end_step(marks_.arrived());
@@ -468,9 +474,7 @@ class GradientReducer {
             const ParameterRef& parameter = parameters_[indices[position]];
             if (unused_[indices[position]]) continue;
             const Buffer average = buckets_[b].gradient(position, parameter.count);
-            if (average.bytes() != 0 && parameter.gradient != average.data) {
-                std::memcpy(parameter.gradient, average.data, average.bytes());
-            }
+            detail::copy_gradient(average.at(parameter.gradient), average.data);
         }
     }
 

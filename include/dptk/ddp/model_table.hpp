@@ -57,12 +57,26 @@ namespace dptk::detail {
     return out + "\n";
 }
 
+/// Which parameters share a device, whatever its number on this rank.
+[[nodiscard]] inline std::string device_lines(const std::vector<ParameterRef>& parameters) {
+    std::vector<Device> devices;
+    std::string out;
+    for (const ParameterRef& parameter : parameters) {
+        if (parameter.device.type == DeviceType::cpu) continue;
+        const auto found = std::ranges::find(devices, parameter.device);
+        out += text("parameter ", parameter.name, " on device ", found - devices.begin(), " of the model\n");
+        if (found == devices.end()) devices.push_back(parameter.device);
+    }
+    return out;
+}
+
 [[nodiscard]] inline std::string model_table(const DistributedDataParallelOptions& options,
                                              const std::vector<ParameterRef>& parameters,
                                              const std::vector<bool>& ignored,
                                              const std::vector<Buffer>& buffers) {
     std::string out = option_lines(options);
     for (std::size_t i = 0; i < parameters.size(); ++i) out += parameter_line(parameters[i], ignored[i]);
+    out += device_lines(parameters);
     for (std::size_t i = 0; i < buffers.size(); ++i)
         out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
     return out;
@@ -75,10 +89,13 @@ inline void check_unchanged(const std::vector<ParameterRef>& before, const std::
             text("there were ", before.size(), " parameters at construction, and are ", now.size(), " now"));
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
-        if (now[i].count == before[i].count && now[i].dtype == before[i].dtype) continue;
-        throw ArgumentError(text("parameter ", before[i].name, " was ", before[i].count, " x ",
-                                 dtype_name(before[i].dtype), " at construction, and is ", now[i].count,
-                                 " x ", dtype_name(now[i].dtype), " now"));
+        const auto place = [](const ParameterRef& parameter) {
+            return text(parameter.count, " x ", dtype_name(parameter.dtype),
+                        parameter.device == Device{} ? "" : " on " + device_name(parameter.device));
+        };
+        if (place(now[i]) == place(before[i])) continue;
+        throw ArgumentError(text("parameter ", before[i].name, " was ", place(before[i]),
+                                 " at construction, and is ", place(now[i]), " now"));
     }
 }
 

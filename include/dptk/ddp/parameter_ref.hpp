@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
 
 namespace dptk {
 
@@ -25,5 +29,18 @@ struct ParameterRef {
     /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major.
     std::uint64_t layout = 0;
 };
+
+namespace detail {
+
+/// Throws ArgumentError where a parameter is not in host memory, which is all that `who` works on.
+inline void require_host_memory(const std::vector<ParameterRef>& parameters, std::string_view who) {
+    for (const ParameterRef& parameter : parameters) {
+        if (parameter.device.type != DeviceType::cpu)
+            throw ArgumentError(text(who, " is for host memory, and parameter ", parameter.name, " is on ",
+                                     device_name(parameter.device)));
+    }
+}
+
+}  // namespace detail
 
 }  // namespace dptk

@@ -6,20 +6,25 @@
 #include <memory>
 #include <ranges>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "dptk/core/device_calls.hpp"
 #include "dptk/ddp/parameters.hpp"
 
 namespace dptk {
 
 namespace detail {
 
-/// Whether a copy refers to the same elements: spans and other borrowed ranges, tuples of references or
-/// views.
+/// Whether a copy refers to the same elements: spans and other borrowed ranges, views of device memory,
+/// tuples of references or views.
 template <class T>
 inline constexpr bool is_reference_like = std::is_lvalue_reference_v<T> || std::ranges::borrowed_range<T>;
+
+template <class T>
+inline constexpr bool is_reference_like<DeviceSpan<T>> = true;
 
 template <class... T>
 inline constexpr bool is_reference_like<std::tuple<T...>> = (is_reference_like<T> && ...);
@@ -64,8 +69,8 @@ class ParameterSource {
           gradients_(detail::visitor_of(std::forward<Gradients>(gradients))) {}
 
     /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no
-    /// gradient, or one of another type or size; where it is not of a floating-point type, or not in host
-    /// memory.
+    /// gradient, or one of another type, size or device, is not of a floating-point type, or is on a device
+    /// where the program serves none.
     [[nodiscard]] std::vector<ParameterRef> collect() const {
         std::vector<ParameterRef> parameters = visit(values_);
         if (gradients_) attach(parameters, visit(gradients_));
@@ -88,7 +93,8 @@ class ParameterSource {
         };
         if (!is_floating(parameter.dtype))
             fail(detail::text("is of ", dtype_name(parameter.dtype), ", which has no gradient"));
-        if (parameter.device.type != DeviceType::cpu) fail("is not in the memory of the host");
+        if (parameter.device.type != DeviceType::cpu && detail::registered_device_calls() == nullptr)
+            fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
         if (parameter.count == 0) return;
         if (parameter.value == nullptr) fail("has no value");
         if (parameter.gradient == nullptr) fail("has no gradient");
@@ -107,6 +113,10 @@ class ParameterSource {
                                                  dtype_name(value.dtype), ", but its gradient is ",
                                                  gradient.count, " x ", dtype_name(gradient.dtype)));
             }
+            if (value.device != gradient.device)
+                throw ArgumentError(detail::text("parameter ", value.name, " is on ",
+                                                 device_name(value.device), ", but its gradient on ",
+                                                 device_name(gradient.device)));
             value.gradient = gradient.value;
         }
     }

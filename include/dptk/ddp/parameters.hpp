@@ -2,9 +2,9 @@
 /// the one customisation point: a member of the model, then a function found by ADL, then the built-in
 /// shapes.
 ///
-/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter; a
-/// range of parameters; pointers to them; std::pair of two such ranges is a value and its gradient; tuples;
-/// maps, in the order of their keys.
+/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter, and
+/// so is device memory with data(), size() and device(); a range of parameters; pointers to them; std::pair
+/// of two such ranges is a value and its gradient; tuples; maps, in the order of their keys.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
@@ -33,18 +35,49 @@ concept FloatingRange =
     Element<std::ranges::range_value_t<R>> && is_floating(dtype_of<std::ranges::range_value_t<R>>) &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+template <DeviceRange R>
+using DeviceElement = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
+
+template <class R>
+concept FloatingDeviceMemory =
+    DeviceRange<R> && is_floating(dtype_of<DeviceElement<R>>) && !std::is_const_v<DeviceElement<R>>;
+
+/// The elements of one parameter, wherever they are.
+template <class R>
+concept FloatingElements = FloatingRange<R> || FloatingDeviceMemory<R>;
+
+template <FloatingElements R>
+inline constexpr DType dtype_of_elements = [] {
+    if constexpr (FloatingRange<R>) {
+        return dtype_of<std::ranges::range_value_t<R>>;
+    } else {
+        return dtype_of<DeviceElement<R>>;
+    }
+}();
+
+template <FloatingElements R>
+[[nodiscard]] Buffer elements_of(R& elements) {
+    if constexpr (FloatingRange<R>) {
+        return {std::ranges::data(elements), static_cast<std::size_t>(std::ranges::size(elements)),
+                dtype_of_elements<R>};
+    } else {
+        return {elements.data(), static_cast<std::size_t>(elements.size()), dtype_of_elements<R>,
+                elements.device()};
+    }
+}
+
 template <class A>
 concept HasShape = requires(const A& array) {
     { array.shape() } -> std::ranges::input_range;
 };
 
-template <FloatingRange A>
+template <FloatingElements A>
 [[nodiscard]] std::vector<std::size_t> shape_of(A& array) {
     std::vector<std::size_t> shape;
     if constexpr (HasShape<A>) {
         for (const auto extent : array.shape()) shape.push_back(static_cast<std::size_t>(extent));
     } else {
-        shape.push_back(static_cast<std::size_t>(std::ranges::size(array)));
+        shape.push_back(elements_of(array).count);
     }
     return shape;
 }
@@ -52,8 +85,8 @@ template <FloatingRange A>
 }  // namespace detail
 
 /// Takes parameters one by one. A model's own for_each_parameter calls it as sink(value),
-/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges of
-/// equal size (a range with a shape() member tells its dimensions), or as sink(ParameterRef).
+/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges, or
+/// device memory, of equal size (a shape() member tells the dimensions), or as sink(ParameterRef).
 class ParameterSink {
   public:
     void operator()(ParameterRef parameter) {
@@ -63,26 +96,27 @@ class ParameterSink {
         parameters_.push_back(std::move(parameter));
     }
 
-    template <detail::FloatingRange Value>
+    template <detail::FloatingElements Value>
     void operator()(Value&& value) {
+        const Buffer elements = detail::elements_of(value);
         ParameterRef parameter;
         parameter.shape = detail::shape_of(value);
-        parameter.dtype = dtype_of<std::ranges::range_value_t<Value>>;
-        parameter.count = static_cast<std::size_t>(std::ranges::size(value));
-        parameter.value = std::ranges::data(value);
+        parameter.dtype = elements.dtype;
+        parameter.device = elements.device;
+        parameter.count = elements.count;
+        parameter.value = elements.data;
         (*this)(std::move(parameter));
     }
 
-    template <detail::FloatingRange Value, detail::FloatingRange Gradient>
+    template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
-        static_assert(
-            dtype_of<std::ranges::range_value_t<Value>> == dtype_of<std::ranges::range_value_t<Gradient>>,
-            "dptk: a parameter's value and its gradient have different element types");
+        static_assert(detail::dtype_of_elements<Value> == detail::dtype_of_elements<Gradient>,
+                      "dptk: a parameter's value and its gradient have different element types");
         (*this)(std::forward<Value>(value));
-        set_gradient(static_cast<std::size_t>(std::ranges::size(gradient)), std::ranges::data(gradient));
+        set_gradient(detail::elements_of(gradient));
     }
 
-    template <detail::FloatingRange Value, detail::FloatingRange Gradient>
+    template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
         inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
     }
@@ -101,13 +135,18 @@ class ParameterSink {
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:
-    void set_gradient(std::size_t count, void* data) {
+    void set_gradient(const Buffer& gradient) {
         ParameterRef& parameter = parameters_.back();
-        if (count != parameter.count) {
+        if (gradient.count != parameter.count) {
             throw ArgumentError(detail::text("parameter ", parameter.name, " has ", parameter.count,
-                                             " elements, but its gradient has ", count));
+                                             " elements, but its gradient has ", gradient.count));
         }
-        parameter.gradient = data;
+        if (gradient.device != parameter.device) {
+            throw ArgumentError(detail::text("parameter ", parameter.name, " is on ",
+                                             device_name(parameter.device), ", but its gradient on ",
+                                             device_name(gradient.device)));
+        }
+        parameter.gradient = gradient.data;
     }
 
     std::string path_;
@@ -145,7 +184,7 @@ inline constexpr bool is_value_and_gradient = false;
 
 template <class A, class B>
 inline constexpr bool is_value_and_gradient<std::pair<A, B>> =
-    FloatingRange<std::remove_reference_t<A>> && FloatingRange<std::remove_reference_t<B>>;
+    FloatingElements<std::remove_reference_t<A>> && FloatingElements<std::remove_reference_t<B>>;
 
 template <class>
 inline constexpr bool never = false;
@@ -169,7 +208,7 @@ struct ForEachParameter {
             model.for_each_parameter(sink);
         } else if constexpr (HasAdlForEachParameter<Model>) {
             for_each_parameter(model, sink);
-        } else if constexpr (FloatingRange<Model&>) {
+        } else if constexpr (FloatingElements<Model&>) {
             sink(model);
         } else if constexpr (MapLike<M>) {
             visit_map(model, sink);

@@ -47,6 +47,7 @@ class ReproducibleDataParallel {
         std::string problem;
         try {
             parameters_ = source_.collect();
+            detail::require_host_memory(parameters_, "ReproducibleDataParallel");
             if (shards == 0 || shards % ranks != 0)
                 throw ArgumentError(
                     detail::text(shards, " shards are no multiple of the number of ranks, ", ranks));

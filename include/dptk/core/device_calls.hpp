@@ -1,0 +1,41 @@
+/// What code without CUDA's headers does with device memory. core/cuda/device_calls.hpp fills it in, where a
+/// program includes a transport of device memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/export.hpp"
+
+namespace dptk::detail {
+
+/// In the default stream of a device, behind what it has been given.
+struct DeviceCalls {
+    /// This thread's.
+    int (*current_device)();
+    void (*set_device)(int device);
+    /// Of memory of that device.
+    void (*copy)(void* to, const void* from, std::size_t bytes, int device);
+    void (*set_zero)(void* data, std::size_t bytes, int device);
+    /// Blocks until all that is done.
+    void (*synchronize)(int device);
+};
+
+inline constexpr const char* no_device_memory =
+    "this program serves no device memory: include <dptk/comm/nccl.hpp>, or <dptk/comm/staged.hpp> to send "
+    "it "
+    "through the host";
+
+DPTK_EXPORT inline std::atomic<const DeviceCalls*>& registered_device_calls() {
+    static std::atomic<const DeviceCalls*> calls = nullptr;
+    return calls;
+}
+
+/// Throws ArgumentError where the program has none.
+[[nodiscard]] inline const DeviceCalls& device_calls() {
+    if (const DeviceCalls* calls = registered_device_calls()) return *calls;
+    throw ArgumentError(no_device_memory);
+}
+
+}  // namespace dptk::detail
