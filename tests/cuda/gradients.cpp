@@ -1,5 +1,6 @@
 // Gradients in device memory, over NCCL and through the host, and models that span devices.
 #include <dptk/core/float16.hpp>
+#include <dptk/ddp/data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/reproducible.hpp>
 #include <dptk/ddp/sharded_optimizer.hpp>
@@ -228,4 +229,45 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         ddp.synchronize();
         CHECK(DeviceNet<float>::read(net.gradients[1])[0] == average(Samples::none, 2, 1, 0));
     });
+}
+
+TEST_CASE("DataParallel over devices") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const DeviceBackend chosen(backend);
+        for (const int count : {1, 2, 4}) {
+            const test::Machine machine(count);
+            std::vector<DeviceNet<float>> nets;
+            std::vector<dptk::ParameterSource> sources;
+            for (int number = 0; number < count; ++number)
+                nets.emplace_back(sizes, [&](std::size_t) { return number; });
+            for (DeviceNet<float>& net : nets) sources.emplace_back(net.values, net.gradients);
+            DeviceNet<float>::fill(nets[0].values, [](std::size_t p, std::size_t e) {
+                return static_cast<float>(p * 1000 + e);
+            });
+            dptk::DataParallel parallel(std::move(sources));
+            for (const std::size_t samples : {8U, 6U, 1U}) {
+                const std::vector<std::size_t> batch(samples);
+                std::vector<double> weights(static_cast<std::size_t>(count));
+                parallel.step(batch, [&](std::size_t replica, std::span<const std::size_t> part) {
+                    CHECK(dptk::cuda::current_device() == static_cast<int>(replica));
+                    CHECK(DeviceNet<float>::read(nets[replica].values[3])[7] == 3007);
+                    weights[replica] = static_cast<double>(part.size()) / static_cast<double>(samples);
+                    DeviceNet<float>::fill(nets[replica].gradients, [&](std::size_t p, std::size_t e) {
+                        return element(static_cast<int>(replica), p, e);
+                    });
+                });
+                for (std::size_t p = 0; p < sizes.size(); ++p) {
+                    const std::vector<float> found = DeviceNet<float>::read(nets[0].gradients[p]);
+                    for (std::size_t e = 0; e < found.size(); ++e) {
+                        double expected = 0;
+                        for (int number = 0; number < count; ++number)
+                            expected += weights[static_cast<std::size_t>(number)] *
+                                        static_cast<double>(element(number, p, e));
+                        if (std::abs(static_cast<double>(found[e]) - expected) > 1e-4)
+                            FAIL("gradient ", p, " element ", e, ": ", found[e], " is not ", expected);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,253 @@
+/// DataParallel trains replicas of a model side by side in one process, with a thread for each: PyTorch's
+/// nn.DataParallel, for a program that cannot be several processes. One main replica is stepped; in each step
+/// its values go to all others, and all gradients come to it. DistributedDataParallel gives the same results
+/// for less: docs/ddp.md says what the difference costs.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/thread.hpp"
+#include "dptk/comm/work_queue.hpp"
+#include "dptk/core/device_calls.hpp"
+#include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/ddp/model_table.hpp"
+#include "dptk/ddp/parameter_source.hpp"
+
+namespace dptk {
+
+namespace detail {
+
+/// One replica, and the thread that works with it. All but start() runs on that.
+class ModelReplica {
+  public:
+    explicit ModelReplica(ParameterSource source) : source_(std::move(source)) {}
+
+    [[nodiscard]] Work start(std::function<void()> action) {
+        return Work(thread_.start([action = std::move(action)] {
+            action();
+            return -1;
+        }));
+    }
+
+    /// Finds the other replicas, and compares itself with them. Collective.
+    void join(const ThreadJob& job, int number) {
+        group_.emplace(ThreadCommunicator(job.transport(number)));
+        std::string problem;
+        try {
+            parameters_ = source_.collect();
+            for (const ParameterRef& parameter : parameters_) {
+                if (parameter.device != parameters_.front().device)
+                    throw ArgumentError(text("parameter ", parameter.name, " is on ",
+                                             device_name(parameter.device), ", and the first on ",
+                                             device_name(parameters_.front().device)));
+            }
+        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+            problem = error.what();
+        }
+        check_no_problem<ArgumentError>(*group_, problem);
+        std::string table;
+        for (const ParameterRef& parameter : parameters_) table += parameter_line(parameter, false);
+        check_equal_tables(*group_, "replicas", table);
+    }
+
+    void leave() { group_.reset(); }
+
+    /// Throws ArgumentError where its parameters have changed.
+    void read_addresses() {
+        std::vector<ParameterRef> now = source_.collect();
+        check_unchanged(parameters_, now);
+        parameters_ = std::move(now);
+    }
+
+    /// Takes the main replica's values, on its own device. Collective.
+    void take_values() {
+        if (const Device device = this->device(); device.type != DeviceType::cpu)
+            device_calls().set_device(device.index);
+        for (const ParameterRef& parameter : parameters_) {
+            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
+            run({.verb = Verb::broadcast, .input = value, .output = value});
+        }
+    }
+
+    /// The main replica's gradients = the sum of all replicas' * weight. Collective.
+    void reduce(double weight) {
+        for (const ParameterRef& parameter : parameters_) {
+            const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
+            if (weight == 0) copy_scaled(gradient, nullptr, 0);
+            Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
+            call.reduction.weight = weight;
+            run(call);
+        }
+        if (const Device device = this->device(); device.type != DeviceType::cpu)
+            device_calls().synchronize(device.index);
+    }
+
+    /// Between steps, from any thread.
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
+
+  private:
+    /// Until it is done, on a device as well, where nothing but a wait tells what has failed.
+    void run(const Collective& call) {
+        if (call.input.on_device()) return group_->channel().start(call, nullptr).wait();
+        group_->channel().run(call);
+    }
+
+    [[nodiscard]] Device device() const {
+        return parameters_.empty() ? Device{} : parameters_.front().device;
+    }
+
+    ParameterSource source_;
+    std::vector<ParameterRef> parameters_;
+    std::optional<ProcessGroup> group_;
+    WorkQueue thread_;
+};
+
+}  // namespace detail
+
+/// The replicas are equal models, each in host memory or on one device; they outlive this object. One thread
+/// at a time. Each replica's work is done by a thread of its own.
+class DataParallel {
+  public:
+    /// The first is the main one. Throws ArgumentError where there is none, or the parameters of one are
+    /// unusable or on several devices; MismatchError where two differ.
+    explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {})
+        : job_(number_of(replicas), options) {
+        for (ParameterSource& source : replicas) replicas_.emplace_back(std::move(source));
+        try {
+            on_all([&](detail::ModelReplica& replica, std::size_t number) {
+                replica.join(job_, static_cast<int>(number));
+            });
+        } catch (...) {
+            leave();
+            throw;
+        }
+    }
+
+    /// Of a range of models, each with a for_each_parameter or a container of pairs of value and gradient.
+    template <std::ranges::forward_range Models>
+        requires(!std::same_as<std::ranges::range_value_t<Models>, ParameterSource>)
+    explicit DataParallel(Models& models, ThreadOptions options = {})
+        : DataParallel(sources_of(models), options) {}
+
+    ~DataParallel() { leave(); }
+    DataParallel(const DataParallel&) = delete;
+    DataParallel& operator=(const DataParallel&) = delete;
+
+    /// One step over a batch of samples, given by their indices: all replicas take the main one's values; the
+    /// batch is cut into parts whose sizes differ by at most one; forward_backward(replica, part) computes
+    /// the mean gradients over a part in the replica of that number, on its thread and device; and the main
+    /// replica's gradients are then the mean over the batch. Replicas without samples are not called; the
+    /// others' gradients are unspecified. Returns what the calls return, in the order of the parts. Blocks.
+    ///
+    /// Throws ArgumentError for an empty batch, and for parameters that have changed. What forward_backward
+    /// throws is thrown here, that of the first replica, when all have ended; the next step may begin.
+    template <class ForwardBackward>
+        requires std::invocable<ForwardBackward&, std::size_t, std::span<const std::size_t>>
+    auto step(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
+        using Result = std::invoke_result_t<ForwardBackward&, std::size_t, std::span<const std::size_t>>;
+        if (batch.empty()) throw ArgumentError("DataParallel: a step without samples");
+        if constexpr (std::is_void_v<Result>) {
+            carry_out(batch, forward_backward);
+        } else {
+            std::vector<std::optional<Result>> found(replicas_.size());
+            carry_out(batch, [&](std::size_t replica, std::span<const std::size_t> part) {
+                found[replica].emplace(forward_backward(replica, part));
+            });
+            std::vector<Result> results;
+            for (std::optional<Result>& result : found) {
+                if (result) results.push_back(std::move(*result));
+            }
+            return results;
+        }
+    }
+
+    /// Of the main replica.
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
+        return replicas_.front().parameters();
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return replicas_.size(); }
+
+  private:
+    [[nodiscard]] static int number_of(const std::vector<ParameterSource>& replicas) {
+        if (replicas.empty()) throw ArgumentError("DataParallel of no replica");
+        return static_cast<int>(replicas.size());
+    }
+
+    template <class Models>
+    [[nodiscard]] static std::vector<ParameterSource> sources_of(Models& models) {
+        std::vector<ParameterSource> sources;
+        for (auto& model : models) sources.emplace_back(model);
+        return sources;
+    }
+
+    template <class ForwardBackward>
+    void carry_out(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
+        on_all([](detail::ModelReplica& replica, std::size_t) { replica.read_addresses(); });
+        on_all([&](detail::ModelReplica& replica, std::size_t number) {
+            replica.take_values();
+            const std::span<const std::size_t> part = part_of(batch, number);
+            if (!part.empty()) forward_backward(number, part);
+        });
+        on_all([&](detail::ModelReplica& replica, std::size_t number) {
+            replica.reduce(static_cast<double>(part_of(batch, number).size()) /
+                           static_cast<double>(batch.size()));
+        });
+    }
+
+    [[nodiscard]] std::span<const std::size_t> part_of(std::span<const std::size_t> batch,
+                                                       std::size_t replica) const {
+        const std::size_t each = batch.size() / replicas_.size();
+        const std::size_t longer = batch.size() % replicas_.size();
+        return batch.subspan(each * replica + std::min(replica, longer), each + (replica < longer ? 1 : 0));
+    }
+
+    /// action(replica, its number) on each replica's thread. When all have ended, throws what the first has
+    /// thrown, a cause before what comes of it.
+    template <class Action>
+    void on_all(Action&& action) {
+        std::vector<Work> works;
+        for (std::size_t number = 0; number < replicas_.size(); ++number)
+            works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
+        std::exception_ptr cause;
+        std::exception_ptr consequence;
+        for (Work& work : works) {
+            try {
+                work.wait();
+            } catch (const PeerLostError&) {
+                if (!consequence) consequence = std::current_exception();
+            } catch (...) {
+                if (!cause) cause = std::current_exception();
+            }
+        }
+        if (cause) std::rethrow_exception(cause);
+        if (consequence) std::rethrow_exception(consequence);
+    }
+
+    /// Each on its own thread, since their groups wait for each other.
+    void leave() noexcept {
+        try {
+            on_all([](detail::ModelReplica& replica, std::size_t) { replica.leave(); });
+        } catch (const std::exception&) {  // it has been thrown before
+        }
+    }
+
+    detail::ThreadJob job_;
+    std::deque<detail::ModelReplica> replicas_;
+};
+
+}  // namespace dptk
