@@ -81,8 +81,12 @@ class ReproducibleDataParallel {
             throw ArgumentError(detail::text("rank ", group_.rank(), ": all ", given_,
                                              " shards of the step have been added"));
         read_addresses();
-        Sum leaf{{own.first + given_, own.first + given_ + 1}, zeros()};
-        if (sample_count > 0 && problem_.empty()) read_gradients(leaf, static_cast<double>(sample_count));
+        Sum leaf{{own.first + given_, own.first + given_ + 1}, take_memory()};
+        if (sample_count > 0 && problem_.empty()) {
+            read_gradients(leaf, static_cast<double>(sample_count));
+        } else {
+            for (std::vector<std::byte>& row : leaf.memory) std::ranges::fill(row, std::byte{0});
+        }
         sums_.push_back(std::move(leaf));
         ++given_;
         samples_ += sample_count;
@@ -90,6 +94,7 @@ class ReproducibleDataParallel {
             const detail::TreeNode both{sums_[sums_.size() - 2].node.first, sums_.back().node.end};
             if (!detail::is_node_below(root_, both) || both.middle() != sums_.back().node.first) break;
             add(sums_[sums_.size() - 2].memory, sums_.back().memory);
+            spare_.push_back(std::move(sums_.back().memory));
             sums_.pop_back();
             sums_.back().node = both;
         }
@@ -142,7 +147,14 @@ class ReproducibleDataParallel {
         for (Row& row : rows_) row.count = (row.count + ranks - 1) / ranks * ranks;
     }
 
-    [[nodiscard]] Memory zeros() const {
+    /// For all gradients; with zeros behind them in each row, and else with whatever an earlier step has
+    /// left.
+    [[nodiscard]] Memory take_memory() {
+        if (!spare_.empty()) {
+            Memory memory = std::move(spare_.back());
+            spare_.pop_back();
+            return memory;
+        }
         Memory memory;
         for (const Row& row : rows_) memory.emplace_back(row.count * dtype_size(row.dtype));
         return memory;
@@ -219,25 +231,25 @@ class ReproducibleDataParallel {
         const auto ranks = static_cast<std::size_t>(group_.size());
         std::size_t slots = 1;
         for (int rank = 0; rank < group_.size(); ++rank) slots = std::max(slots, nodes_of(rank).size());
-        total_ = zeros();
+        if (total_.empty()) total_ = take_memory();
         for (std::size_t row = 0; row < rows_.size(); ++row) {
             const std::size_t slice = rows_[row].count / ranks;
             const std::size_t bytes = slice * dtype_size(rows_[row].dtype);
             if (bytes == 0) continue;
-            std::vector<std::byte> out(ranks * slots * bytes);
-            std::vector<std::byte> in(ranks * slots * bytes);
+            out_.resize(ranks * slots * bytes);
+            in_.resize(ranks * slots * bytes);
             for (std::size_t to = 0; to < ranks; ++to) {
                 for (std::size_t n = 0; n < sums_.size(); ++n)
-                    std::memcpy(&out[(to * slots + n) * bytes], &sums_[n].memory[row][to * bytes], bytes);
+                    std::memcpy(&out_[(to * slots + n) * bytes], &sums_[n].memory[row][to * bytes], bytes);
             }
-            group_.all_to_all(out, in);
+            group_.all_to_all(out_, in_);
             const auto place = [&](const detail::TreeNode& node) -> std::byte* {
                 const auto rank = static_cast<int>(node.first / (root_.end / ranks));
                 const std::vector<detail::TreeNode> nodes = nodes_of(rank);
                 const auto found = std::ranges::find(nodes, node);
                 if (found == nodes.end()) return nullptr;
                 const auto n = static_cast<std::size_t>(found - nodes.begin());
-                return &in[(static_cast<std::size_t>(rank) * slots + n) * bytes];
+                return &in_[(static_cast<std::size_t>(rank) * slots + n) * bytes];
             };
             const std::byte* sum = evaluate(root_, row, slice, place);
             std::byte* own = &total_[row][static_cast<std::size_t>(group_.rank()) * bytes];
@@ -258,8 +270,8 @@ class ReproducibleDataParallel {
     }
 
     void reset() {
+        for (Sum& sum : sums_) spare_.push_back(std::move(sum.memory));
         sums_.clear();
-        total_.clear();
         given_ = 0;
         samples_ = 0;
     }
@@ -270,8 +282,11 @@ class ReproducibleDataParallel {
     std::vector<ParameterRef> parameters_;
     std::vector<Row> rows_;
 
-    std::vector<Sum> sums_;  // of the pieces so far: as few nodes as make them up
+    std::vector<Sum> sums_;      // of the pieces so far: as few nodes as make them up
+    std::vector<Memory> spare_;  // as much as a step has needed at once
     Memory total_;
+    std::vector<std::byte> out_;
+    std::vector<std::byte> in_;
     std::size_t given_ = 0;
     std::size_t samples_ = 0;
     std::string problem_;
