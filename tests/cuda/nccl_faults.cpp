@@ -1,5 +1,7 @@
 // Each call of CUDA's and NCCL's failing in turn, on one of two ranks, in each phase of a communicator's
 // life.
+#include <dptk/ddp/distributed_data_parallel.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -16,12 +18,15 @@ namespace {
 
 using dptk::ProcessGroup;
 
-enum class Phase { init, collective, split, close };
+enum class Phase { init, collective, training, split, close };
+
+constexpr Phase all_phases[] = {Phase::init, Phase::collective, Phase::training, Phase::split, Phase::close};
 
 constexpr const char* name_of(Phase phase) {
     switch (phase) {
         case Phase::init: return "init";
         case Phase::collective: return "collective";
+        case Phase::training: return "training";
         case Phase::split: return "split";
         case Phase::close: return "close";
     }
@@ -91,6 +96,26 @@ void use(ProcessGroup& group) {
     CHECK(result[7] == 2.0F);
 }
 
+/// Steps with gradients on the device, and with sample counts.
+void train(ProcessGroup& group) {
+    std::vector<dptk::cuda::DeviceBuffer<float>> values;
+    std::vector<dptk::cuda::DeviceBuffer<float>> gradients;
+    for (const std::size_t size : {100U, 3000U, 7U}) {
+        values.emplace_back(size);
+        gradients.push_back(
+            dptk::cuda::to_device(std::vector<float>(size, static_cast<float>(group.rank()))));
+    }
+    dptk::DistributedDataParallel ddp(group, values, gradients,
+                                      {.bucket_cap_mb = 0.0005, .ready = dptk::Ready::marked});
+    for (int step = 0; step < 2; ++step) {
+        ddp.begin_step(static_cast<std::size_t>(1 + 2 * group.rank()));
+        for (std::size_t i = gradients.size(); i-- > 0;) ddp.mark_ready(i);
+        ddp.synchronize();
+    }
+    const std::vector<float> average = dptk::cuda::to_host(gradients[1].span());
+    CHECK(average[2999] == 0.75F);
+}
+
 class LogRecorder {
   public:
     LogRecorder() {
@@ -135,6 +160,9 @@ Outcome run(Phase struck, const std::optional<Fault>& fault) {
         enter(threads, Phase::collective);
         use(*group);
         leave(threads, Phase::collective);
+        enter(threads, Phase::training);
+        train(*group);
+        leave(threads, Phase::training);
         enter(threads, Phase::split);
         {
             ProcessGroup copy = group->duplicate();
@@ -217,15 +245,16 @@ void check_fault(Phase phase, const Fault& fault) {
 /// The calls whose failure nobody hears of: ends of things that are not used any more.
 bool may_fail_in_silence(const std::string& function) {
     static const std::vector<std::string> ends = {
-        "cudaEventDestroy",   "cudaStreamDestroy", "cudaFree",      "cudaFreeHost",   "cudaFreeAsync",
-        "cudaMemPoolDestroy", "ncclMemFree",       "cudaSetDevice", "cudaEventQuery", "cudaGetDevice"};
+        "cudaEventDestroy", "cudaStreamDestroy",  "cudaFree",     "cudaFreeHost",
+        "cudaFreeAsync",    "cudaMemPoolDestroy", "ncclMemFree",  "ncclCommDeregister",
+        "cudaSetDevice",    "cudaEventQuery",     "cudaGetDevice"};
     return std::ranges::find(ends, function) != ends.end();
 }
 
 }  // namespace
 
 TEST_CASE("each call that fails, in each phase, is an error of all ranks within seconds") {
-    for (const Phase phase : {Phase::init, Phase::collective, Phase::split, Phase::close}) {
+    for (const Phase phase : all_phases) {
         const Outcome clean = run(phase, std::nullopt);
         REQUIRE(clean.endings == std::vector(2, Ending::well));
         REQUIRE(clean.logged.empty());
@@ -251,7 +280,7 @@ TEST_CASE("an argument that NCCL refuses is an ArgumentError") {
 }
 
 TEST_CASE("what fails is heard of, unless it is the end of something") {
-    for (const Phase phase : {Phase::init, Phase::collective, Phase::split, Phase::close}) {
+    for (const Phase phase : all_phases) {
         for (const auto& [function, calls] : run(phase, std::nullopt).calls) {
             if (calls == 0 || may_fail_in_silence(function)) continue;
             const Outcome outcome =

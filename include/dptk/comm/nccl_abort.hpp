@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -25,6 +26,19 @@ struct NcclHandle {
     bool ended = false;
     int device = 0;
     int job_rank = 0;
+    /// Memory of ncclMemAlloc's that NCCL knows, and its own handle for each.
+    std::map<void*, void*> registered = {};
+    /// That part of it which nobody else uses any more.
+    std::vector<void*> unused = {};
+
+    /// NCCL has ended the communicator, and knows no memory any more.
+    void free_unused() {
+        const std::lock_guard lock(mutex);
+        registered.clear();
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+        for (void* memory : std::exchange(unused, {})) static_cast<void>(ncclMemFree(memory));
+#endif
+    }
 
     /// For who ends it; when nobody is inside NCCL. Null where somebody has ended it before.
     [[nodiscard]] ncclComm_t take() {
@@ -83,6 +97,7 @@ class NcclAbort {
         const ncclResult_t result = ncclCommAbort(comm);
         if (result != ncclSuccess && result != ncclInProgress)
             log(LogLevel::warning, handle.job_rank, text("ncclCommAbort: ", ncclGetErrorString(result)));
+        handle.free_unused();
     }
 
     const std::vector<std::shared_ptr<NcclHandle>> handles_;

@@ -166,17 +166,27 @@ class NcclComm final : public Wakeable {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     /// Of all ranks or of none. Memory of ncclMemAlloc's.
     void register_memory(void* data, std::size_t bytes) {
-        launch("ncclCommRegister",
-               [&](ncclComm_t comm) { return ncclCommRegister(comm, data, bytes, &registered_[data]); });
+        launch("ncclCommRegister", [&](ncclComm_t comm) {
+            void*& handle = handle_->registered[data];
+            handle_->unused.reserve(handle_->registered.size());
+            const ncclResult_t result = ncclCommRegister(comm, data, bytes, &handle);
+            if (result != ncclSuccess && result != ncclInProgress) handle_->registered.erase(data);
+            return result;
+        });
     }
 
-    /// Before it is freed. Where the communicator has been closed or aborted, it knows the memory no more.
-    void deregister_memory(void* data) noexcept {
+    /// Nobody uses the memory any more. Returns whether it may be freed at once; where NCCL goes on to know
+    /// it, it is freed with the communicator's end.
+    [[nodiscard]] bool deregister_memory(void* data) noexcept {
         const std::lock_guard lock(handle_->mutex);
-        const auto found = registered_.find(data);
-        if (found == registered_.end()) return;
-        if (handle_->comm != nullptr) static_cast<void>(ncclCommDeregister(handle_->comm, found->second));
-        registered_.erase(found);
+        const auto found = handle_->registered.find(data);
+        if (found == handle_->registered.end()) return true;
+        if (handle_->comm != nullptr && ncclCommDeregister(handle_->comm, found->second) == ncclSuccess) {
+            handle_->registered.erase(found);
+            return true;
+        }
+        handle_->unused.push_back(data);
+        return false;
     }
 #endif
 
@@ -311,6 +321,7 @@ class NcclComm final : public Wakeable {
                                      ncclComm_t comm = handle->take();
                                      if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
                                      *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
+                                     handle->free_unused();
                                  });
         if (destruction->wait() && *result != ncclSuccess && *result != ncclInProgress)
             std::rethrow_exception(failure_of("ncclCommDestroy", *result));
@@ -318,13 +329,13 @@ class NcclComm final : public Wakeable {
 
     void deregister_all() {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-        if (registered_.empty()) return;
         launch("ncclCommDeregister", [&](ncclComm_t comm) {
             ncclResult_t first = ncclSuccess;
-            for (const auto& [data, handle] : std::exchange(registered_, {})) {
-                const ncclResult_t result = ncclCommDeregister(comm, handle);
+            std::erase_if(handle_->registered, [&](const auto& memory) {
+                const ncclResult_t result = ncclCommDeregister(comm, memory.second);
                 if (first == ncclSuccess) first = result;
-            }
+                return result == ncclSuccess;
+            });
             return first;
         });
 #endif
@@ -384,7 +395,6 @@ class NcclComm final : public Wakeable {
     std::atomic<bool> failed_ = false;
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
-    std::map<void*, void*> registered_;  // NCCL's handle for each address; under the handle's lock
     std::atomic<bool> closed_ = false;
 };
 

@@ -111,17 +111,16 @@ class StreamMemory {
     if (const ncclResult_t result = ncclMemAlloc(&memory, size); result != ncclSuccess)
         throw BackendError(text("rank ", comm->job_rank(), ": ncclMemAlloc of ", size,
                                 " bytes: ", ncclGetErrorString(result)));
-    const std::shared_ptr<void> owned(memory, [device = comm->device()](void* data) {
-        if (!cuda::detail::is_stuck(device)) static_cast<void>(ncclMemFree(data));
+    const std::shared_ptr<void> owned(memory, [comm](void* data) {
+        // NCCL does not wait for those that use it, as cudaFree does.
+        cuda::detail::await_device(comm->device());
+        if (comm->deregister_memory(data) && !cuda::detail::is_stuck(comm->device()))
+            static_cast<void>(ncclMemFree(data));
     });
     cuda::check(cudaMemset(memory, 0, size), "cudaMemset");
     cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     comm->register_memory(memory, size);
-    return {memory, [owned, comm](void* data) {
-                // NCCL does not wait for those that use it, as cudaFree does.
-                cuda::detail::await_device(comm->device());
-                comm->deregister_memory(data);
-            }};
+    return owned;
 #else
     cuda::check(cudaMalloc(&memory, size), "cudaMalloc");
     const std::shared_ptr<void> owned(memory, [device = comm->device()](void* data) {
