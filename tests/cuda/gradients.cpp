@@ -271,3 +271,21 @@ TEST_CASE("DataParallel over devices") {
         }
     }
 }
+
+TEST_CASE("replicas on the host and on a device, or on two, are refused") {
+    const test::Machine machine(2);
+    std::vector<float> value(10), gradient(10);
+    dptk::cuda::DeviceBuffer<float> device_value(10), device_gradient(10);
+    std::vector<dptk::ParameterSource> sources;
+    sources.emplace_back(std::span(value), std::span(gradient));
+    sources.emplace_back(device_value, device_gradient);
+    std::string text;
+    CHECK(test::throws<dptk::MismatchError>(text, [&] { dptk::DataParallel{std::move(sources)}; }));
+    CHECK(test::contains(text, "on a device"));
+
+    DeviceNet<float> net(sizes, [](std::size_t p) { return p == 2 ? 1 : 0; });
+    std::vector<dptk::ParameterSource> spanning;
+    spanning.emplace_back(net.values, net.gradients);
+    CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::DataParallel{std::move(spanning)}; }));
+    CHECK(test::contains(text, "parameter [2] is on cuda:1, and the first on cuda:0"));
+}

@@ -83,6 +83,17 @@ class BucketSet {
         return buckets_[bucket].gradient(position, count);
     }
 
+    /// Throws ArgumentError where a gradient is not in its bucket.
+    void check_views(const std::vector<ParameterRef>& parameters) const {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            const ParameterRef& parameter = parameters[i];
+            if (!has(i) || parameter.count == 0) continue;
+            if (parameter.gradient != gradient(i, parameter.count).data)
+                throw ArgumentError(text("gradient_as_bucket_view: gradient ", parameter.name,
+                                         " is not where gradient_memory(", i, ") is"));
+        }
+    }
+
     /// Bytes of gradients in each bucket, without what aligns them.
     [[nodiscard]] std::vector<std::size_t> gradient_bytes(const std::vector<ParameterRef>& parameters) const {
         std::vector<std::size_t> bytes(size());

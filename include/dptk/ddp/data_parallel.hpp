@@ -24,8 +24,8 @@
 #include "dptk/comm/work_queue.hpp"
 #include "dptk/core/device_calls.hpp"
 #include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/ddp/model_parameters.hpp"
 #include "dptk/ddp/model_table.hpp"
-#include "dptk/ddp/parameter_source.hpp"
 
 namespace dptk {
 
@@ -34,7 +34,7 @@ namespace detail {
 /// One replica, and the thread that works with it. All but start() runs on that.
 class ModelReplica {
   public:
-    explicit ModelReplica(ParameterSource source) : source_(std::move(source)) {}
+    explicit ModelReplica(ParameterSource source) : parameters_(std::move(source)) {}
 
     [[nodiscard]] Work start(std::function<void()> action) {
         return Work(thread_.start([action = std::move(action)] {
@@ -48,70 +48,54 @@ class ModelReplica {
         group_.emplace(ThreadCommunicator(job.transport(number)));
         std::string problem;
         try {
-            parameters_ = source_.collect();
-            for (const ParameterRef& parameter : parameters_) {
-                if (parameter.device != parameters_.front().device)
+            parameters_.find();
+            for (const ParameterRef& parameter : parameters_.refs()) {
+                if (parameter.device != device())
                     throw ArgumentError(text("parameter ", parameter.name, " is on ",
                                              device_name(parameter.device), ", and the first on ",
-                                             device_name(parameters_.front().device)));
+                                             device_name(device())));
             }
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         check_no_problem<ArgumentError>(*group_, problem);
-        std::string table;
-        for (const ParameterRef& parameter : parameters_) table += parameter_line(parameter, false);
+        std::string table = device() == Device{} ? "in host memory\n" : "on a device\n";
+        for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
         check_equal_tables(*group_, "replicas", table);
     }
 
     void leave() { group_.reset(); }
 
     /// Throws ArgumentError where its parameters have changed.
-    void read_addresses() {
-        std::vector<ParameterRef> now = source_.collect();
-        check_unchanged(parameters_, now);
-        parameters_ = std::move(now);
-    }
+    void read_addresses() { parameters_.read_addresses(); }
 
     /// Takes the main replica's values, on its own device. Collective.
     void take_values() {
         if (const Device device = this->device(); device.type != DeviceType::cpu)
             device_calls().set_device(device.index);
-        for (const ParameterRef& parameter : parameters_) {
-            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            run({.verb = Verb::broadcast, .input = value, .output = value});
-        }
+        parameters_.broadcast_values(*group_, 0);
     }
 
     /// The main replica's gradients = the sum of all replicas' * weight. Collective.
     void reduce(double weight) {
-        for (const ParameterRef& parameter : parameters_) {
+        for (const ParameterRef& parameter : parameters_.refs()) {
             const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
             if (weight == 0) copy_scaled(gradient, nullptr, 0);
             Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
             call.reduction.weight = weight;
-            run(call);
+            ModelParameters::run(*group_, call);
         }
         if (const Device device = this->device(); device.type != DeviceType::cpu)
             device_calls().synchronize(device.index);
     }
 
     /// Between steps, from any thread.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
-    /// Until it is done, on a device as well, where nothing but a wait tells what has failed.
-    void run(const Collective& call) {
-        if (call.input.on_device()) return group_->channel().start(call, nullptr).wait();
-        group_->channel().run(call);
-    }
+    [[nodiscard]] Device device() const { return parameters_.size() == 0 ? Device{} : parameters_[0].device; }
 
-    [[nodiscard]] Device device() const {
-        return parameters_.empty() ? Device{} : parameters_.front().device;
-    }
-
-    ParameterSource source_;
-    std::vector<ParameterRef> parameters_;
+    ModelParameters parameters_;
     std::optional<ProcessGroup> group_;
     WorkQueue thread_;
 };

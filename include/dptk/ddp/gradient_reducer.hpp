@@ -23,6 +23,7 @@
 #include "dptk/ddp/join_round.hpp"
 #include "dptk/ddp/launch_order.hpp"
 #include "dptk/ddp/model_buffers.hpp"
+#include "dptk/ddp/model_parameters.hpp"
 #include "dptk/ddp/model_table.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
@@ -53,7 +54,7 @@ class GradientReducer {
     /// outlive the reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere)
-        : source_(std::move(source)), options_(std::move(options)), outcome_(outcome), unused_(options_) {
+        : parameters_(std::move(source)), options_(std::move(options)), outcome_(outcome), unused_(options_) {
         if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
@@ -62,37 +63,32 @@ class GradientReducer {
 
         std::string problem;
         try {
-            parameters_ = source_.collect();
+            parameters_.find(options_);
             buffers_ = detail::ModelBuffers(options_);
-            ignored_ = detail::ignored_parameters(parameters_, options_);
             check_options();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
-        detail::check_equal_tables(*group_, "models",
-                                   detail::model_table(options_, parameters_, ignored_, buffers_.buffers()));
-        make_buckets(detail::first_launch_order(ignored_));
+        detail::check_equal_tables(
+            *group_, "models",
+            detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()));
+        make_buckets(detail::first_launch_order(parameters_.ignored()));
         clock_.emplace(*group_);
-        clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_);
+        clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
     }
 
     GradientReducer(const GradientReducer&) = delete;
     GradientReducer& operator=(const GradientReducer&) = delete;
 
     /// The parameters in registration order, with the addresses of the last step.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored, and its buffers.
     /// Collective, blocks.
     void broadcast_values(int root = 0) {
         buffers_.broadcast(*group_, root);
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            if (ignored_[i]) continue;
-            const ParameterRef& parameter = parameters_[i];
-            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            group_->channel().run({.verb = Verb::broadcast, .input = value, .output = value, .root = root});
-        }
+        parameters_.broadcast_values(*group_, root);
     }
 
     /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
@@ -116,7 +112,7 @@ class GradientReducer {
     [[nodiscard]] DdpStatistics statistics() {
         const std::lock_guard lock(mutex_);
         DdpStatistics now = clock_->statistics();
-        now.bucket_bytes = buckets_.gradient_bytes(parameters_);
+        now.bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
         return now;
     }
 
@@ -196,9 +192,10 @@ class GradientReducer {
         const std::lock_guard lock(mutex_);
         if (begun_) return note_problem("accumulate() in the middle of a step");
         read_addresses();
-        note_failure_of([&] { detail::require_host_memory(parameters_, "accumulate()"); });
+        note_failure_of([&] { detail::require_host_memory(parameters_.refs(), "accumulate()"); });
         if (addresses_are_good_ && problem_.empty())
-            accumulator_.add(parameters_, sample_count, [&](std::size_t i) { return buckets_.has(i); });
+            accumulator_.add(parameters_.refs(), sample_count,
+                             [&](std::size_t i) { return buckets_.has(i); });
     }
 
     /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
@@ -233,13 +230,14 @@ class GradientReducer {
                 "part in a step");
         if (options_.find_unused_parameters && outcome_ == Outcome::in_parts)
             throw ArgumentError("find_unused_parameters is not for sharded gradients");
-        if (outcome_ == Outcome::in_parts) detail::require_host_memory(parameters_, "a sharded optimizer");
+        if (outcome_ == Outcome::in_parts)
+            detail::require_host_memory(parameters_.refs(), "a sharded optimizer");
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
     void make_buckets(const std::vector<std::size_t>& order) {
-        buckets_ = detail::BucketSet(*group_, parameters_, order, options_, outcome_);
+        buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_);
         reset_step();
     }
 
@@ -287,22 +285,11 @@ class GradientReducer {
 
     void read_addresses() {
         try {
-            std::vector<ParameterRef> now = source_.collect();
-            detail::check_unchanged(parameters_, now);
-            parameters_ = std::move(now);
-            if (options_.gradient_as_bucket_view) check_views();
+            parameters_.read_addresses();
+            if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             note_problem(error.what());
             addresses_are_good_ = false;
-        }
-    }
-
-    void check_views() const {
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            if (!buckets_.has(i) || parameters_[i].count == 0) continue;
-            if (parameters_[i].gradient != buckets_.gradient(i, parameters_[i].count).data)
-                throw ArgumentError(detail::text("gradient_as_bucket_view: gradient ", parameters_[i].name,
-                                                 " is not where gradient_memory(", i, ") is"));
         }
     }
 
@@ -390,8 +377,9 @@ class GradientReducer {
         if (!header_is_good()) throw_problems();
         while (traffic_->next() < buckets_.size()) fill_and_launch();
         // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
-        unused_.exchange(*group_, parameters_.size(),
-                         accumulator_.has_any() ? detail::first_launch_order(ignored_) : marks_.arrived());
+        unused_.exchange(
+            *group_, parameters_.size(),
+            accumulator_.has_any() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
         const bool is_carried = traffic_->carries_status(buckets_);
         bool failed = !is_carried && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -434,7 +422,7 @@ class GradientReducer {
     void fill_and_launch() {
         const bool sums = samples_ || round_.averages_over_present;
         fill(traffic_->next());
-        traffic_->launch(buckets_, parameters_,
+        traffic_->launch(buckets_, parameters_.refs(),
                          {.op = sums ? ReduceOp::sum : ReduceOp::avg,
                           .weight = rank_weight(),
                           .step = clock_->statistics().steps,
@@ -483,8 +471,8 @@ class GradientReducer {
         const bool may_change = options_.find_unused_parameters && !options_.static_graph;
         const bool must_stay = options_.gradient_as_bucket_view || outcome_ == Outcome::in_parts;
         if (rebuilt_ || !is_marked() || may_change || must_stay) return;
-        const detail::NewOrder agreed =
-            detail::agree_on_order(*group_, pinned_, marks_.arrived(), detail::first_launch_order(ignored_));
+        const detail::NewOrder agreed = detail::agree_on_order(
+            *group_, pinned_, marks_.arrived(), detail::first_launch_order(parameters_.ignored()));
         rebuilt_ = agreed.is_settled;
         if (!agreed.order.empty()) make_buckets(agreed.order);
     }
@@ -520,13 +508,11 @@ class GradientReducer {
         }
     }
 
-    ParameterSource source_;
+    detail::ModelParameters parameters_;
     DistributedDataParallelOptions options_;
     Outcome outcome_;
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_ = nullptr;
-    std::vector<ParameterRef> parameters_;
-    std::vector<bool> ignored_;
     detail::ModelBuffers buffers_;
     detail::BucketSet buckets_;
     bool pinned_ = false;  // somebody knows the memory of a bucket

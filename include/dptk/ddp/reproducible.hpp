@@ -15,8 +15,8 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/ddp/model_parameters.hpp"
 #include "dptk/ddp/model_table.hpp"
-#include "dptk/ddp/parameter_source.hpp"
 #include "dptk/ddp/summation_tree.hpp"
 
 namespace dptk {
@@ -42,12 +42,12 @@ class ReproducibleDataParallel {
               shards) {}
 
     ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards)
-        : group_(group), source_(std::move(source)), root_{0, shards} {
+        : group_(group), parameters_(std::move(source)), root_{0, shards} {
         const auto ranks = static_cast<std::size_t>(group.size());
         std::string problem;
         try {
-            parameters_ = source_.collect();
-            detail::require_host_memory(parameters_, "ReproducibleDataParallel");
+            parameters_.find();
+            detail::require_host_memory(parameters_.refs(), "ReproducibleDataParallel");
             if (shards == 0 || shards % ranks != 0)
                 throw ArgumentError(
                     detail::text(shards, " shards are no multiple of the number of ranks, ", ranks));
@@ -56,12 +56,10 @@ class ReproducibleDataParallel {
         }
         detail::check_no_problem<ArgumentError>(group_, problem);
         std::string table = detail::text(shards, " shards\n");
-        for (const ParameterRef& parameter : parameters_) table += detail::parameter_line(parameter, false);
+        for (const ParameterRef& parameter : parameters_.refs())
+            table += detail::parameter_line(parameter, false);
         detail::check_equal_tables(group_, "models", table);
-        for (const ParameterRef& parameter : parameters_) {
-            const Buffer value{parameter.value, parameter.count, parameter.dtype, parameter.device};
-            group_.channel().run({.verb = Verb::broadcast, .input = value, .output = value});
-        }
+        parameters_.broadcast_values(group_, 0);
         lay_out();
     }
 
@@ -120,7 +118,7 @@ class ReproducibleDataParallel {
     }
 
     /// The parameters in registration order, with the addresses of the last piece.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_; }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
     /// All gradients of one dtype in a row, in the type in which they are summed.
@@ -173,9 +171,7 @@ class ReproducibleDataParallel {
 
     void read_addresses() {
         try {
-            std::vector<ParameterRef> now = source_.collect();
-            detail::check_unchanged(parameters_, now);
-            parameters_ = std::move(now);
+            parameters_.read_addresses();
         } catch (const std::exception& error) {
             if (problem_.empty()) problem_ = error.what();
         }
@@ -277,9 +273,8 @@ class ReproducibleDataParallel {
     }
 
     ProcessGroup& group_;
-    ParameterSource source_;
+    detail::ModelParameters parameters_;
     detail::TreeNode root_;
-    std::vector<ParameterRef> parameters_;
     std::vector<Row> rows_;
 
     std::vector<Sum> sums_;      // of the pieces so far: as few nodes as make them up

@@ -1,0 +1,61 @@
+/// The parameters of a model that is being trained: where they are, and which of them take no part.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/ddp/model_table.hpp"
+#include "dptk/ddp/options.hpp"
+#include "dptk/ddp/parameter_source.hpp"
+
+namespace dptk::detail {
+
+class ModelParameters {
+  public:
+    explicit ModelParameters(ParameterSource source) : source_(std::move(source)) {}
+
+    /// For the first time. Throws ArgumentError for parameters that are unusable, and for a name to ignore
+    /// that none has.
+    void find(const DistributedDataParallelOptions& options = {}) {
+        refs_ = source_.collect();
+        ignored_ = ignored_parameters(refs_, options);
+    }
+
+    /// Anew. Throws ArgumentError where they are not what they were.
+    void read_addresses() {
+        std::vector<ParameterRef> now = source_.collect();
+        check_unchanged(refs_, now);
+        refs_ = std::move(now);
+    }
+
+    /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.
+    void broadcast_values(ProcessGroup& group, int root) {
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (ignored_[i]) continue;
+            const Buffer value{refs_[i].value, refs_[i].count, refs_[i].dtype, refs_[i].device};
+            run(group, {.verb = Verb::broadcast, .input = value, .output = value, .root = root});
+        }
+    }
+
+    /// A call on values or gradients, until it is done: on a device, too, where nothing but a wait tells what
+    /// has failed.
+    static void run(ProcessGroup& group, const Collective& call) {
+        if (call.input.on_device()) return group.channel().start(call, nullptr).wait();
+        group.channel().run(call);
+    }
+
+    /// In registration order.
+    [[nodiscard]] const std::vector<ParameterRef>& refs() const noexcept { return refs_; }
+    [[nodiscard]] const std::vector<bool>& ignored() const noexcept { return ignored_; }
+    [[nodiscard]] std::size_t size() const noexcept { return refs_.size(); }
+    [[nodiscard]] const ParameterRef& operator[](std::size_t i) const noexcept { return refs_[i]; }
+
+  private:
+    ParameterSource source_;
+    std::vector<ParameterRef> refs_;
+    std::vector<bool> ignored_;
+};
+
+}  // namespace dptk::detail
