@@ -5,6 +5,7 @@
 #include <dptk/comm/nccl.hpp>
 #include <dptk/comm/thread.hpp>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,15 @@ class Machine {
     }
     Machine(const Machine&) = delete;
     Machine& operator=(const Machine&) = delete;
+};
+
+/// DPTK_DEVICE_BACKEND, for one test.
+class DeviceBackend {
+  public:
+    explicit DeviceBackend(const char* name) { ::setenv("DPTK_DEVICE_BACKEND", name, 1); }
+    ~DeviceBackend() { ::unsetenv("DPTK_DEVICE_BACKEND"); }
+    DeviceBackend(const DeviceBackend&) = delete;
+    DeviceBackend& operator=(const DeviceBackend&) = delete;
 };
 
 /// fn(ProcessGroup& threads), as so many ranks that have a device each.

@@ -14,14 +14,6 @@ namespace {
 using dptk::ProcessGroup;
 using test::contains;
 
-class DeviceBackend {
-  public:
-    explicit DeviceBackend(const char* name) { ::setenv("DPTK_DEVICE_BACKEND", name, 1); }
-    ~DeviceBackend() { ::unsetenv("DPTK_DEVICE_BACKEND"); }
-    DeviceBackend(const DeviceBackend&) = delete;
-    DeviceBackend& operator=(const DeviceBackend&) = delete;
-};
-
 int calls_of(const std::string& function) {
     int calls = 0;
     for (const cuda_double::Count& count : cuda_double::counts()) {
@@ -33,7 +25,7 @@ int calls_of(const std::string& function) {
 }  // namespace
 
 TEST_CASE("every verb of device memory, through the host") {
-    const DeviceBackend staged("staged");
+    const test::DeviceBackend staged("staged");
     for (const int ranks : {1, 2, 3, 4}) {
         const test::Machine machine(ranks);
         test::on_devices(ranks, [](ProcessGroup& group) {
@@ -48,7 +40,7 @@ TEST_CASE("every verb of device memory, through the host") {
 }
 
 TEST_CASE("calls and messages of many pieces, several ranks on one GPU") {
-    const DeviceBackend staged("staged");
+    const test::DeviceBackend staged("staged");
     const test::Machine machine(1);
     dptk::launch_threads(3, [](ProcessGroup& group) {
         constexpr std::size_t count = 3'000'001;
@@ -77,7 +69,7 @@ TEST_CASE("calls and messages of many pieces, several ranks on one GPU") {
 }
 
 TEST_CASE("calls in the background, through the host") {
-    const DeviceBackend staged("staged");
+    const test::DeviceBackend staged("staged");
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& group) {
         dptk::cuda::Stream stream;
@@ -157,7 +149,7 @@ class DeviceAwareThreads {
 }  // namespace
 
 TEST_CASE("a transport that reaches device memory gets the buffers as they are") {
-    const DeviceBackend staged("staged");
+    const test::DeviceBackend staged("staged");
     const test::Machine machine(2);
     const dptk::detail::ThreadJob job(2, {});
     dptk::launch_threads(2, [&](ProcessGroup& threads) {
@@ -183,7 +175,7 @@ TEST_CASE("a transport that reaches device memory gets the buffers as they are")
 }
 
 TEST_CASE("messages of two sizes do not meet") {
-    const DeviceBackend staged("staged");
+    const test::DeviceBackend staged("staged");
     const test::Machine machine(2);
     CHECK_THROWS_AS(test::on_devices(2,
                                      [](ProcessGroup& group) {
@@ -198,7 +190,7 @@ TEST_CASE("messages of two sizes do not meet") {
 TEST_CASE("ranks that would take different ways all say so") {
     const test::Machine machine(2);
     test::on_devices(1, [](ProcessGroup& group) {
-        const DeviceBackend unknown("pigeons");
+        const test::DeviceBackend unknown("pigeons");
         dptk::cuda::DeviceBuffer<int> data(10);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(data); }));
