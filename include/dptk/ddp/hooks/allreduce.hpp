@@ -14,7 +14,10 @@ class AllReduce final : public CommHook {
     [[nodiscard]] std::string description() const override { return "allreduce"; }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        group.channel().run({.verb = Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
+        group.channel().run({.verb = Verb::all_reduce,
+                             .input = bucket.elements,
+                             .output = bucket.elements,
+                             .bucket = static_cast<int>(bucket.index)});
     }
 };
 

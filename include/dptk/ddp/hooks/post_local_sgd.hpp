@@ -40,7 +40,9 @@ class PostLocalSgd final : public CommHook {
     }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        if (bucket.step < options_.start_step) return all_reduce_.reduce(group, bucket);
+        const bool is_local = steps_ >= options_.start_step;
+        if (bucket.is_last) ++steps_;
+        if (!is_local) return all_reduce_.reduce(group, bucket);
         // The bucket is weighted for a sum over all ranks.
         double weight = bucket.weight;
         if (options_.post_local_gradient_allreduce) {
@@ -50,14 +52,19 @@ class PostLocalSgd final : public CommHook {
         if (weight > 0) detail::scale(bucket.elements, bucket.elements.data, 1 / weight);
     }
 
+    /// How many have been done, for a training that goes on later. Between steps.
+    [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+    void set_steps(std::size_t steps) { steps_ = steps; }
+
   private:
     ProcessGroup subgroup_;
     PostLocalSgdOptions options_;
     AllReduce all_reduce_;
+    std::size_t steps_ = 0;
 };
 
-[[nodiscard]] inline std::shared_ptr<CommHook> post_local_sgd(ProcessGroup subgroup,
-                                                              PostLocalSgdOptions options = {}) {
+[[nodiscard]] inline std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup,
+                                                                  PostLocalSgdOptions options = {}) {
     return std::make_shared<PostLocalSgd>(std::move(subgroup), options);
 }
 
@@ -75,7 +82,7 @@ class PeriodicModelAverager {
 
     /// Collective in the steps in which it averages. Returns whether it has.
     bool average_parameters(const std::vector<ParameterRef>& parameters) {
-        const std::size_t step = step_++;
+        const std::size_t step = steps_++;
         if (step < warmup_steps_ || (step - warmup_steps_) % period_ != 0) return false;
         detail::ErasedBuffers values;
         for (const ParameterRef& parameter : parameters)
@@ -84,11 +91,15 @@ class PeriodicModelAverager {
         return true;
     }
 
+    /// How many have been done, for a training that goes on later. The same on all ranks.
+    [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+    void set_steps(std::size_t steps) { steps_ = steps; }
+
   private:
     ProcessGroup& group_;
     std::size_t period_;
     std::size_t warmup_steps_;
-    std::size_t step_ = 0;
+    std::size_t steps_ = 0;
 };
 
 }  // namespace dptk

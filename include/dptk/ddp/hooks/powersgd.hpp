@@ -15,6 +15,7 @@
 
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/hooks/allreduce.hpp"
 
 namespace dptk::hooks {
 
@@ -34,7 +35,9 @@ struct PowerSgdOptions {
 
 /// What a rank must keep to go on later as if it had never stopped: errors are its own.
 struct PowerSgdState {
-    /// By bucket: what compression has lost, an element for each of the bucket's.
+    /// So many have been done, which start_step counts.
+    std::size_t steps = 0;
+    /// By parameter: what compression has lost of its gradient, an element for each.
     std::map<std::size_t, std::vector<float>> errors;
     /// By parameter: the second matrix, row by row.
     std::map<std::size_t, std::vector<float>> right;
@@ -59,28 +62,19 @@ class PowerSgd final : public CommHook {
     }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        if (bucket.step < options_.start_step) {
+        if (state_.steps < options_.start_step) {
             bytes_sent_ += bucket.elements.bytes();
-            return group.channel().run(
-                {.verb = Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
+            all_reduce_.reduce(group, bucket);
+        } else {
+            reduce_compressed(group, bucket);
         }
-        std::vector<float> elements(bucket.elements.count);
-        detail::convert(detail::buffer_of(elements), bucket.elements);
-        add_errors(bucket.index, elements);
-        const std::vector<float> before = options_.use_error_feedback ? elements : std::vector<float>();
-        std::vector<Matrix> matrices;
-        std::vector<float> rest = split(bucket, elements, matrices);
-        sum(group, rest);
-        compress(group, bucket, matrices);
-        join(bucket, elements, matrices, rest);
-        keep_errors(bucket.index, before, elements, group.size());
-        detail::convert(bucket.elements, detail::buffer_of(elements));
+        if (bucket.is_last) ++state_.steps;
     }
 
     /// Of the collectives so far, on this rank: what it has given to them.
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
 
-    /// Between steps.
+    /// Between steps. A hook that gets another's state goes on as if it were that one.
     [[nodiscard]] const PowerSgdState& state() const noexcept { return state_; }
     void load_state(PowerSgdState state) { state_ = std::move(state); }
 
@@ -97,21 +91,38 @@ class PowerSgd final : public CommHook {
         std::vector<float> right;  // columns x rank
     };
 
-    void add_errors(std::size_t index, std::vector<float>& elements) const {
-        const auto found = state_.errors.find(index);
-        if (!options_.use_error_feedback || found == state_.errors.end()) return;
-        if (found->second.size() != elements.size()) return;  // buckets have been made anew
-        for (std::size_t i = 0; i < elements.size(); ++i) elements[i] += found->second[i];
+    void reduce_compressed(ProcessGroup& group, HookBucket& bucket) {
+        std::vector<float> elements(bucket.elements.count);
+        detail::convert(detail::buffer_of(elements), bucket.elements);
+        std::vector<Matrix> matrices;
+        std::vector<float> rest = split(bucket, elements, matrices);
+        sum(group, rest);
+        add_errors(matrices);
+        compress(group, matrices);
+        keep_errors(matrices, group.size());
+        join(bucket, elements, matrices, rest);
+        detail::convert(bucket.elements, detail::buffer_of(elements));
     }
 
-    /// So that the ranks' errors sum up to what the sum has lost.
-    void keep_errors(std::size_t index, const std::vector<float>& before, const std::vector<float>& after,
-                     int ranks) {
+    /// What goes into compression is kept in the errors' place.
+    void add_errors(std::vector<Matrix>& matrices) {
         if (!options_.use_error_feedback) return;
-        std::vector<float>& errors = state_.errors[index];
-        errors.resize(before.size());
-        for (std::size_t i = 0; i < before.size(); ++i)
-            errors[i] = before[i] - after[i] / static_cast<float>(ranks);
+        for (Matrix& matrix : matrices) {
+            std::vector<float>& errors = state_.errors[matrix.parameter];
+            errors.resize(matrix.elements.size());
+            for (std::size_t i = 0; i < errors.size(); ++i)
+                matrix.elements[i] = errors[i] += matrix.elements[i];
+        }
+    }
+
+    /// Without what has come out of it: the ranks' errors sum up to what the sum has lost.
+    void keep_errors(const std::vector<Matrix>& matrices, int ranks) {
+        if (!options_.use_error_feedback) return;
+        for (const Matrix& matrix : matrices) {
+            std::vector<float>& errors = state_.errors[matrix.parameter];
+            for (std::size_t i = 0; i < errors.size(); ++i)
+                errors[i] -= matrix.elements[i] / static_cast<float>(ranks);
+        }
     }
 
     /// The gradients that are worth it become matrices; all other elements are returned.
@@ -168,10 +179,10 @@ class PowerSgd final : public CommHook {
         bytes_sent_ += elements.size() * sizeof(float);
     }
 
-    void compress(ProcessGroup& group, const HookBucket& bucket, std::vector<Matrix>& matrices) {
+    void compress(ProcessGroup& group, std::vector<Matrix>& matrices) {
         std::vector<float> all;
         for (Matrix& matrix : matrices) {
-            begin_right(bucket, matrix);
+            begin_right(matrix);
             multiply(matrix);
             all.insert(all.end(), matrix.left.begin(), matrix.left.end());
         }
@@ -198,14 +209,14 @@ class PowerSgd final : public CommHook {
     }
 
     /// The last step's, or random numbers, the same on all ranks.
-    void begin_right(const HookBucket& bucket, Matrix& matrix) const {
+    void begin_right(Matrix& matrix) const {
         const std::size_t count = matrix.columns * matrix.rank;
         const auto found = state_.right.find(matrix.parameter);
         if (options_.warm_start && found != state_.right.end() && found->second.size() == count) {
             matrix.right = found->second;
         } else {
             std::uint64_t state = options_.random_seed * 0x9e3779b97f4a7c15U +
-                                  matrix.parameter * 0x2545f491U + bucket.step * 0x632be59bd9b4e019U;
+                                  matrix.parameter * 0x2545f491U + state_.steps * 0x632be59bd9b4e019U;
             for (std::size_t i = 0; i < count; ++i) matrix.right.push_back(normal(state));
         }
         orthogonalize(matrix.right, matrix.columns, matrix.rank);
@@ -294,6 +305,7 @@ class PowerSgd final : public CommHook {
 
     PowerSgdOptions options_;
     PowerSgdState state_;
+    AllReduce all_reduce_;
     std::size_t bytes_sent_ = 0;
 };
 
