@@ -99,6 +99,27 @@ TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
     });
 }
 
+TEST_CASE("a parameter that comes or goes is named on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}, {2}}, gradients = values;
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        const bool odd = group.rank() == culprit(group);
+        const auto resize = [&](std::size_t parameters) {
+            if (!odd) return;
+            values.resize(parameters, {1});
+            gradients.resize(parameters, {1});
+        };
+        resize(3);
+        check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters", "are 3 now: [2] is new"},
+                                          [&] { ddp.synchronize(); });
+        resize(1);
+        check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters", "are 1 now: [1] is gone"},
+                                          [&] { ddp.synchronize(); });
+        resize(2);
+        CHECK_NOTHROW(ddp.synchronize());
+    });
+}
+
 TEST_CASE("equal shapes over different numbers of elements are a MismatchError") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         if (group.size() == 1) return;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -239,6 +240,45 @@ TEST_CASE("a parameter that rank 0 does not use comes last in buckets that are m
             ddp.synchronize();
             CHECK(ddp.statistics().bucket_bytes == std::vector<std::size_t>{4, 8, 12});
         }
+    });
+}
+
+TEST_CASE(
+    "static_graph: a parameter that nobody has used at first, and is used later, is an error on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
+        DistributedDataParallel ddp(
+            group, values, gradients,
+            {.ready = Ready::marked, .find_unused_parameters = true, .static_graph = true});
+        ddp.mark_ready(1);
+        ddp.synchronize();
+        ddp.mark_ready(1);
+        if (group.rank() == group.size() - 1) ddp.mark_ready(0);
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+        CHECK(
+            test::contains(text, "static_graph: gradient [0] is ready, and no rank has used its parameter"));
+    });
+}
+
+TEST_CASE("buckets are cut at 1 MiB first and at 25 MiB then, or where the options say") {
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
+        constexpr std::size_t quarter = 1 << 16;  // elements of 256 KiB
+        const auto cuts = [&](std::size_t parameters, const dptk::DistributedDataParallelOptions& options) {
+            Vectors values(parameters, std::vector<float>(quarter)), gradients = values;
+            std::vector<std::size_t> quarters;
+            for (const std::size_t bytes :
+                 DistributedDataParallel(group, values, gradients, options).statistics().bucket_bytes)
+                quarters.push_back(bytes / (quarter * sizeof(float)));
+            return quarters;
+        };
+        using Cuts = std::vector<std::size_t>;
+        CHECK(cuts(4 + 100 + 3, {}) == Cuts{4, 100, 3});
+        CHECK(cuts(9, {.bucket_cap_mb = 1}) == Cuts{4, 4, 1});
+        CHECK(cuts(9, {.bucket_cap_mb = 1, .first_bucket_mb = 0.5}) == Cuts{2, 4, 3});
+        CHECK(cuts(9, {.first_bucket_mb = 0.25}) == Cuts{1, 8});
     });
 }
 

@@ -85,15 +85,20 @@ namespace dptk::detail {
 /// Throws ArgumentError where `now` is not what the parameters were at construction.
 inline void check_unchanged(const std::vector<ParameterRef>& before, const std::vector<ParameterRef>& now) {
     if (now.size() != before.size()) {
-        throw ArgumentError(
-            text("there were ", before.size(), " parameters at construction, and are ", now.size(), " now"));
+        const auto different =
+            std::ranges::mismatch(before, now, {}, &ParameterRef::name, &ParameterRef::name);
+        throw ArgumentError(text(
+            "there were ", before.size(), " parameters at construction, and are ", now.size(), " now: ",
+            different.in2 == now.end() ? different.in1->name + " is gone" : different.in2->name + " is new"));
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
+        if (now[i].count == before[i].count && now[i].dtype == before[i].dtype &&
+            now[i].device == before[i].device)
+            continue;
         const auto place = [](const ParameterRef& parameter) {
             return text(parameter.count, " x ", dtype_name(parameter.dtype),
                         parameter.device == Device{} ? "" : " on " + device_name(parameter.device));
         };
-        if (place(now[i]) == place(before[i])) continue;
         throw ArgumentError(text("parameter ", before[i].name, " was ", place(before[i]),
                                  " at construction, and is ", place(now[i]), " now"));
     }
