@@ -1,8 +1,9 @@
 // Ranks with different numbers of batches.
 #include <doctest/doctest.h>
 #include <dptk/ddp/join.hpp>
-#include <dptk/optim/adam.hpp>
+#include <dptk/optim/sgd.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -27,9 +28,8 @@ std::vector<std::size_t> joined_batch(int rank, int step) {
     return {static_cast<std::size_t>(10 * rank + step), static_cast<std::size_t>(1000 + 10 * rank + step)};
 }
 
-/// What one process does in the step of all ranks that have a batch, if the sum of their gradients is divided
-/// by all ranks, or by those.
-void joined_step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
+/// What one process computes in the step of all ranks that have a batch. Returns which part of all they are.
+double joined_gradients_alone(test::SmallNet<double>& net, int ranks, int step) {
     std::vector<std::size_t> all;
     int present = 0;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -39,8 +39,13 @@ void joined_step_alone(test::SmallNet<double>& net, int ranks, int step, bool by
         ++present;
     }
     net.forward_backward(all);
-    const double factor = by_all ? static_cast<double>(present) / ranks : 1;
-    net.step(0.1 * factor);
+    return static_cast<double>(present) / ranks;
+}
+
+/// Its step, if the sum of the ranks' gradients is divided by all ranks, or by those.
+void joined_step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
+    const double part = joined_gradients_alone(net, ranks, step);
+    net.step(0.1 * (by_all ? part : 1));
 }
 
 }  // namespace
@@ -56,7 +61,9 @@ TEST_CASE("three and five batches: both ways to divide, and sample counts, equal
                     Join join(group, {.divide_by_initial_world_size = by_all});
                     join.add(ddp);
                     int own_collectives = 0;
-                    join.add([&] { own_collectives += group.all_reduce_value(0); });
+                    int last_rank = -1;
+                    join.add([&] { own_collectives += group.all_reduce_value(0); },
+                             [&](int last) { last_rank = last; });
                     for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
                         join.begin_step();
                         const auto samples = joined_batch(group.rank(), step);
@@ -70,6 +77,11 @@ TEST_CASE("three and five batches: both ways to divide, and sample counts, equal
                         own_collectives += group.all_reduce_value(1);
                     }
                     join.finish();
+                    int steps_of_all = 0;
+                    for (int rank = 0; rank < group.size(); ++rank)
+                        steps_of_all += steps_of(rank, group.size());
+                    CHECK(own_collectives == steps_of_all);
+                    CHECK(last_rank == (group.size() == 1 ? 0 : 1));
                     for (int step = 0; step < 5; ++step)
                         joined_step_alone(alone, group.size(), step, by_all && !with_samples);
                     CHECK(test::largest_difference(net.values, alone.values) < 1e-10);
@@ -97,31 +109,59 @@ TEST_CASE("buffers come from a rank that still has batches") {
     });
 }
 
-TEST_CASE("a sharded optimizer joins") {
+TEST_CASE("a sharded optimizer joins: both ways to divide, sample counts, and clipping between") {
     test::on_ranks([](ProcessGroup& group) {
-        test::SmallNet<double> net(group.rank()), alone(0);
-        dptk::Adam<double> adam({.lr = 0.01});
-        dptk::ShardedOptimizer sharded(group, net.values, net.gradients, adam);
-        Join join(group);
-        join.add(sharded);
-        for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
-            join.begin_step();
-            const auto samples = joined_batch(group.rank(), step);
-            net.forward_backward(samples);
-            sharded.synchronize(samples.size());
-            sharded.step();
-        }
-        join.finish();
-        for (int step = 0; step < 5; ++step) {
-            std::vector<std::size_t> all;
-            for (int rank = 0; rank < group.size(); ++rank) {
-                if (step >= steps_of(rank, group.size())) continue;
-                for (const std::size_t sample : joined_batch(rank, step)) all.push_back(sample);
+        for (const bool by_all : {true, false}) {
+            for (const bool with_samples : {true, false}) {
+                test::SmallNet<double> net(group.rank()), alone(0);
+                dptk::SGD<double> sgd({.lr = 0.1, .momentum = 0.9});
+                dptk::ShardedOptimizer sharded(group, net.values, net.gradients, sgd);
+                const auto clip = [&] { static_cast<void>(sharded.clip_grad_norm(0.3)); };
+                Join join(group, {.divide_by_initial_world_size = by_all});
+                join.add(sharded, clip);
+                for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+                    join.begin_step();
+                    const auto samples = joined_batch(group.rank(), step);
+                    net.forward_backward(samples);
+                    if (with_samples) {
+                        sharded.synchronize(samples.size());
+                    } else {
+                        sharded.synchronize();
+                    }
+                    clip();
+                    sharded.step();
+                }
+                join.finish();
+                for (int step = 0; step < 5; ++step) {
+                    const double factor = joined_gradients_alone(alone, group.size(), step);
+                    double square = 0;
+                    for (auto& gradient : alone.gradients) {
+                        for (double& element : gradient) {
+                            if (by_all && !with_samples) element *= factor;
+                            square += element * element;
+                        }
+                    }
+                    const double clipped = std::min(1.0, 0.3 / (std::sqrt(square) + 1e-6));
+                    for (auto& gradient : alone.gradients) {
+                        for (double& element : gradient) element *= clipped;
+                    }
+                    for (std::size_t i = 0; i < 4; ++i)
+                        sgd.step(i, std::span(alone.values[i]), alone.gradients[i]);
+                }
+                CHECK(test::largest_difference(net.values, alone.values) < 1e-9);
             }
-            alone.forward_backward(all);
-            for (std::size_t i = 0; i < 4; ++i) adam.step(i, std::span(alone.values[i]), alone.gradients[i]);
         }
-        CHECK(test::largest_difference(net.values, alone.values) < 1e-9);
+    });
+}
+
+TEST_CASE("ranks that join in different ways are told on all of them") {
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() == 1) return;
+        std::string text;
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { Join(group, {.divide_by_initial_world_size = group.rank() == 0}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "JoinOptions differ: rank 1 has divide_by_initial_world_size"));
     });
 }
 
@@ -130,8 +170,11 @@ TEST_CASE("all ranks throw in the same step where one has run out and that is as
         if (group.size() == 1) return;
         std::vector<float> value(3), gradient(3);
         DistributedDataParallel ddp(group, value, gradient);
+        std::vector<float> sharded_value(3), sharded_gradient(3);
+        dptk::ShardedOptimizer sharded(group, sharded_value, sharded_gradient, dptk::SGD<float>({.lr = 1}));
         Join join(group, {.throw_on_early_termination = true});
         join.add(ddp);
+        join.add(sharded);
         int steps = 0;
         std::string text;
         CHECK(test::throws<dptk::Error>(
@@ -140,6 +183,8 @@ TEST_CASE("all ranks throw in the same step where one has run out and that is as
                 for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
                     join.begin_step();
                     ddp.synchronize();
+                    sharded.synchronize();
+                    sharded.step();
                     ++steps;
                 }
                 join.finish();

@@ -118,6 +118,7 @@ TEST_CASE("each rank keeps its part of the state, and little more") {
         }
         const double whole = 2.0 * (10000 + 1 + 3333 + 17);
         CHECK(static_cast<double>(kept) <= whole / group.size() * 1.05);
+        CHECK(static_cast<double>(group.all_reduce_value(kept)) >= whole);
     });
 }
 

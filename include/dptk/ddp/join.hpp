@@ -31,8 +31,13 @@ struct JoinOptions {
 /// All ranks: begin_step() before each batch, and finish() behind the last one.
 class Join {
   public:
-    /// The group must outlive this.
-    explicit Join(ProcessGroup& group, JoinOptions options = {}) : group_(group), options_(options) {}
+    /// Throws MismatchError on all ranks where the options differ. Collective; the group must outlive this.
+    explicit Join(ProcessGroup& group, JoinOptions options = {}) : group_(group), options_(options) {
+        detail::check_equal_tables(
+            group_, "JoinOptions",
+            detail::text("divide_by_initial_world_size ", options.divide_by_initial_world_size,
+                         "\nthrow_on_early_termination ", options.throw_on_early_termination));
+    }
 
     /// What else communicates in a step, in the order in which a step does it: shadow() makes the collectives
     /// of one step on a rank that has no batch; finish(last) is called on all ranks when none has, where
@@ -47,11 +52,13 @@ class Join {
                             [&ddp](const JoinRound& round) { ddp.set_joined(round); }});
     }
 
-    /// A shadow goes on to step its part.
+    /// A shadow goes on to step its part. `between`: what the program calls that communicates between
+    /// synchronize() and step(), such as sharded.clip_grad_norm().
     template <class O>
-    void add(ShardedOptimizer<O>& sharded) {
-        const auto shadow = [&sharded] {
+    void add(ShardedOptimizer<O>& sharded, std::function<void()> between = {}) {
+        const auto shadow = [&sharded, between = std::move(between)] {
             sharded.shadow();
+            if (between) between();
             sharded.step();
         };
         members_.push_back({shadow, {}, [&sharded](const JoinRound& round) { sharded.set_joined(round); }});

@@ -268,7 +268,8 @@ class ShardedOptimizer {
         for (const Piece& piece : pieces_) std::ranges::copy(value(piece), gradient(piece).begin());
         std::vector<Work> works;
         for (std::size_t b = 0; b < buckets.size(); ++b) {
-            const Collective call = buckets[b].all_gather(rank(), size());
+            Collective call = buckets[b].all_gather(rank(), size());
+            call.bucket = static_cast<int>(b);
             works.push_back(reducer_->group().channel().start(call, buckets[b].memory()));
         }
         for (std::size_t b = 0; b < buckets.size(); ++b) {
