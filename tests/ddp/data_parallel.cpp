@@ -39,6 +39,15 @@ std::vector<ReplicaNet<T>> make_replicas(int count) {
     return replicas;
 }
 
+struct TiedModel {
+    std::vector<float> value = {1}, gradient = {0};
+
+    void for_each_parameter(dptk::ParameterSink& sink) {
+        sink("encoder", value, gradient);
+        sink("decoder", value, gradient);
+    }
+};
+
 std::vector<std::size_t> batch_of(std::size_t step, std::size_t size) {
     std::vector<std::size_t> batch(size);
     std::iota(batch.begin(), batch.end(), step * 7);
@@ -151,4 +160,14 @@ TEST_CASE("replicas that differ are refused") {
     CHECK(test::contains(text, "but its gradient has 8"));
     std::vector<ReplicaNet<float>> none;
     CHECK_THROWS_AS(DataParallel{none}, dptk::ArgumentError);
+}
+
+TEST_CASE("a gradient that two parameters share is summed once") {
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    std::vector<TiedModel> replicas(2);
+    DataParallel parallel(replicas);
+    DataParallel moved(std::move(parallel));
+    moved.step(batch_of(0, 4),
+               [&](std::size_t replica, Part) { replicas[replica].gradient = {replica == 0 ? 1.0F : 3.0F}; });
+    CHECK(replicas[0].gradient[0] == 2);
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <ranges>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -22,7 +23,9 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/thread.hpp"
 #include "dptk/comm/work_queue.hpp"
+#include "dptk/control/agreed_errors.hpp"
 #include "dptk/core/device_calls.hpp"
+#include "dptk/core/own_thread.hpp"
 #include "dptk/ddp/gradient_bucket.hpp"
 #include "dptk/ddp/model_parameters.hpp"
 #include "dptk/ddp/model_table.hpp"
@@ -31,13 +34,16 @@ namespace dptk {
 
 namespace detail {
 
-/// One replica, and the thread that works with it. All but start() runs on that.
+/// One replica, and the thread that works with it. All but start() runs on that. What is collective here ends
+/// the job where it fails on one replica alone, so that the others wait for nobody.
 class ModelReplica {
   public:
     explicit ModelReplica(ParameterSource source) : parameters_(std::move(source)) {}
 
+    /// Throws BackendError where there can be no further thread.
     [[nodiscard]] Work start(std::function<void()> action) {
         return Work(thread_.start([action = std::move(action)] {
+            is_own_thread = false;  // the program's code runs here, too
             action();
             return -1;
         }));
@@ -46,9 +52,39 @@ class ModelReplica {
     /// Finds the other replicas, and compares itself with them. Collective.
     void join(const ThreadJob& job, int number) {
         group_.emplace(ThreadCommunicator(job.transport(number)));
+        guarded([&] { compare(); });
+    }
+
+    void leave() { group_.reset(); }
+
+    /// Throws ArgumentError where its parameters have changed.
+    void read_addresses() { parameters_.read_addresses(); }
+
+    /// Takes the main replica's values. Collective.
+    void take_values() {
+        guarded([&] { parameters_.broadcast_values(*group_, 0); });
+    }
+
+    /// The main replica's gradients = the sum of all replicas' * weight. Collective.
+    void reduce(double weight) {
+        guarded([&] { reduce_gradients(weight); });
+    }
+
+    /// Between steps, from any thread.
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
+
+  private:
+    template <class Action>
+    void guarded(Action&& action) {
+        const ChannelJob& job = group_->channel().job();
+        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, group_->rank(), action);
+    }
+
+    void compare() {
         std::string problem;
         try {
             parameters_.find();
+            if (is_on_device()) device_calls().set_device(device().index);
             for (const ParameterRef& parameter : parameters_.refs()) {
                 if (parameter.device != device())
                     throw ArgumentError(text("parameter ", parameter.name, " is on ",
@@ -59,40 +95,38 @@ class ModelReplica {
             problem = error.what();
         }
         check_no_problem<ArgumentError>(*group_, problem);
-        std::string table = device() == Device{} ? "in host memory\n" : "on a device\n";
+        std::string table = is_on_device() ? "on a device\n" : "in host memory\n";
         for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
+        for (const std::size_t i : repeated_gradients()) table += text("gradient ", i, " stands before\n");
         check_equal_tables(*group_, "replicas", table);
+        if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
     }
 
-    void leave() { group_.reset(); }
-
-    /// Throws ArgumentError where its parameters have changed.
-    void read_addresses() { parameters_.read_addresses(); }
-
-    /// Takes the main replica's values, on its own device. Collective.
-    void take_values() {
-        if (const Device device = this->device(); device.type != DeviceType::cpu)
-            device_calls().set_device(device.index);
-        parameters_.broadcast_values(*group_, 0);
+    /// Those of tied parameters, but for the first of each.
+    [[nodiscard]] std::vector<std::size_t> repeated_gradients() const {
+        std::set<const void*> seen;
+        std::vector<std::size_t> repeated;
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (!seen.insert(parameters_[i].gradient).second) repeated.push_back(i);
+        }
+        return repeated;
     }
 
-    /// The main replica's gradients = the sum of all replicas' * weight. Collective.
-    void reduce(double weight) {
-        for (const ParameterRef& parameter : parameters_.refs()) {
+    void reduce_gradients(double weight) {
+        const std::vector<std::size_t> repeated = repeated_gradients();
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (std::ranges::binary_search(repeated, i)) continue;
+            const ParameterRef& parameter = parameters_[i];
             const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
             if (weight == 0) copy_scaled(gradient, nullptr, 0);
             Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
             call.reduction.weight = weight;
             ModelParameters::run(*group_, call);
         }
-        if (const Device device = this->device(); device.type != DeviceType::cpu)
-            device_calls().synchronize(device.index);
+        if (is_on_device()) device_calls().synchronize(device().index);
     }
 
-    /// Between steps, from any thread.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
-
-  private:
+    [[nodiscard]] bool is_on_device() const { return device().type != DeviceType::cpu; }
     [[nodiscard]] Device device() const { return parameters_.size() == 0 ? Device{} : parameters_[0].device; }
 
     ModelParameters parameters_;
@@ -107,7 +141,8 @@ class ModelReplica {
 class DataParallel {
   public:
     /// The first is the main one. Throws ArgumentError where there is none, or the parameters of one are
-    /// unusable or on several devices; MismatchError where two differ.
+    /// unusable or on several devices; MismatchError where two differ, also in which parameters are tied to
+    /// one gradient. Replicas on devices connect here.
     explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {})
         : job_(number_of(replicas), options) {
         for (ParameterSource& source : replicas) replicas_.emplace_back(std::move(source));
@@ -128,6 +163,8 @@ class DataParallel {
         : DataParallel(sources_of(models), options) {}
 
     ~DataParallel() { leave(); }
+    DataParallel(DataParallel&&) = default;
+    DataParallel& operator=(DataParallel&&) = delete;
     DataParallel(const DataParallel&) = delete;
     DataParallel& operator=(const DataParallel&) = delete;
 
@@ -205,10 +242,15 @@ class DataParallel {
     template <class Action>
     void on_all(Action&& action) {
         std::vector<Work> works;
-        for (std::size_t number = 0; number < replicas_.size(); ++number)
-            works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
         std::exception_ptr cause;
         std::exception_ptr consequence;
+        try {
+            for (std::size_t number = 0; number < replicas_.size(); ++number)
+                works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
+        } catch (const std::exception& error) {  // those that run must not wait for the others
+            cause = std::current_exception();
+            job_.health->fail(error.what());
+        }
         for (Work& work : works) {
             try {
                 work.wait();
