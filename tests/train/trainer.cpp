@@ -93,8 +93,8 @@ TEST_CASE("mistakes in the trainer's options are told on all ranks") {
         dptk::nn::Sequential<Backend> net = small_mlp();
         std::string text;
         const auto make = [&](const dptk::TrainerOptions& options) {
-            return test::throws<dptk::ArgumentError>(text,
-                                                     [&] { dptk::Trainer<Backend>(group, net, options); });
+            return test::throws<dptk::ArgumentError>(
+                text, [&] { dptk::Trainer<Backend>(group, net, options); }, test::Agreed::yes);
         };
         CHECK(make({.batch_size = 0}));
         CHECK(make({.epochs = 0}));
@@ -102,5 +102,13 @@ TEST_CASE("mistakes in the trainer's options are told on all ranks") {
         CHECK(test::contains(text, "3 shards are no multiple of the number of ranks, 2"));
         CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
         CHECK(test::contains(text, "hook"));
+        // On one rank alone.
+        CHECK(make({.batch_size = group.rank() == 1 ? std::size_t{0} : std::size_t{8}}));
+        CHECK(test::throws<dptk::MismatchError>(
+            text,
+            [&] { dptk::Trainer<Backend>(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
+            test::Agreed::yes));
+        CHECK(
+            test::contains(text, "rank 1 has reproducible_shards 2, where rank 0 has reproducible_shards 0"));
     });
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,7 @@ struct ParameterRef {
 namespace detail {
 
 /// Throws ArgumentError where a parameter is not in host memory, which is all that `who` works on.
-inline void require_host_memory(const std::vector<ParameterRef>& parameters, std::string_view who) {
+inline void require_host_memory(std::span<const ParameterRef> parameters, std::string_view who) {
     for (const ParameterRef& parameter : parameters) {
         if (parameter.device.type != DeviceType::cpu)
             throw ArgumentError(text(who, " is for host memory, and parameter ", parameter.name, " is on ",

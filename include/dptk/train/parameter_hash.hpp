@@ -13,8 +13,9 @@
 
 namespace dptk {
 
-/// FNV-1a over the bytes of all values, in order.
+/// FNV-1a over the bytes of all values, in order. Throws ArgumentError for values in device memory.
 [[nodiscard]] inline std::uint64_t parameter_hash(std::span<const ParameterRef> parameters) {
+    detail::require_host_memory(parameters, "parameter_hash");
     std::uint64_t hash = detail::fnv1a({});
     for (const ParameterRef& parameter : parameters) {
         const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);

@@ -64,10 +64,12 @@ class Trainer {
     using Scalar = typename Backend::Scalar;
 
     /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer. Throws as
-    /// DistributedDataParallel, ReproducibleDataParallel and SGD do; ArgumentError for a batch size of 0,
-    /// fewer than 1 epoch, or a hook beside reproducible shards.
+    /// DistributedDataParallel, ReproducibleDataParallel and SGD do; on all ranks alike ArgumentError for a
+    /// batch size of 0, fewer than 1 epoch, or a hook beside reproducible shards, and MismatchError where
+    /// options differ.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
-        : group_(group), net_(net), options_(checked(std::move(options))), sgd_(options_.sgd) {
+        : group_(group), net_(net), options_(std::move(options)), sgd_(options_.sgd) {
+        check_options();
         if (options_.reproducible_shards > 0) {
             reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
             return;
@@ -129,12 +131,23 @@ class Trainer {
         double samples = 0;
     };
 
-    [[nodiscard]] static TrainerOptions checked(TrainerOptions options) {
-        if (options.batch_size == 0) throw ArgumentError("Trainer: a batch size of 0");
-        if (options.epochs < 1) throw ArgumentError(detail::text("Trainer: ", options.epochs, " epochs"));
-        if (options.comm_hook && options.reproducible_shards > 0)
-            throw ArgumentError("Trainer: a hook sums in an order of its own, and not reproducible_shards");
-        return options;
+    /// On all ranks, before they do different things. Collective.
+    void check_options() {
+        std::string problem;
+        if (options_.batch_size == 0) {
+            problem = "Trainer: a batch size of 0";
+        } else if (options_.epochs < 1) {
+            problem = detail::text("Trainer: ", options_.epochs, " epochs");
+        } else if (options_.comm_hook && options_.reproducible_shards > 0) {
+            problem = "Trainer: a hook sums in an order of its own, and not reproducible_shards";
+        }
+        detail::check_no_problem<ArgumentError>(group_, problem);
+        detail::check_equal_tables(
+            group_, "TrainerOptions",
+            detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\nseed ",
+                         options_.seed, "\nlr ", options_.sgd.lr, "\nmomentum ", options_.sgd.momentum,
+                         "\nweight_decay ", options_.sgd.weight_decay, "\npixel_scale ", options_.pixel_scale,
+                         "\nreproducible_shards ", options_.reproducible_shards));
     }
 
     /// This rank's share of the epoch's samples: one, or one for each of its shards.
