@@ -1,11 +1,13 @@
 // Gradients in device memory, over NCCL and through the host, and models that span devices.
 #include <dptk/ddp/data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
+#include <dptk/ddp/join.hpp>
 #include <dptk/ddp/reproducible.hpp>
 #include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/optim/sgd.hpp>
 
-#include <cstdlib>
+#include <barrier>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,101 @@ TEST_CASE("a model that is on the host in part") {
     });
 }
 
+TEST_CASE("options with gradients in device memory: no_sync, unused parameters, buckets made anew, joining") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        const test::Machine machine(2);
+        test::on_devices(2, [](ProcessGroup& group) {
+            DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+            const auto fill = [&] {
+                DeviceNet<float>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
+                    return test::gradient_element(group.rank(), p, e);
+                });
+            };
+            const auto first_of = [&](std::size_t p) { return DeviceNet<float>::read(net.gradients[p])[0]; };
+            const auto own = [&](std::size_t p) { return test::gradient_element(group.rank(), p, 0); };
+            const auto mean = [](std::size_t p) {
+                return test::average_gradient(test::Samples::none, 2, p, 0);
+            };
+            DistributedDataParallel ddp(
+                group, net.values, net.gradients,
+                {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked, .find_unused_parameters = true});
+            fill();
+            {
+                const auto local = ddp.no_sync();
+                for (std::size_t p = 0; p < 4; ++p) ddp.mark_ready(p);
+                ddp.synchronize();
+            }
+            CHECK(first_of(3) == own(3));
+            ddp.mark_ready(3);
+            if (group.rank() == 0) ddp.mark_ready(1);
+            ddp.mark_unused(2);
+            ddp.synchronize();
+            CHECK(first_of(3) == mean(3));
+            CHECK(first_of(1) == test::gradient_element(0, 1, 0) / 2);
+            CHECK(first_of(2) == own(2));
+            CHECK(first_of(0) == own(0));
+
+            DistributedDataParallel anew(group, net.values, net.gradients,
+                                         {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+            for (int step = 0; step < 2; ++step) {
+                fill();
+                for (const std::size_t p : {1U, 3U, 0U, 2U}) anew.mark_ready(p);
+                anew.synchronize();
+                for (std::size_t p = 0; p < 4; ++p) CHECK(first_of(p) == mean(p));
+            }
+            CHECK(anew.statistics().bucket_bytes == std::vector<std::size_t>{7 * 4, 300 * 4, 100 * 4, 4});
+
+            DistributedDataParallel uneven(group, net.values, net.gradients);
+            dptk::Join join(group);
+            join.add(uneven);
+            for (int step = 0; step < (group.rank() == 0 ? 1 : 3); ++step) {
+                join.begin_step();
+                fill();
+                uneven.synchronize();
+                CHECK(first_of(3) == (step == 0 ? mean(3) : own(3) / 2));
+            }
+            join.finish();
+        });
+    }
+}
+
+TEST_CASE("a copy that fails on one rank ends the others' step, where that rank goes on") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        const test::Machine machine(2);
+        std::barrier both(2);
+        test::on_devices(2, [&](ProcessGroup& group) {
+            DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+            DistributedDataParallel ddp(group, net.values, net.gradients,
+                                        {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+            ddp.begin_step();
+            group.barrier();
+            if (group.rank() == 1) {
+                int calls = 0;
+                for (const cuda_double::Count& count : cuda_double::counts()) {
+                    if (count.place == cuda_double::Place{"cudaMemcpyAsync", 1}) calls = count.calls;
+                }
+                cuda_double::fail({"cudaMemcpyAsync", 1}, calls + 1, cudaErrorUnknown);
+            }
+            const auto step = [&] {
+                for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
+                ddp.synchronize();
+            };
+            const auto begin = std::chrono::steady_clock::now();
+            std::string text;
+            if (group.rank() == 1) {
+                CHECK(test::throws<dptk::BackendError>(text, step));
+            } else {
+                CHECK(test::throws<dptk::PeerLostError>(text, step));
+                CHECK(test::contains(text, "rank 1: cudaMemcpyAsync"));
+            }
+            CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+            both.arrive_and_wait();  // before either lets go of its group
+        });
+    }
+}
+
 TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
     const test::Machine machine(4);
     test::on_devices(2, [](ProcessGroup& group) {
@@ -141,6 +238,7 @@ TEST_CASE("DataParallel over devices") {
                 const std::vector<std::size_t> batch(samples);
                 std::vector<double> weights(static_cast<std::size_t>(count));
                 parallel.step(batch, [&](std::size_t replica, std::span<const std::size_t> part) {
+                    { const dptk::cuda::DeviceScope elsewhere(0); }
                     CHECK(dptk::cuda::current_device() == static_cast<int>(replica));
                     CHECK(DeviceNet<float>::read(nets[replica].values[3])[7] == 3007);
                     weights[replica] = static_cast<double>(part.size()) / static_cast<double>(samples);
@@ -155,7 +253,7 @@ TEST_CASE("DataParallel over devices") {
                         for (int number = 0; number < count; ++number)
                             expected += weights[static_cast<std::size_t>(number)] *
                                         static_cast<double>(test::gradient_element(number, p, e));
-                        if (std::abs(static_cast<double>(found[e]) - expected) > 1e-4)
+                        if (!(std::abs(static_cast<double>(found[e]) - expected) <= 1e-4))
                             FAIL("gradient ", p, " element ", e, ": ", found[e], " is not ", expected);
                     }
                 }
@@ -174,6 +272,15 @@ TEST_CASE("replicas on the host and on a device, or on two, are refused") {
     std::string text;
     CHECK(test::throws<dptk::MismatchError>(text, [&] { dptk::DataParallel{std::move(sources)}; }));
     CHECK(test::contains(text, "on a device"));
+
+    // A device that is not there, on one replica alone.
+    std::vector<dptk::ParameterSource> nowhere;
+    dptk::DeviceSpan<float> here(device_value.data(), 10, {dptk::DeviceType::cuda, 0});
+    dptk::DeviceSpan<float> there(device_value.data(), 10, {dptk::DeviceType::cuda, 7});
+    nowhere.emplace_back(here, here);
+    nowhere.emplace_back(there, there);
+    CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::DataParallel{std::move(nowhere)}; }));
+    CHECK(test::contains(text, "rank 1"));
 
     DeviceNet<float> net(test::gradient_sizes, [](std::size_t p) { return p == 2 ? 1 : 0; });
     std::vector<dptk::ParameterSource> spanning;

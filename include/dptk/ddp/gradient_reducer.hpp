@@ -16,6 +16,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/control/agreed_errors.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/bucket_traffic.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
@@ -363,6 +364,9 @@ class GradientReducer {
             return note_problem("a gradient is marked, but the option is Ready::at_synchronize");
         if (!marks_.mark(i, state, buckets_))
             note_problem(detail::text("gradient ", parameters_[i].name, " was marked twice"));
+        if (state == State::ready && unused_.is_out_for_good(i))
+            note_problem(detail::text("static_graph: gradient ", parameters_[i].name,
+                                      " is ready, and no rank has used its parameter in the first step"));
     }
 
     void note_problem(std::string problem) {
@@ -384,16 +388,25 @@ class GradientReducer {
         bool failed = !is_carried && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
             clock_->note_trip(b, buckets_[b].gradients().bytes(), traffic_->wait(b));
-            empty(b);
+            guarded([&] { empty(b); });
             const bool has_status = b + 1 == buckets_.size() && is_carried;
             failed = failed || (has_status && buckets_[b].status());
         }
-        for (const int device : buckets_.devices()) detail::device_calls().synchronize(device);
+        guarded([&] {
+            for (const int device : buckets_.devices()) detail::device_calls().synchronize(device);
+        });
         if (failed) throw_problems();
         accumulator_.clear();
         clock_->end_step(marks_.arrived());
         rebuild();
         reset_step();
+    }
+
+    /// What fails in a device's memory, the other ranks cannot know of: ends the job.
+    template <class Action>
+    void guarded(Action&& action) {
+        const ChannelJob& job = group_->channel().job();
+        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), action);
     }
 
     /// Copies a bucket's gradients in, weighted.
@@ -421,7 +434,7 @@ class GradientReducer {
 
     void fill_and_launch() {
         const bool sums = samples_ || round_.averages_over_present;
-        fill(traffic_->next());
+        guarded([&] { fill(traffic_->next()); });
         traffic_->launch(buckets_, parameters_.refs(),
                          {.op = sums ? ReduceOp::sum : ReduceOp::avg,
                           .weight = rank_weight(),

@@ -22,6 +22,7 @@ class ModelBuffers {
         if (!options.buffers || !options.broadcast_buffers) return;
         source_ = options.buffers;
         buffers_ = source_->collect();
+        check_memory();
     }
 
     [[nodiscard]] bool has_any() const noexcept { return source_.has_value(); }
@@ -34,6 +35,7 @@ class ModelBuffers {
         if (!std::ranges::equal(now, buffers_, &same_shape))
             throw ArgumentError("the model's buffers are not those of construction");
         buffers_ = std::move(now);
+        check_memory();
     }
 
     /// Collective, blocks.
@@ -43,6 +45,14 @@ class ModelBuffers {
     }
 
   private:
+    void check_memory() const {
+        for (const Buffer& buffer : buffers_) {
+            if (buffer.on_device())
+                throw ArgumentError("buffers are in host memory, and one is on " +
+                                    device_name(buffer.device));
+        }
+    }
+
     std::optional<BufferSource> source_;
     std::vector<Buffer> buffers_;
 };
