@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ddp/small_net.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -43,6 +44,44 @@ TEST_CASE("gradients are clipped as PyTorch does in one process") {
         CHECK(da == std::vector<float>{3, -3.5F});
         CHECK(db[0] == 3.5);
         CHECK_THROWS_AS(dptk::clip_grad_norm(ddp.parameters(), 1, 0.5), dptk::ArgumentError);
+    });
+}
+
+TEST_CASE("averaged gradients are clipped as those of one process on all samples") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        test::SmallNet<double> net(0), alone(0);
+        dptk::DistributedDataParallel ddp(group, net.values, net.gradients);
+        dptk::DistributedDataParallel single(group, alone.values, alone.gradients);
+        std::vector<std::size_t> all;
+        for (std::size_t i = 0; i < 3 * static_cast<std::size_t>(group.size()); ++i) all.push_back(i);
+        for (const double norm : {1.0, 2.0, infinity}) {
+            net.forward_backward(
+                std::span<const std::size_t>(all).subspan(3 * static_cast<std::size_t>(group.rank()), 3));
+            ddp.synchronize();
+            alone.forward_backward(all);
+            CHECK(dptk::clip_grad_norm(ddp.parameters(), 0.05, norm) ==
+                  doctest::Approx(dptk::clip_grad_norm(single.parameters(), 0.05, norm)).epsilon(1e-12));
+            CHECK(test::largest_difference(net.gradients, alone.gradients) < 1e-14);
+        }
+        net.forward_backward(
+            std::span<const std::size_t>(all).subspan(3 * static_cast<std::size_t>(group.rank()), 3));
+        ddp.synchronize();
+        alone.forward_backward(all);
+        dptk::clip_grad_value(ddp.parameters(), 0.01);
+        dptk::clip_grad_value(single.parameters(), 0.01);
+        CHECK(test::largest_difference(net.gradients, alone.gradients) < 1e-14);
+    });
+}
+
+TEST_CASE("what is not finite on one rank alone is known on all") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> value(2), gradient(2, 8.0F);
+        dptk::DistributedDataParallel ddp(group, value, gradient);
+        const dptk::LossScaler scaler({.init_scale = 8});
+        ddp.synchronize();
+        CHECK(scaler.unscale(group, ddp.parameters()));
+        if (group.rank() == group.size() - 1) gradient[0] = static_cast<float>(infinity);
+        CHECK_FALSE(scaler.unscale(group, ddp.parameters()));
     });
 }
 

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,7 +14,12 @@
 TEST_CASE("a bucket that waits for a rank is named, with that rank") {
     if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
     using namespace std::chrono_literals;
-    dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
+    std::mutex mutex;
+    std::string said;
+    dptk::set_log_sink([&](dptk::LogLevel level, int, std::string_view line) {
+        const std::lock_guard lock(mutex);
+        if (level == dptk::LogLevel::warning) said.append(line).append("\n");
+    });
     std::string text;
     const auto run = [] {
         dptk::launch_threads(2,
@@ -35,4 +42,6 @@ TEST_CASE("a bucket that waits for a rank is named, with that rank") {
     dptk::set_log_sink({});
     CHECK_MESSAGE(test::contains(text, "all_reduce(avg, 16 x f32, bucket 1)"), text);
     CHECK_MESSAGE(test::contains(text, "rank 1"), text);
+    CHECK_MESSAGE(test::contains(said, "bucket 1"), said);
+    CHECK_MESSAGE(test::contains(said, "rank 1"), said);
 }

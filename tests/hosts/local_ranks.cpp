@@ -1,18 +1,25 @@
-// Prints where each rank is, to compare with where the launcher put it.
+// Prints where each rank is, to compare with where the launcher put it, and the average of the ranks' numbers
+// that post-local SGD makes where groups are hosts.
 #include <dptk/ddp.hpp>
+#include <dptk/ddp/hooks/post_local_sgd.hpp>
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
+#include <vector>
 
 int main() {
     try {
         dptk::ProcessGroup group = dptk::init_process_group();
         char host[256] = {};
         gethostname(host, sizeof host - 1);
-        std::printf("rank %d of %d: local rank %d of %d on %s\n", group.rank(), group.size(),
-                    group.local_rank(), group.local_size(), host);
+        std::vector<float> value(1), gradient = {static_cast<float>(group.rank())};
+        dptk::DistributedDataParallel ddp(group, value, gradient);
+        ddp.set_comm_hook(dptk::hooks::post_local_sgd(group.split_by_host(), {.start_step = 0}));
+        ddp.synchronize();
+        std::printf("rank %d of %d: local rank %d of %d on %s, average %.1f\n", group.rank(), group.size(),
+                    group.local_rank(), group.local_size(), host, static_cast<double>(gradient[0]));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

@@ -103,6 +103,11 @@ class Training:
         return total
 
 
+def worse(a, b):
+    """The larger; what is no number is worse than all."""
+    return a if b <= a else b
+
+
 def worst_gradient(training, folder):
     weights = read_numbers(f"{folder}/weights").view(STEPS, -1)
     gradients = read_numbers(f"{folder}/gradients").view(STEPS, -1)
@@ -112,7 +117,7 @@ def worst_gradient(training, folder):
             training.set_weights(weights[step])
             training.backward(step)
             found = flat(parameter.grad for parameter in training.ddp.parameters())
-            worst = max(worst, ((gradients[step] - found).norm() / found.norm()).item())
+            worst = worse(worst, ((gradients[step] - found).norm() / found.norm()).item())
     return worst
 
 
@@ -122,7 +127,7 @@ def worst_loss(training, optimizer_name, folder):
     worst = 0.0
     with training.joined():
         for step in range(training.steps(FREE_STEPS)):
-            worst = max(worst, abs(training.backward(step) - losses[step].item()))
+            worst = worse(worst, abs(training.backward(step) - losses[step].item()))
             optimizer.step()
     return worst
 
