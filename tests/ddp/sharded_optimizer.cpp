@@ -4,6 +4,7 @@
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/sgd.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -169,6 +170,42 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
             CHECK(test::contains(text, "an optimizer's state of 0 parameters, for 4"));
         });
     }
+}
+
+TEST_CASE("a state that all ranks have saved goes on on some of them") {
+    test::on_ranks([](ProcessGroup& group) {
+        const dptk::Adam<double> adam({.lr = 0.01});
+        test::SmallNet<double> net(0);
+        std::vector<dptk::OptimizerState<double>> saved;
+        {
+            ShardedOptimizer sharded(group, net.values, net.gradients, adam);
+            for (int step = 0; step < 5; ++step) {
+                step_once(sharded, net, group.rank(), step, Ready::at_synchronize);
+                sharded.step();
+            }
+            for (int root = 0; root < group.size(); ++root) {
+                auto state = sharded.state(root);
+                if (group.rank() == root) saved = std::move(state);
+            }
+        }
+        std::vector<int> ranks;
+        for (int size = 1; size <= std::min(group.size(), 3); ++size) {
+            ranks.push_back(size - 1);
+            ProcessGroup part = group.subgroup(ranks);
+            if (!part.is_member()) continue;
+            test::SmallNet<double> copy = net, alone = net;
+            ShardedOptimizer sharded(part, copy.values, copy.gradients, adam);
+            sharded.load_state(saved);
+            dptk::Adam<double> whole = adam;
+            for (std::size_t i = 0; i < 4; ++i) whole.set_state(i, saved[i]);
+            for (int step = 5; step < 10; ++step) {
+                step_once(sharded, copy, part.rank(), step, Ready::at_synchronize);
+                sharded.step();
+                sharded_step_alone(whole, alone, part.size(), step);
+            }
+            CHECK(test::largest_difference(copy.values, alone.values) < 1e-10);
+        }
+    });
 }
 
 TEST_CASE("sharded gradients are clipped as in one process, and one that is not finite is everybody's") {
