@@ -101,7 +101,7 @@ struct Carrier {
     /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
     template <class Operation>
     void guarded(Operation&& operation) const {
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), operation);
+        break_job_unless_agreed(job, operation);
     }
 };
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/allocation.hpp"
@@ -30,6 +31,13 @@ struct ChannelJob {
     /// Of the job's first transport, where that needs it.
     Progress progress = nullptr;
 };
+
+/// The same with a channel's job.
+template <class Fn>
+void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
+    break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
+                            std::forward<Fn>(fn));
+}
 
 namespace detail {
 struct DeviceCall;

@@ -45,7 +45,7 @@ namespace detail {
         return cards;
     };
     std::unique_ptr<TransportChannel<NcclTransport>> channel;
-    break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), [&] {
+    break_job_unless_agreed(job, [&] {
         channel = std::make_unique<TransportChannel<NcclTransport>>(
             NcclTransport(std::move(options), exchange), job, std::move(identity));
     });

@@ -158,10 +158,8 @@ class NcclDevices final : public DeviceGroup {
 
 [[nodiscard]] inline std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
                                                                        const std::vector<int>& devices) {
-    const ChannelJob& job = host.job();
     std::unique_ptr<DeviceGroup> group;
-    break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
-                            [&] { group = std::make_unique<NcclDevices>(host, devices); });
+    break_job_unless_agreed(host.job(), [&] { group = std::make_unique<NcclDevices>(host, devices); });
     return group;
 }
 

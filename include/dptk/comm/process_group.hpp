@@ -172,10 +172,8 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         for (const int member : ranks) request.hosts.push_back(hosts[static_cast<std::size_t>(member)]);
         const std::vector<TransportEntry> entries = registered_transports();
         const TransportEntry* entry = detail::find_transport(entries, options.backend);
-        const ChannelJob& job = request.job;
         std::unique_ptr<Channel> part;
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
-                                [&] { part = entry->create_subgroup(request); });
+        break_job_unless_agreed(request.job, [&] { part = entry->create_subgroup(request); });
         return part;
     }
 

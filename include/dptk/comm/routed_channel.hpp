@@ -84,8 +84,7 @@ class RoutedChannel final : public Channel {
             std::unique_ptr<DeviceGroup> connected = choose().connect_several(host(), devices);
             group = device_groups_.emplace(devices, std::move(connected)).first;
         }
-        break_job_unless_agreed(*job().control->health(), *job().agreed_errors, control().rank(),
-                                [&] { group->second->run(call); });
+        break_job_unless_agreed(job(), [&] { group->second->run(call); });
     }
 
     int run(const Message& message) override { return route(message.buffer).run(message); }
@@ -110,7 +109,7 @@ class RoutedChannel final : public Channel {
     }
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
         const int index = device ? *device : device_calls().current_device();
-        return (device ? connected(index) : device_channel(index)).allocate_on_device(bytes, device);
+        return (device ? connect_once(index) : device_channel(index)).allocate_on_device(bytes, device);
     }
     [[nodiscard]] bool serves_devices() const override { return true; }
 
@@ -143,13 +142,12 @@ class RoutedChannel final : public Channel {
 
     /// Of a device, or, where nobody has asked for that one, the first's, which says so.
     [[nodiscard]] Channel& device_channel(int device) {
-        const auto found = std::ranges::find(devices_, device, &Connected::first);
-        if (found != devices_.end()) return *found->second;
-        return devices_.empty() ? connected(device) : *devices_.front().second;
+        const bool is_known = std::ranges::find(devices_, device, &Connected::first) != devices_.end();
+        return is_known || devices_.empty() ? connect_once(device) : *devices_.front().second;
     }
 
     /// Collective, the first time for a device.
-    [[nodiscard]] Channel& connected(int device) {
+    [[nodiscard]] Channel& connect_once(int device) {
         const auto found = std::ranges::find(devices_, device, &Connected::first);
         if (found != devices_.end()) return *found->second;
         return *devices_.emplace_back(device, choose().connect(*host_, device)).second;

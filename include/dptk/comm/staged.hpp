@@ -26,7 +26,7 @@ namespace dptk::detail {
     ChannelIdentity identity = copy->identity();
     identity.name += "/device";
     std::unique_ptr<Channel> channel;
-    break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), [&] {
+    break_job_unless_agreed(job, [&] {
         StagedTransport transport(std::move(copy), device ? *device : cuda::current_device());
         channel = std::make_unique<TransportChannel<StagedTransport>>(std::move(transport), job, identity);
     });

@@ -52,7 +52,7 @@ class ModelReplica {
     /// Finds the other replicas, and compares itself with them. Collective.
     void join(const ThreadJob& job, int number) {
         group_.emplace(ThreadCommunicator(job.transport(number)));
-        guarded([&] { compare(); });
+        break_job_unless_agreed(group_->channel().job(), [&] { compare(); });
     }
 
     void leave() { group_.reset(); }
@@ -62,24 +62,18 @@ class ModelReplica {
 
     /// Takes the main replica's values. Collective.
     void take_values() {
-        guarded([&] { parameters_.broadcast_values(*group_, 0); });
+        break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
     }
 
     /// The main replica's gradients = the sum of all replicas' * weight. Collective.
     void reduce(double weight) {
-        guarded([&] { reduce_gradients(weight); });
+        break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(weight); });
     }
 
     /// Between steps, from any thread.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
-    template <class Action>
-    void guarded(Action&& action) {
-        const ChannelJob& job = group_->channel().job();
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, group_->rank(), action);
-    }
-
     void compare() {
         std::string problem;
         try {

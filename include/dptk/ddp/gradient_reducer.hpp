@@ -405,8 +405,7 @@ class GradientReducer {
     /// What fails in a device's memory, the other ranks cannot know of: ends the job.
     template <class Action>
     void guarded(Action&& action) {
-        const ChannelJob& job = group_->channel().job();
-        break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(), action);
+        break_job_unless_agreed(group_->channel().job(), std::forward<Action>(action));
     }
 
     /// Copies a bucket's gradients in, weighted.

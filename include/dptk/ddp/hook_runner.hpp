@@ -28,9 +28,7 @@ class HookRunner {
     /// Calls `then` when the hook is through with the bucket, on whatever thread. Collective.
     [[nodiscard]] Work start(HookBucket bucket, std::function<void()> then) {
         const auto run = [this, bucket = std::move(bucket), then = std::move(then)]() mutable {
-            const ChannelJob& job = group_->channel().job();
-            break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
-                                    [&] { hook_->reduce(*group_, bucket); });
+            break_job_unless_agreed(group_->channel().job(), [&] { hook_->reduce(*group_, bucket); });
             then();
             return -1;
         };
