@@ -1,14 +1,19 @@
-/// The arithmetic of reductions inside one process: combining two buffers element by element, scaling one,
+/// The arithmetic of reductions inside one process: combining buffers element by element, scaling one,
 /// and changing between the 16-bit formats and float. Elements may be unaligned.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <complex>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "dptk/comm/reduce_op.hpp"
+#include "dptk/comm/vector_sum.hpp"
 #include "dptk/core/buffer.hpp"
 
 namespace dptk::detail {
@@ -80,7 +85,6 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
         if (op == ReduceOp::max) return pick([](auto a, auto b) { return a < b ? b : a; });
     }
     if constexpr (!std::same_as<T, bool>) {
-        if (op == ReduceOp::sum || op == ReduceOp::avg) return combine([](auto a, auto b) { return a + b; });
         if (op == ReduceOp::product) return combine([](auto a, auto b) { return a * b; });
     }
     if constexpr (std::integral<T>) {
@@ -91,11 +95,46 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
     check_reduction(dtype_of<T>, op);
 }
 
+/// Sums, which are what trainers wait for, by vector loops.
+inline void sum_together(const VectorSum& sum, DType dtype, DType result) {
+    switch (dtype) {
+        case DType::i8:
+        case DType::u8: return sum_vectors<std::uint8_t>(sum);  // overflow wraps
+        case DType::i16:
+        case DType::u16: return sum_vectors<std::uint16_t>(sum);
+        case DType::i32:
+        case DType::u32: return sum_vectors<std::uint32_t>(sum);
+        case DType::i64:
+        case DType::u64: return sum_vectors<std::uint64_t>(sum);
+        case DType::f16:
+            return result == DType::f32 ? sum_vectors<float16, float>(sum) : sum_vectors<float16>(sum);
+        case DType::bf16:
+            return result == DType::f32 ? sum_vectors<bfloat16, float>(sum) : sum_vectors<bfloat16>(sum);
+        case DType::f32:
+            if (result == DType::f16) return sum_vectors<float, float16>(sum);
+            if (result == DType::bf16) return sum_vectors<float, bfloat16>(sum);
+            return sum_vectors<float>(sum);
+        case DType::f64: return sum_vectors<double>(sum);
+        case DType::c64:
+        case DType::c128: {
+            VectorSum parts = sum;
+            parts.count *= 2;
+            return dtype == DType::c64 ? sum_vectors<float>(parts) : sum_vectors<double>(parts);
+        }
+        case DType::boolean:
+        case DType::opaque: break;
+    }
+    check_reduction(dtype, ReduceOp::sum);
+}
+
 /// into[i] = into[i] op from[i]. `avg` adds; divide when all ranks are in. Both have one dtype and count.
 inline void combine(const Buffer& into, const Buffer& from, const Reduction& reduction) {
-    if (reduction.user != nullptr) {
-        if (into.count != 0) reduction.user->combine(into.data, from.data, into.count);
-        return;
+    if (into.count == 0) return;
+    if (reduction.user != nullptr) return reduction.user->combine(into.data, from.data, into.count);
+    check_reduction(into.dtype, reduction.op);
+    if (reduction.op == ReduceOp::sum || reduction.op == ReduceOp::avg) {
+        const std::array<const void*, 2> sources{into.data, from.data};
+        return sum_together({sources, {&into.data, 1}, into.count}, into.dtype, into.dtype);
     }
     visit_dtype(into.dtype, [&](auto zero) {
         combine_typed<decltype(zero)>(into.data, from.data, into.count, reduction.op);
@@ -171,6 +210,43 @@ inline void convert(const Buffer& to, const Buffer& from) {
         using From = decltype(zero);
         if constexpr (Real<From>) convert_from<From>(to, from.data);
     });
+}
+
+/// Reduces what has no vector loop of its own: piece by piece in the cache, in accumulation_dtype.
+inline void reduce_pieces(const VectorSum& job, const Buffer& like, const Reduction& reduction) {
+    constexpr std::size_t piece_bytes = 16384;
+    const bool widen = needs_wide_accumulation(like.dtype, reduction);
+    Buffer sum = like;
+    if (widen) sum.dtype = accumulation_dtype(like.dtype);
+    sum.count = std::min(job.count, std::max<std::size_t>(piece_bytes / sum.element_size(), 1));
+    std::vector<std::byte> sum_memory(sum.bytes());
+    std::vector<std::byte> part_memory(widen ? sum.bytes() : 0);
+    for (std::size_t done = 0; done < job.count; done += sum.count) {
+        const std::size_t count = std::min(sum.count, job.count - done);
+        const auto piece = [&](const void* data) {
+            Buffer out = like.at(const_cast<void*>(data)).slice(done, count);
+            return out;
+        };
+        const Buffer total = sum.at(sum_memory.data()).slice(0, count);
+        const Buffer wide_part = sum.at(part_memory.data()).slice(0, count);
+        convert(total, piece(job.sources[0]));
+        for (const void* source : job.sources.subspan(1)) {
+            if (widen) convert(wide_part, piece(source));
+            combine(total, widen ? wide_part : piece(source), reduction);
+        }
+        for (void* result : job.results) convert(piece(result), total);
+    }
+}
+
+/// results[k][i] = sources[0][i] op sources[1][i] op ..., in this order, divided by job.divisor where the
+/// reduction averages. `like` has the dtype of the sources. 16-bit formats are computed in float and rounded
+/// once, to `result`: in sums one of the two dtypes may be f32 where the other one is of 16 bits.
+inline void reduce_together(VectorSum job, const Buffer& like, DType result, const Reduction& reduction) {
+    if (job.count == 0) return;
+    const bool sums = reduction.op == ReduceOp::sum || reduction.op == ReduceOp::avg;
+    if (reduction.user != nullptr || !sums) return reduce_pieces(job, like, reduction);
+    if (!reduction.averages()) job.divisor = 1;
+    sum_together(job, like.dtype, result);
 }
 
 }  // namespace dptk::detail

@@ -117,9 +117,10 @@ class NcclHostReduction {
         for (std::size_t rank = 0; rank < ranks(); ++rank)
             parts.push_back(piece.at(stage_.parts.data() + rank * piece.bytes()));
         if (!weights.empty()) return combine_weighted(piece, parts, weights);
-        algorithms::slices::combine_pieces(
-            piece, parts, call_.reduction,
-            [&](const Buffer& sum, std::size_t at) { convert(piece.slice(at, sum.count), sum); });
+        std::vector<const void*> sources;
+        for (const Buffer& part : parts) sources.push_back(part.data);
+        reduce_together({sources, {&piece.data, 1}, count, static_cast<double>(ranks())}, piece, piece.dtype,
+                        call_.reduction);
     }
 
     /// In the wider type, rounded once.

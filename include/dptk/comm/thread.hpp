@@ -69,10 +69,9 @@ class ThreadTransport {
         together({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
             const std::size_t first = slice_begin(rank_, data.count);
             const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-            reduce_slice(calls, first, data.slice(first, count), reduction,
-                         [&](const Buffer& sum, std::size_t at) {
-                             for (const Collective& call : calls) copy(call.output.slice(at, sum.count), sum);
-                         });
+            std::vector<void*> results;
+            for (const Collective& call : calls) results.push_back(call.output.slice(first, count).data);
+            reduce_slice(calls, first, data.slice(first, count), reduction, results);
         });
     }
 
@@ -80,9 +79,8 @@ class ThreadTransport {
         together({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
             const std::size_t first = slice_begin(rank_, data.count);
             const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-            const Buffer& output = call_of(calls, root).output;
-            reduce_slice(calls, first, data.slice(first, count), reduction,
-                         [&](const Buffer& sum, std::size_t at) { copy(output.slice(at, sum.count), sum); });
+            void* const result = call_of(calls, root).output.slice(first, count).data;
+            reduce_slice(calls, first, data.slice(first, count), reduction, {&result, 1});
         });
     }
 
@@ -91,10 +89,7 @@ class ThreadTransport {
         const algorithms::Scratch result(output);
         together({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
             const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
-            reduce_slice(calls, first, input.slice(first, output.count), reduction,
-                         [&](const Buffer& sum, std::size_t at) {
-                             copy(result.buffer().slice(at - first, sum.count), sum);
-                         });
+            reduce_slice(calls, first, output, reduction, {&result.buffer().data, 1});
         });
         copy(output, result.buffer());
     }
@@ -203,16 +198,13 @@ class ThreadTransport {
                std::min(count % parts, static_cast<std::size_t>(slice));
     }
 
-    /// Combines one slice of all ranks' inputs, from element `first` on and as `slice` tells, piece by piece
-    /// in the cache; deliver(sum, position of its first element).
-    template <class Deliver>
-    void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice, const Reduction& reduction,
-                      Deliver&& deliver) const {
-        std::vector<Buffer> parts;
-        for (const Collective& call : calls) parts.push_back(call.input.slice(first, slice.count));
-        algorithms::slices::combine_pieces(slice, parts, reduction, [&](const Buffer& sum, std::size_t done) {
-            deliver(sum, first + done);
-        });
+    /// Combines one slice of all ranks' inputs, from element `first` on and as `slice` tells.
+    static void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
+                             const Reduction& reduction, std::span<void* const> results) {
+        std::vector<const void*> sources;
+        for (const Collective& call : calls) sources.push_back(call.input.slice(first, slice.count).data);
+        detail::reduce_together({sources, results, slice.count, static_cast<double>(calls.size())}, slice,
+                                slice.dtype, reduction);
     }
 
     [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank) {

@@ -3,8 +3,6 @@
 /// need only be associative.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -12,38 +10,6 @@
 #include "dptk/comm/local_reduce.hpp"
 
 namespace dptk::algorithms::slices {
-
-/// Combines the parts, all of `like`'s shape, in their order and piece by piece in the cache:
-/// deliver(piece of the result, position of its first element).
-template <class Deliver>
-void combine_pieces(const Buffer& like, const std::vector<Buffer>& parts, const Reduction& reduction,
-                    Deliver&& deliver) {
-    constexpr std::size_t piece_bytes = 16384;
-    const bool widen = detail::needs_wide_accumulation(like.dtype, reduction);
-    Buffer sum = like;
-    if (widen) sum.dtype = detail::accumulation_dtype(like.dtype);
-    sum.count = std::min(like.count, std::max<std::size_t>(piece_bytes / sum.element_size(), 1));
-    Buffer rounded = like;
-    rounded.count = sum.count;
-    const Scratch sum_memory(sum);
-    const Scratch part_memory(sum);
-    const Scratch rounded_memory(rounded);
-    for (std::size_t done = 0; done < like.count; done += sum.count) {
-        const std::size_t count = std::min(sum.count, like.count - done);
-        const Buffer total = sum_memory.buffer().slice(0, count);
-        const Buffer wide_part = part_memory.buffer().slice(0, count);
-        detail::convert(total, parts[0].slice(done, count));
-        for (std::size_t i = 1; i < parts.size(); ++i) {
-            const Buffer part = parts[i].slice(done, count);
-            if (widen) detail::convert(wide_part, part);
-            detail::combine(total, widen ? wide_part : part, reduction);
-        }
-        if (reduction.averages()) detail::divide(total, static_cast<double>(parts.size()));
-        const Buffer result = widen ? rounded_memory.buffer().slice(0, count) : total;
-        if (widen) detail::convert(result, total);
-        deliver(result, done);
-    }
-}
 
 /// output = this rank's slice of all ranks' inputs, combined. `input` is cut as `slices` says. An average is
 /// divided.
@@ -61,9 +27,11 @@ inline void reduce_scatter(Messages& messages, const Slices& input, const Buffer
     with_each_partner(messages, [&](int partner) {
         messages.exchange(input[partner], parts[static_cast<std::size_t>(partner)], partner);
     });
-    combine_pieces(output, parts, reduction, [&](const Buffer& piece, std::size_t done) {
-        detail::convert(output.slice(done, piece.count), piece);
-    });
+    std::vector<const void*> sources;
+    for (const Buffer& part : parts) sources.push_back(part.data);
+    void* const result = output.data;
+    detail::reduce_together({sources, {&result, 1}, output.count, static_cast<double>(size)}, output,
+                            output.dtype, reduction);
 }
 
 }  // namespace dptk::algorithms::slices

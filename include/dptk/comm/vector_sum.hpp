@@ -1,0 +1,337 @@
+/// Sums of several buffers at once, in vector registers: each element is read once from every source, added
+/// in their order, and written once to every result. The arithmetic of memory that several ranks reach.
+/// Elements may be unaligned.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "dptk/core/float16.hpp"
+
+namespace dptk::detail {
+
+/// A register, or a half of one. GCC 12 wants its size as a number, and converts vectors only where it sees
+/// their types.
+template <class T, std::size_t bytes>
+struct VectorOf;
+template <class T>
+struct VectorOf<T, 8> {
+    typedef T type __attribute__((vector_size(8)));
+};
+template <class T>
+struct VectorOf<T, 16> {
+    typedef T type __attribute__((vector_size(16)));
+};
+template <class T>
+struct VectorOf<T, 32> {
+    typedef T type __attribute__((vector_size(32)));
+};
+template <class T>
+struct VectorOf<T, 64> {
+    typedef T type __attribute__((vector_size(64)));
+};
+
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 16>::type& to,
+                                                 const VectorOf<std::uint16_t, 8>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 32>::type& to,
+                                                 const VectorOf<std::uint16_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 64>::type& to,
+                                                 const VectorOf<std::uint16_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 64>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 8>::type& to,
+                                                 const VectorOf<std::uint32_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 8>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 16>::type& to,
+                                                 const VectorOf<std::uint32_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 32>::type& to,
+                                                 const VectorOf<std::uint32_t, 64>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 16>::type& to,
+                                                 const VectorOf<std::int32_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 32>::type& to,
+                                                 const VectorOf<std::int32_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 64>::type& to,
+                                                 const VectorOf<std::int32_t, 64>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 64>::type);
+}
+
+/// Elements of T as registers of so many bytes hold them.
+template <class T, std::size_t bytes>
+struct Lanes {
+    using Lane = T;
+    using Vector = typename VectorOf<T, bytes>::type;
+
+    [[gnu::always_inline]] static inline void load(Vector& to, const void* from) noexcept {
+        std::memcpy(&to, from, sizeof to);
+    }
+    [[gnu::always_inline]] static inline void store(void* to, const Vector& from) noexcept {
+        std::memcpy(to, &from, sizeof from);
+    }
+};
+
+/// Of 16 bits in memory and 32 in registers.
+template <std::size_t bytes>
+struct ShortFloatLanes {
+    using Lane = float;
+    using Vector = typename VectorOf<float, bytes>::type;
+    using Bits = typename VectorOf<std::uint32_t, bytes>::type;
+    using Mask = typename VectorOf<std::int32_t, bytes>::type;
+    using Halves = typename VectorOf<std::uint16_t, bytes / 2>::type;
+
+    [[gnu::always_inline]] static inline void load_bits(Bits& to, const void* from) noexcept {
+        Halves halves;
+        std::memcpy(&halves, from, sizeof halves);
+        convert_lanes(to, halves);
+    }
+    [[gnu::always_inline]] static inline void store_bits(void* to, const Bits& from) noexcept {
+        Halves halves;
+        convert_lanes(halves, from);
+        std::memcpy(to, &halves, sizeof halves);
+    }
+    /// to = mask ? from : to
+    [[gnu::always_inline]] static inline void select(Bits& to, const Mask& mask, const Bits& from) noexcept {
+        to = (to & ~reinterpret_cast<Bits>(mask)) | (from & reinterpret_cast<Bits>(mask));
+    }
+    /// Both are numbers below 2^31.
+    [[gnu::always_inline]] static inline void is_above(Mask& to, const Bits& bits,
+                                                       std::int32_t limit) noexcept {
+        to = reinterpret_cast<Mask>(bits) > limit;
+    }
+};
+
+/// The conversions of core/float16.hpp, lane by lane.
+template <std::size_t bytes>
+struct Lanes<bfloat16, bytes> : ShortFloatLanes<bytes> {
+    using Base = ShortFloatLanes<bytes>;
+    using typename Base::Bits;
+    using typename Base::Mask;
+    using typename Base::Vector;
+    [[gnu::always_inline]] static inline void load(Vector& to, const void* from) noexcept {
+        Bits bits;
+        Base::load_bits(bits, from);
+        bits <<= 16;
+        to = reinterpret_cast<Vector>(bits);
+    }
+    [[gnu::always_inline]] static inline void store(void* to, const Vector& from) noexcept {
+        const Bits bits = reinterpret_cast<Bits>(from);
+        const Bits magnitude = bits & 0x7fff'ffffU;
+        Mask nan;
+        Base::is_above(nan, magnitude, 0x7f80'0000);
+        Bits out = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+        Base::select(out, nan, (bits >> 16) | 0x40U);
+        Base::store_bits(to, out);
+    }
+};
+
+template <std::size_t bytes>
+struct Lanes<float16, bytes> : ShortFloatLanes<bytes> {
+    using Base = ShortFloatLanes<bytes>;
+    using typename Base::Bits;
+    using typename Base::Mask;
+    using typename Base::Vector;
+    [[gnu::always_inline]] static inline void load(Vector& to, const void* from) noexcept {
+        Bits bits;
+        Base::load_bits(bits, from);
+        const Bits magnitude = bits & 0x7fffU;
+        Vector tiny;
+        convert_lanes(tiny, reinterpret_cast<Mask>(magnitude));
+        tiny *= 0x1p-24F;
+        Bits out = reinterpret_cast<Bits>(tiny);
+        Mask where;
+        Base::is_above(where, magnitude, 0x3ff);
+        Base::select(out, where, (magnitude << 13) + 0x3800'0000U);
+        Base::is_above(where, magnitude, 0x7bff);
+        Base::select(out, where, (magnitude << 13) | 0x7f80'0000U);
+        out |= (bits & 0x8000U) << 16;
+        to = reinterpret_cast<Vector>(out);
+    }
+    [[gnu::always_inline]] static inline void store(void* to, const Vector& from) noexcept {
+        const Bits bits = reinterpret_cast<Bits>(from);
+        const Bits magnitude = bits & 0x7fff'ffffU;
+        // Below the smallest normal, 2^-14: the float addition shifts and rounds the bits into place. Larger
+        // ones would overflow there.
+        Mask where;
+        Base::is_above(where, magnitude, 0x387f'ffff);
+        Bits small = magnitude;
+        Base::select(small, where, Bits{});
+        const Vector shifted = reinterpret_cast<Vector>(small) + 0.5F;
+        Bits out = reinterpret_cast<Bits>(shifted) - 0x3f00'0000U;
+        Base::select(out, where, (magnitude - 0x3800'0000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13);
+        Base::is_above(where, magnitude, 0x477f'ffff);
+        Base::select(out, where, (Bits{} + 0x7c00U));
+        Base::is_above(where, magnitude, 0x7f80'0000);
+        Base::select(out, where, (Bits{} + 0x7e00U));
+        Base::store_bits(to, out | ((bits >> 16) & 0x8000U));
+    }
+};
+
+/// A sum of several buffers: results[k][i] = (sources[0][i] + sources[1][i] + ...) / divisor, where the
+/// divisor is for floating-point elements. A result may be a source; other overlaps are not allowed.
+struct VectorSum {
+    std::span<const void* const> sources;
+    std::span<void* const> results;
+    std::size_t count = 0;
+    double divisor = 1;
+};
+
+/// Over elements of type In in the sources and Out in the results.
+template <class In, class Out, std::size_t vector_bytes>
+class VectorLoop {
+    using From = Lanes<In, vector_bytes>;
+    using To = Lanes<Out, vector_bytes>;
+    using Lane = typename From::Lane;
+    using Vector = typename From::Vector;
+    static constexpr std::size_t lanes = vector_bytes / sizeof(Lane);
+    static_assert(std::same_as<Lane, typename To::Lane>);
+
+  public:
+    /// Four registers at once, so that their loads overlap.
+    [[gnu::always_inline]] static inline void run(const VectorSum& job) noexcept {
+        const Ending ending(job.divisor);
+        std::size_t i = 0;
+        for (; i + 4 * lanes <= job.count; i += 4 * lanes) {
+            Vector a, b, c, d;
+            load(a, b, c, d, job.sources[0], i);
+            for (const void* source : job.sources.subspan(1)) {
+                Vector e, f, g, h;
+                load(e, f, g, h, source, i);
+                a += e;
+                b += f;
+                c += g;
+                d += h;
+            }
+            ending.apply(a);
+            ending.apply(b);
+            ending.apply(c);
+            ending.apply(d);
+            for (void* result : job.results) {
+                To::store(at<Out>(result, i), a);
+                To::store(at<Out>(result, i + lanes), b);
+                To::store(at<Out>(result, i + 2 * lanes), c);
+                To::store(at<Out>(result, i + 3 * lanes), d);
+            }
+        }
+        for (; i < job.count; i += lanes) some(job, ending, i, std::min(lanes, job.count - i));
+    }
+
+  private:
+    /// The end of an average. Multiplying by a power of two, as most worlds' sizes are, gives the same bits.
+    struct Ending {
+        explicit Ending(double divisor_)
+            : divisor(static_cast<Lane>(divisor_)), factor(static_cast<Lane>(1 / divisor_)) {
+            const auto whole = static_cast<std::uint64_t>(divisor_);
+            divides = divisor_ != 1;
+            multiplies = (whole & (whole - 1)) == 0;
+        }
+
+        [[gnu::always_inline]] inline void apply(Vector& sum) const noexcept {
+            if constexpr (std::floating_point<Lane>) {
+                if (!divides) return;
+                if (multiplies) {
+                    sum *= factor;
+                } else {
+                    sum /= divisor;
+                }
+            }
+        }
+
+        Lane divisor;
+        Lane factor;
+        bool divides;
+        bool multiplies;
+    };
+
+    template <class T, class Data>
+    [[gnu::always_inline]] static inline auto* at(Data* data, std::size_t i) noexcept {
+        using Byte = std::conditional_t<std::is_const_v<Data>, const std::byte, std::byte>;
+        return static_cast<Byte*>(data) + i * sizeof(T);
+    }
+
+    [[gnu::always_inline]] static inline void load(Vector& a, Vector& b, Vector& c, Vector& d,
+                                                   const void* from, std::size_t i) noexcept {
+        From::load(a, at<In>(from, i));
+        From::load(b, at<In>(from, i + lanes));
+        From::load(c, at<In>(from, i + 2 * lanes));
+        From::load(d, at<In>(from, i + 3 * lanes));
+    }
+
+    /// At most a register's, in one that is filled up with zeros.
+    [[gnu::always_inline]] static inline void some(const VectorSum& job, const Ending& ending, std::size_t i,
+                                                   std::size_t count) noexcept {
+        alignas(vector_bytes) std::byte bytes[vector_bytes] = {};
+        Vector sum;
+        std::memcpy(bytes, at<In>(job.sources[0], i), count * sizeof(In));
+        From::load(sum, bytes);
+        for (const void* source : job.sources.subspan(1)) {
+            Vector part;
+            std::memcpy(bytes, at<In>(source, i), count * sizeof(In));
+            From::load(part, bytes);
+            sum += part;
+        }
+        ending.apply(sum);
+        To::store(bytes, sum);
+        for (void* result : job.results) std::memcpy(at<Out>(result, i), bytes, count * sizeof(Out));
+    }
+};
+
+#ifdef __AVX512BW__
+inline constexpr std::size_t baseline_vector_bytes = 64;
+#else
+inline constexpr std::size_t baseline_vector_bytes = 16;
+#endif
+
+// Programs are mostly compiled for processors older than the one on which they run.
+#if defined(__x86_64__) && !defined(__AVX512BW__)
+template <class In, class Out>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void sum_vectors_avx512(const VectorSum& job) noexcept {
+    VectorLoop<In, Out, 64>::run(job);
+}
+template <class In, class Out>
+[[gnu::target("avx2")]] void sum_vectors_avx2(const VectorSum& job) noexcept {
+    VectorLoop<In, Out, 32>::run(job);
+}
+
+enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
+
+[[nodiscard]] inline InstructionSet instruction_set() noexcept {
+    static const InstructionSet best = [] {
+        const bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                            __builtin_cpu_supports("avx512vl");
+        if (avx512) return InstructionSet::avx512;
+        return __builtin_cpu_supports("avx2") ? InstructionSet::avx2 : InstructionSet::baseline;
+    }();
+    return best;
+}
+#endif
+
+/// The sum. Of floating-point numbers, which gradients are, by the best instructions that this processor has.
+template <class In, class Out = In>
+void sum_vectors(const VectorSum& job) noexcept {
+#if defined(__x86_64__) && !defined(__AVX512BW__)
+    if constexpr (std::same_as<In, Out> && !std::integral<In>) {
+        if (instruction_set() == InstructionSet::avx512) return sum_vectors_avx512<In, Out>(job);
+        if (instruction_set() == InstructionSet::avx2) return sum_vectors_avx2<In, Out>(job);
+    }
+#endif
+    VectorLoop<In, Out, baseline_vector_bytes>::run(job);
+}
+
+}  // namespace dptk::detail
