@@ -274,8 +274,9 @@ class NcclComm final : public Wakeable {
 
     /// Throws what has failed here, or else in the job.
     void check_well() {
+        const bool job_has_failed = health()->failed();  // after what has failed here was noted
         rethrow_failure();
-        health()->check();
+        if (job_has_failed) health()->check();
     }
 
     /// Under the lock: an abort may have been here before.

@@ -90,8 +90,10 @@ class NcclDevices final : public DeviceGroup {
 
     void finish() override {
         calls_->finish();
+        const bool job_has_failed =
+            host_.control().health()->failed();  // after what has failed here was noted
         comms_[0]->rethrow_failure();
-        host_.control().health()->check();
+        if (job_has_failed) host_.control().health()->check();
     }
 
   private:

@@ -312,8 +312,9 @@ class TransportChannel final : public Channel {
 
     /// What has failed here in the background tells more than that the job has.
     void check_usable() {
+        const bool job_has_failed = health_->failed();  // after what has failed here was noted
         if constexpr (detail::HasRethrow<T>) transport().rethrow_failure();
-        health_->check();
+        if (job_has_failed) health_->check();
     }
 
     void check_memory(const Collective& call) const {
