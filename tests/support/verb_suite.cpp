@@ -8,6 +8,8 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 namespace test {
@@ -378,6 +380,38 @@ void with_each_dtype(const ProcessGroup& group, Action&& action) {
     }
 }
 
+/// Memory of the host that the group has allocated.
+class AllocatedMemory final : public OtherMemory {
+  public:
+    explicit AllocatedMemory(ProcessGroup& group) : all_(group.allocate<std::byte>(bytes)) {}
+
+    [[nodiscard]] dptk::Device device() const override { return {}; }
+    [[nodiscard]] dptk::StreamRef stream() const override { return {}; }
+
+    /// One piece after the other; when they are used up, again from the first, whose users are gone.
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t wanted) override {
+        const std::size_t rounded = (wanted + 63) / 64 * 64;
+        REQUIRE(rounded <= bytes / 4);
+        if (next_ + rounded > bytes) next_ = 0;
+        std::byte* const piece = all_.data() + next_;
+        next_ += rounded;
+        return {all_.memory(), piece};
+    }
+
+    void write(void* to, const void* from, std::size_t count) override { copy(to, from, count); }
+    void read(void* to, const void* from, std::size_t count) override { copy(to, from, count); }
+
+  private:
+    static constexpr std::size_t bytes = std::size_t{64} << 20;
+
+    static void copy(void* to, const void* from, std::size_t count) {
+        if (count != 0) std::memcpy(to, from, count);
+    }
+
+    dptk::Allocation<std::byte> all_;
+    std::size_t next_ = 0;
+};
+
 constexpr std::array operations = {ReduceOp::sum, ReduceOp::avg,  ReduceOp::product, ReduceOp::min,
                                    ReduceOp::max, ReduceOp::band, ReduceOp::bor,     ReduceOp::bxor};
 
@@ -427,6 +461,29 @@ void check_moves_on(ProcessGroup& group, const Terrain& terrain) {
     };
     with_each_dtype(group, check);
     check(Particle{});
+}
+
+void check_allocated_memory(ProcessGroup& group) {
+    AllocatedMemory memory(group);
+    const Terrain allocated{.memory = &memory};
+    const Terrain own{};
+    const Terrain& mixed = group.rank() % 2 == 0 ? own : allocated;
+    check_reductions_on(group, allocated);
+    check_moves_on(group, allocated);
+    check_weighted_sums_on(group, allocated);
+    const auto check_many_elements = [&]<class T>(T, ReduceOp op) {
+        for (const Terrain& terrain : {allocated, own, mixed}) {
+            Suite<T> suite(group, terrain, {200'003, 1, Mode::blocking});
+            suite.check_all_reduce(op);
+            suite.check_reduce_scatter(op);
+            suite.check_broadcast();
+            suite.check_gather();
+        }
+    };
+    check_many_elements(float{}, ReduceOp::avg);
+    check_many_elements(dptk::float16{}, ReduceOp::sum);
+    check_many_elements(std::int8_t{}, ReduceOp::max);
+    check_many_elements(std::complex<float>{}, ReduceOp::product);
 }
 
 void check_user_functions(ProcessGroup& group) {

@@ -9,7 +9,7 @@
 
 namespace test {
 
-/// Memory of another kind than the host's own, in which the buffers of calls lie.
+/// Memory of another kind than the program's own, in which the buffers of calls lie.
 class OtherMemory {
   public:
     OtherMemory() = default;
@@ -30,7 +30,7 @@ enum class Rounding { once, on_the_way };
 
 /// What differs between the groups that are tested.
 struct Terrain {
-    /// Null for the host's own.
+    /// Null for the program's own.
     OtherMemory* memory = nullptr;
     Rounding rounding = Rounding::once;
 };
@@ -61,7 +61,11 @@ void check_messages_in_background(dptk::ProcessGroup& group);
 /// Many calls under way at once, handles that are dropped, a thousand calls in a row.
 void check_many(dptk::ProcessGroup& group);
 
-/// All of these, but for messages in the background.
+/// Elements in memory that the group has allocated, on all ranks and on every other one, and many of them in
+/// the program's own.
+void check_allocated_memory(dptk::ProcessGroup& group);
+
+/// All but messages in the background, and allocated memory.
 void check_verbs(dptk::ProcessGroup& group);
 void check_verbs_on(dptk::ProcessGroup& group, const Terrain& terrain);
 

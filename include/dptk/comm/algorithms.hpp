@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -13,35 +12,11 @@
 #include "dptk/comm/algorithms/ring.hpp"
 #include "dptk/comm/algorithms/slices.hpp"
 #include "dptk/comm/algorithms/tree.hpp"
+#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/transport.hpp"
 
 namespace dptk {
-
-/// How an all_reduce is carried out. `automatic` is the transport's own where it has one, and otherwise
-/// recursive doubling below 64 KiB and a ring above. `recursive_halving` is the ring where the number of
-/// ranks is no power of two. Sums of the 16-bit formats, and functions of the user's, always go by slices,
-/// unless the transport itself combines them in rank order and rounds once.
-enum class AllReduceAlgorithm : std::uint8_t {
-    automatic,
-    ring,
-    tree,
-    recursive_doubling,
-    recursive_halving,
-    slices,
-};
-
-[[nodiscard]] constexpr std::string_view algorithm_name(AllReduceAlgorithm algorithm) noexcept {
-    switch (algorithm) {
-        case AllReduceAlgorithm::automatic: return "automatic";
-        case AllReduceAlgorithm::ring: return "ring";
-        case AllReduceAlgorithm::tree: return "tree";
-        case AllReduceAlgorithm::recursive_doubling: return "recursive doubling";
-        case AllReduceAlgorithm::recursive_halving: return "recursive halving";
-        case AllReduceAlgorithm::slices: return "slices";
-    }
-    return "no algorithm";
-}
 
 namespace algorithms {
 
@@ -310,10 +285,14 @@ void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = Al
         plain.reduction = ReduceOp::sum;
         return run(transport, plain, algorithm);
     }
-    const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
-    if (!chosen && natively(transport, call)) return;
-    MessagesOver<T> messages(transport);
-    over_messages(messages, call, algorithm);
+    if constexpr (detail::HasRun<T>) {
+        transport.run(call, algorithm);
+    } else {
+        const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
+        if (!chosen && natively(transport, call)) return;
+        MessagesOver<T> messages(transport);
+        over_messages(messages, call, algorithm);
+    }
 }
 
 }  // namespace algorithms

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/comm/node.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/control/heartbeat.hpp"
@@ -69,7 +70,7 @@ namespace detail {
     const std::shared_ptr<ControlPlane> control = options.control;  // outlives a transport that fails
     hear_last_words(control);
     try {
-        return GlooCommunicator(GlooTransport(std::move(options)));
+        return NodeCommunicator<GlooTransport>(NodeTransport(GlooTransport(std::move(options))));
     } catch (const std::exception& error) {  // the others are about to connect to this rank
         health->fail(error.what());
         throw;
@@ -85,8 +86,8 @@ namespace detail {
                         .timeout = request.identity.timeout,
                         .control = request.job.control,
                         .hosts = request.hosts};
-    return std::make_unique<TransportChannel<GlooTransport>>(GlooTransport(std::move(options)), request.job,
-                                                             request.identity);
+    return std::make_unique<TransportChannel<NodeTransport<GlooTransport>>>(
+        NodeTransport(GlooTransport(std::move(options))), request.job, request.identity);
 }
 
 inline const bool gloo_is_registered =

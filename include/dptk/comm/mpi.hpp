@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "dptk/comm/mpi_transport.hpp"
+#include "dptk/comm/node.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 
@@ -72,9 +73,10 @@ inline void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
 
 [[nodiscard]] inline ProcessGroup create_mpi_group(const JobRequest& request) {
     check_launched_by_linked_mpi(request.launch);
-    return MpiCommunicator(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
-                                                         .heartbeat_timeout = request.heartbeat_timeout,
-                                                         .bind_address = request.bind_address}));
+    return NodeCommunicator<MpiTransport>(
+        NodeTransport(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
+                                                    .heartbeat_timeout = request.heartbeat_timeout,
+                                                    .bind_address = request.bind_address})));
 }
 
 inline const bool mpi_is_registered = register_transport({"mpi", mpi_fit, create_mpi_group, nullptr});

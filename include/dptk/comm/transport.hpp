@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
@@ -39,6 +40,7 @@ namespace dptk {
 ///   barrier()
 ///   static reduces(DType, Reduction)                whether the three reducing verbs above know these; without it they
 ///                              are asked for anything but 16-bit sums and functions of the user's
+///   run(Collective, AllReduceAlgorithm)             in place of all verbs above: carries out any of them
 ///   send_recv(Buffer out, to, Buffer in, from, tag) both at once
 ///   recv_any(Buffer, tag)      from any rank; returns which
 ///   start(Message)             std::shared_ptr<WorkState> of a message that goes on by itself. Where a transport has it,
@@ -113,6 +115,9 @@ template <class T>
 concept HasReduces = requires(DType dtype, const Reduction& r) {
     { T::reduces(dtype, r) } -> std::same_as<bool>;
 };
+
+template <class T>
+concept HasRun = requires(T& t, const Collective& call) { t.run(call, AllReduceAlgorithm{}); };
 
 template <class T>
 concept HasSendRecv =

@@ -1,0 +1,267 @@
+/// A transport around another one: what ranks of one host share goes through memory, and only the rest over
+/// the inner transport.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/node_collectives.hpp"
+#include "dptk/comm/node_hosts.hpp"
+#include "dptk/comm/node_pages.hpp"
+#include "dptk/comm/transport.hpp"
+#include "dptk/comm/transport_defaults.hpp"
+#include "dptk/control/control_plane.hpp"
+#include "dptk/control/host.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+
+namespace dptk {
+
+struct NodeOptions {
+    /// Ranks that give the same share memory. Empty for this host.
+    std::string host = {};
+};
+
+/// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
+template <Transport Inner>
+class NodeTransport {
+  public:
+    static constexpr bool interruptible = detail::Interruptible<Inner>;
+
+    /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1 on one of them.
+    explicit NodeTransport(Inner inner, const NodeOptions& options = {})
+        : NodeTransport(std::move(inner),
+                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), nullptr) {}
+
+    [[nodiscard]] int rank() const { return inner_->rank(); }
+    [[nodiscard]] int size() const { return inner_->size(); }
+    [[nodiscard]] auto backend() const { return inner_->backend(); }
+    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
+    [[nodiscard]] int local_rank() const
+        requires detail::HasLocalRank<Inner>
+    {
+        return inner_->local_rank();
+    }
+    [[nodiscard]] int local_size() const
+        requires detail::HasLocalRank<Inner>
+    {
+        return inner_->local_size();
+    }
+
+    /// The transport that carries what memory does not.
+    [[nodiscard]] Inner& inner() noexcept { return *inner_; }
+
+    /// Whether this rank shares memory with others.
+    [[nodiscard]] bool shares_memory() const noexcept { return node_ != nullptr; }
+
+    void run(const Collective& call, AllReduceAlgorithm algorithm) {
+        if (node_ && algorithm == AllReduceAlgorithm::automatic && node_->serves(call))
+            return node_->run(call);
+        algorithms::run(*inner_, call, algorithm);
+    }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
+        if (node_) return node_->hub().allocate(bytes);
+        if constexpr (detail::HasAllocate<Inner>) return inner_->allocate(bytes);
+        return detail::allocate_aligned(bytes);
+    }
+
+    void send(const Buffer& buffer, int to, int tag) { inner_->send(buffer, to, tag); }
+    void recv(const Buffer& buffer, int from, int tag) { inner_->recv(buffer, from, tag); }
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag)
+        requires detail::HasRecvAny<Inner>
+    {
+        return inner_->recv_any(buffer, tag);
+    }
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag)
+        requires detail::HasSendRecv<Inner>
+    {
+        inner_->send_recv(out, to, in, from, tag);
+    }
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message)
+        requires detail::HasStartMessage<Inner>
+    {
+        return inner_->start(message);
+    }
+
+    /// What goes through memory is carried out when somebody waits.
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
+        requires detail::HasStart<Inner>
+    {
+        if (node_ && node_->serves(call)) return nullptr;
+        return inner_->start(call);
+    }
+    [[nodiscard]] bool progresses_by_caller() const
+        requires detail::HasStart<Inner>
+    {
+        return inner_->progresses_by_caller();
+    }
+    [[nodiscard]] bool progress()
+        requires detail::HasProgress<Inner>
+    {
+        return inner_->progress();
+    }
+    [[nodiscard]] bool callable_from_this_thread() const
+        requires detail::HasThreadRule<Inner>
+    {
+        return inner_->callable_from_this_thread();
+    }
+    [[nodiscard]] bool takes_device_memory(const Collective& call) const
+        requires detail::HasTakesDeviceMemory<Inner>
+    {
+        return inner_->takes_device_memory(call);
+    }
+
+    /// Shares memory of its own with the same ranks. Collective.
+    [[nodiscard]] NodeTransport duplicate()
+        requires detail::HasDuplicate<Inner>
+    {
+        return NodeTransport(inner_->duplicate(), host_, node_ ? node_->hub().allocations() : nullptr);
+    }
+
+    [[nodiscard]] NodeTransport subgroup(std::span<const int> ranks, std::string_view name)
+        requires detail::HasSubgroup<Inner>
+    {
+        return NodeTransport(inner_->subgroup(ranks, name), host_, nullptr);
+    }
+
+    void leave() noexcept
+        requires detail::HasLeave<Inner>
+    {
+        if (across_) across_->leave();
+        inner_->leave();
+    }
+
+  private:
+    /// `allocations`: of a transport over the same ranks, or null.
+    NodeTransport(Inner inner, std::uint64_t host, std::shared_ptr<detail::NodeAllocations> allocations)
+        : inner_(std::make_shared<Inner>(std::move(inner))),
+          control_(detail::control_of(*inner_)),
+          host_(host) {
+        if (size() > 1) connect(std::move(allocations));
+    }
+
+    template <class T>
+    [[nodiscard]] std::vector<T> gather_from_all(const T& own) {
+        std::vector<T> all(static_cast<std::size_t>(size()));
+        T copy = own;
+        algorithms::run(*inner_, {.verb = Verb::all_gather,
+                                  .input = {&copy, 1, DType::opaque, {}, sizeof(T)},
+                                  .output = {all.data(), all.size(), DType::opaque, {}, sizeof(T)}});
+        return all;
+    }
+
+    /// What DPTK_SHM says.
+    [[nodiscard]] static detail::NodeCard::Wish wish() {
+        using Wish = detail::NodeCard::Wish;
+        const char* value = std::getenv("DPTK_SHM");
+        const std::string_view word = value == nullptr ? "" : value;
+        if (word.empty() || word == "1") return Wish::yes;
+        return word == "0" ? Wish::no : Wish::wrong;
+    }
+
+    static void check_wishes(const std::vector<detail::NodeCard>& cards) {
+        const auto wrong = std::ranges::find(cards, detail::NodeCard::Wish::wrong, &detail::NodeCard::wish);
+        if (wrong == cards.end()) return;
+        ArgumentError error(detail::text("rank ", wrong - cards.begin(),
+                                         ": DPTK_SHM, which says whether ranks of one host share memory, is "
+                                         "neither 0 nor 1"));
+        error.mark_agreed();
+        throw error;
+    }
+
+    /// Whether ranks share memory is the same on all of them.
+    void connect(std::shared_ptr<detail::NodeAllocations> allocations) {
+        detail::NodeCard own{.host = host_, .wish = wish(), .token = std::random_device()()};
+        sched_getaffinity(0, sizeof own.processors, &own.processors);
+        const std::vector<detail::NodeCard> cards = gather_from_all(own);
+        check_wishes(cards);
+        const detail::NodeHosts hosts(cards, rank());
+        using Wish = detail::NodeCard::Wish;
+        if (!hosts.shared || std::ranges::count(cards, Wish::no, &detail::NodeCard::wish) != 0) return;
+        if (hosts.count > 1 && !detail::HasSubgroup<Inner>) return;
+        std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
+        if (!pages) return;
+        if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
+        detail::NodeHub::Options options{.rank = hosts.place,
+                                         .size = static_cast<int>(hosts.local.size()),
+                                         .has_own_processor = hosts.has_own_processors,
+                                         .idle = [inner = inner_, control = control_] {
+                                             control->health()->check();
+                                             if constexpr (detail::HasProgress<Inner>)
+                                                 return inner->progress();
+                                             return false;
+                                         }};
+        node_ = std::make_unique<detail::NodeCollectives>(
+            std::make_unique<detail::NodeHub>(std::move(pages), std::move(allocations), std::move(options)),
+            join_hosts(hosts, cards[0].token));
+    }
+
+    /// The pages through which this host's ranks meet. Null, on all ranks of all hosts, where one of them
+    /// cannot reach its host's.
+    [[nodiscard]] std::shared_ptr<detail::NodePages> exchange_pages(const detail::NodeHosts& hosts) {
+        std::shared_ptr<detail::NodePages> pages;
+        std::string problem;
+        const auto attempt = [&](auto&& get_pages) {
+            try {
+                pages = get_pages();
+            } catch (const BackendError& error) {
+                problem = error.what();
+            }
+        };
+        const bool makes_them = hosts.place == 0;
+        if (makes_them) {
+            const int ranks = static_cast<int>(hosts.local.size());
+            attempt([&] { return detail::NodePages::create(detail::NodeHub::bytes_for(ranks)); });
+        }
+        const auto cards = gather_from_all(makes_them && pages ? pages->card() : detail::PagesCard{});
+        const detail::PagesCard& card = cards[static_cast<std::size_t>(hosts.local[0])];
+        if (!makes_them && card.bytes != 0) attempt([&] { return detail::NodePages::open(card); });
+        const std::vector<char> successes = gather_from_all(static_cast<char>(pages != nullptr));
+        if (makes_them && pages) pages->close();
+        if (!problem.empty())
+            log(LogLevel::warning, rank(), "the ranks of a host cannot share memory: " + problem);
+        return std::ranges::all_of(successes, [](char success) { return success != 0; }) ? pages : nullptr;
+    }
+
+    [[nodiscard]] detail::NodeCollectives::Hosts join_hosts(const detail::NodeHosts& hosts,
+                                                            std::uint64_t token) {
+        detail::NodeCollectives::Hosts out{.between = nullptr, .slices = hosts.everywhere, .world = size()};
+        if (hosts.count == 1) return out;
+        out.between = [](const Buffer&, const Reduction&) {};
+        if constexpr (detail::HasSubgroup<Inner>) {
+            if (hosts.place >= hosts.everywhere) return out;
+            across_ = std::make_shared<Inner>(
+                inner_->subgroup(hosts.across, detail::text("hosts/", token, "/", hosts.place)));
+            out.between = [across = across_](const Buffer& data, const Reduction& reduction) {
+                algorithms::run(
+                    *across,
+                    {.verb = Verb::all_reduce, .input = data, .output = data, .reduction = reduction});
+            };
+        }
+        return out;
+    }
+
+    std::shared_ptr<Inner> inner_;
+    std::shared_ptr<ControlPlane> control_;
+    std::uint64_t host_;
+    /// The ranks of other hosts that have the place of this one there.
+    std::shared_ptr<Inner> across_;
+    std::unique_ptr<detail::NodeCollectives> node_;
+};
+
+}  // namespace dptk

@@ -1,0 +1,329 @@
+// All orders in which the steps of ranks that meet in shared memory can happen, on a machine with a store
+// buffer in each processor: nobody reads another meeting's notes, no work is lost or done twice, and nobody
+// sleeps for ever.
+#include <doctest/doctest.h>
+#include <dptk/comm/node_meeting.hpp>
+#include <dptk/core/fnv1a.hpp>
+
+#include <ucontext.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// Ranks as fibres of one thread. Before each step that another rank could notice, the search says who goes
+/// on, or whose oldest store reaches memory.
+class Explorer {
+  public:
+    explicit Explorer(std::span<const std::byte> memory) : memory_(memory) {}
+
+    /// One of `ways` ways on from here; none where all that follows is known.
+    using Choose = std::function<std::optional<std::size_t>(std::uint64_t state, std::size_t ways)>;
+
+    /// Runs the bodies until all have ended, or the search has seen enough. Throws where nobody can go on.
+    void run(const std::vector<std::function<void()>>& bodies, const Choose& choose) {
+        current = this;
+        ranks_.resize(bodies.size());
+        for (std::size_t r = 0; r < bodies.size(); ++r) {
+            Rank& rank = ranks_[r];
+            rank.body = bodies[r];
+            rank.stores.clear();
+            rank.asleep_on = nullptr;
+            rank.ended = false;
+            rank.history = r + 1;
+            getcontext(&rank.context);
+            rank.context.uc_stack = {.ss_sp = rank.stack.data(), .ss_flags = 0, .ss_size = rank.stack.size()};
+            rank.context.uc_link = nullptr;
+            makecontext(&rank.context, &Explorer::enter, 0);
+        }
+        while (true) {
+            struct Way {
+                std::size_t rank;
+                bool stores;
+            };
+            std::vector<Way> ways;
+            bool all_ended = true;
+            for (std::size_t r = 0; r < ranks_.size(); ++r) {
+                all_ended = all_ended && ranks_[r].ended;
+                if (!ranks_[r].ended && ranks_[r].asleep_on == nullptr) ways.push_back({r, false});
+                if (!ranks_[r].stores.empty()) ways.push_back({r, true});
+            }
+            if (all_ended) return;
+            if (ways.empty()) throw std::runtime_error("all ranks sleep");
+            std::size_t way = 0;
+            if (ways.size() > 1) {
+                const std::optional<std::size_t> chosen = choose(state(), ways.size());
+                if (!chosen) return;
+                way = *chosen;
+            }
+            if (ways[way].stores) {
+                commit(ranks_[ways[way].rank]);
+            } else {
+                running_ = ways[way].rank;
+                swapcontext(&main_, &ranks_[running_].context);
+            }
+        }
+    }
+
+    [[nodiscard]] static Explorer& here() { return *current; }
+
+    // What follows is for the rank that runs.
+
+    void step() {
+        remember(1);
+        swapcontext(&self().context, &main_);
+    }
+
+    [[nodiscard]] std::uint64_t load(const std::uint64_t& word) {
+        step();
+        std::uint64_t value = word;
+        for (const auto& [to, stored] : self().stores) {
+            if (to == &word) value = stored;
+        }
+        return remember(value);
+    }
+
+    void store(std::uint64_t& word, std::uint64_t value, bool waits_for_memory) {
+        step();
+        self().stores.emplace_back(&word, value);
+        if (waits_for_memory) drain();
+    }
+
+    /// Alone with memory.
+    template <class Change>
+    std::uint64_t change(std::uint64_t& word, Change&& change) {
+        step();
+        drain();
+        const std::uint64_t before = word;
+        word = change(before);
+        return remember(before);
+    }
+
+    void sleep_while(const std::uint64_t& word, std::uint64_t value) {
+        step();
+        drain();
+        if (remember(word) != value) return;
+        self().asleep_on = &word;
+        step();
+    }
+
+    void wake_all(const std::uint64_t& word) {
+        step();
+        drain();
+        for (Rank& rank : ranks_) {
+            if (rank.asleep_on == &word) rank.asleep_on = nullptr;
+        }
+    }
+
+  private:
+    struct Rank {
+        ucontext_t context{};
+        std::vector<char> stack = std::vector<char>(std::size_t{64} << 10);
+        std::function<void()> body;
+        std::deque<std::pair<std::uint64_t*, std::uint64_t>> stores;
+        const std::uint64_t* asleep_on = nullptr;
+        bool ended = false;
+        /// Of all that it has seen: with the memory, this is what it will do.
+        std::uint64_t history = 0;
+    };
+
+    static void enter() {
+        Explorer& explorer = here();
+        explorer.self().body();
+        explorer.drain();
+        explorer.self().ended = true;
+        explorer.step();
+    }
+
+    [[nodiscard]] Rank& self() { return ranks_[running_]; }
+
+    std::uint64_t remember(std::uint64_t value) {
+        self().history = mix(self().history, value);
+        return value;
+    }
+
+    void drain() {
+        while (!self().stores.empty()) commit(self());
+    }
+
+    static void commit(Rank& rank) {
+        *rank.stores.front().first = rank.stores.front().second;
+        rank.stores.pop_front();
+    }
+
+    [[nodiscard]] static std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+        hash = (hash ^ value) * 0x9e37'79b9'7f4a'7c15U;
+        return hash ^ (hash >> 29);
+    }
+
+    [[nodiscard]] std::uint64_t state() const {
+        std::uint64_t hash =
+            dptk::detail::fnv1a({reinterpret_cast<const char*>(memory_.data()), memory_.size()});
+        for (const Rank& rank : ranks_) {
+            hash = mix(mix(hash, rank.history), rank.stores.size());
+            hash = mix(hash, rank.ended ? 1 : rank.asleep_on != nullptr ? 2 : 3);
+        }
+        return hash;
+    }
+
+    static inline Explorer* current = nullptr;
+    std::span<const std::byte> memory_;
+    std::vector<Rank> ranks_;
+    std::size_t running_ = 0;
+    ucontext_t main_{};
+};
+
+/// The machine that protocols see. Its memory is x86's: a store may wait while later loads go ahead.
+struct ModelMachine {
+    template <class T>
+    class Cell {
+      public:
+        T load(std::memory_order) const { return static_cast<T>(Explorer::here().load(value)); }
+        void store(T to, std::memory_order order) {
+            Explorer::here().store(value, to, order == std::memory_order_seq_cst);
+        }
+        T fetch_add(T by, std::memory_order) {
+            return change([&](T old) { return static_cast<T>(old + by); });
+        }
+        T fetch_sub(T by, std::memory_order) {
+            return change([&](T old) { return static_cast<T>(old - by); });
+        }
+        bool compare_exchange_strong(T& seen, T to, std::memory_order) {
+            const T found = change([&](T old) { return old == seen ? to : old; });
+            return std::exchange(seen, found) == found;
+        }
+
+        std::uint64_t value = 0;
+
+      private:
+        template <class Change>
+        T change(Change&& next) {
+            return static_cast<T>(
+                Explorer::here().change(value, [&](std::uint64_t old) { return next(static_cast<T>(old)); }));
+        }
+    };
+    using Word = Cell<std::uint32_t>;
+    using LongWord = Cell<std::uint64_t>;
+
+    static void sleep_while(const Word& word, std::uint64_t value, std::chrono::nanoseconds) {
+        Explorer::here().sleep_while(word.value, value);
+    }
+    static void wake_all(const Word& word) { Explorer::here().wake_all(word.value); }
+    static void pause() {}
+    static void yield() {}
+};
+
+using Meeting = dptk::detail::NodeMeeting<ModelMachine, std::uint32_t>;
+
+/// What the ranks share.
+template <std::size_t ranks>
+struct Shared {
+    Meeting::Bell bell;
+    Meeting::Work work;
+    std::array<Meeting::Seat, 2 * ranks> seats;
+    /// How often each piece of each meeting's work was done.
+    std::array<std::array<int, 4>, 4> done{};
+};
+
+/// What one search has found.
+struct Finding {
+    std::size_t states = 0;
+    std::size_t ends = 0;
+    std::string problem;
+};
+
+/// Searches all orders in which so many ranks meet `meetings` times, and work on `pieces` pieces in each, if
+/// any.
+template <std::size_t ranks>
+Finding search(std::uint32_t meetings, std::uint32_t pieces, dptk::detail::Patience patience) {
+    Finding finding;
+    std::unordered_set<std::uint64_t> seen;
+    struct Turn {
+        std::size_t way;
+        std::size_t ways;
+    };
+    std::vector<Turn> path;
+    Shared<ranks> shared;
+    Explorer explorer(std::as_bytes(std::span(&shared, 1)));
+    do {
+        shared = {};
+        shared.work.taken.value = shared.work.done.value = 3;  // of a meeting before
+        bool cut = false;
+        std::vector<std::function<void()>> bodies;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            bodies.emplace_back([&, rank] {
+                Meeting meeting(shared.bell, shared.work, shared.seats, static_cast<int>(rank));
+                const auto idle = [] { return false; };
+                for (std::uint32_t k = 1; k <= meetings; ++k) {
+                    const auto note_in = [k](std::size_t of) {
+                        return 100 * k + static_cast<std::uint32_t>(of);
+                    };
+                    meeting.meet(note_in(rank), idle, patience);
+                    for (std::size_t other = 0; other < ranks; ++other) {
+                        if (pieces == 0) explorer.step();
+                        if (meeting.note_of(static_cast<int>(other)) != note_in(other))
+                            finding.problem = "a note is not this meeting's";
+                    }
+                    if (pieces == 0) continue;
+                    auto& done = shared.done[k - 1];
+                    meeting.share(
+                        pieces, [&](std::uint32_t piece) { ++done[piece]; }, idle, patience);
+                    for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+                        if (done[piece] != 1) finding.problem = "work is not done once";
+                    }
+                }
+            });
+        }
+        std::size_t depth = 0;
+        const auto choose = [&](std::uint64_t state, std::size_t ways) -> std::optional<std::size_t> {
+            if (depth == path.size()) {
+                if (!seen.insert(state).second) {
+                    cut = true;
+                    return std::nullopt;
+                }
+                path.push_back({0, ways});
+            }
+            return path[depth++].way;
+        };
+        try {
+            explorer.run(bodies, choose);
+        } catch (const std::runtime_error& error) {
+            finding.problem = error.what();
+        }
+        if (!cut) ++finding.ends;
+        if (!finding.problem.empty()) break;
+        while (!path.empty() && ++path.back().way == path.back().ways) path.pop_back();
+    } while (!path.empty());
+    finding.states = seen.size();
+    return finding;
+}
+
+void check(const Finding& finding) {
+    CHECK(finding.problem == "");
+    CHECK(finding.ends > 0);
+    MESSAGE(finding.states, " states");
+}
+
+}  // namespace
+
+TEST_CASE("ranks meet in every order of their steps") {
+    check(search<2>(3, 0, {.spins = 0, .yields = 0}));
+    check(search<2>(2, 0, {.spins = 1, .yields = 1}));
+    check(search<3>(1, 0, {.spins = 0, .yields = 0}));
+}
+
+TEST_CASE("ranks share work in every order of their steps") {
+    check(search<2>(1, 1, {.spins = 0, .yields = 0}));
+    check(search<2>(1, 2, {.spins = 0, .yields = 0}));
+}
