@@ -25,52 +25,59 @@ struct NodeCard {
 /// The hosts of a group as one rank sees them.
 struct NodeHosts {
     /// `cards`: of all ranks, by rank.
-    NodeHosts(std::span<const NodeCard> cards, int rank) {
-        std::vector<std::uint64_t> hosts;
-        for (const NodeCard& card : cards) {
-            if (std::ranges::find(hosts, card.host) == hosts.end()) hosts.push_back(card.host);
+    NodeHosts(std::span<const NodeCard> cards, int rank) : world(static_cast<int>(cards.size())) {
+        std::vector<std::uint64_t> names;
+        for (std::size_t other = 0; other < cards.size(); ++other) {
+            auto found = std::ranges::find(names, cards[other].host);
+            if (found == names.end()) {
+                found = names.insert(found, cards[other].host);
+                ranks.emplace_back();
+            }
+            const auto h = static_cast<std::size_t>(found - names.begin());
+            if (static_cast<int>(other) == rank) {
+                host = static_cast<int>(h);
+                place = static_cast<int>(ranks[h].size());
+            }
+            ranks[h].push_back(static_cast<int>(other));
         }
-        const std::vector<int> own = ranks_of(cards, cards[static_cast<std::size_t>(rank)].host);
-        local = own;
-        place = static_cast<int>(std::ranges::find(own, rank) - own.begin());
-        count = static_cast<int>(hosts.size());
-        everywhere = static_cast<int>(own.size());
-        for (const std::uint64_t host : hosts) {
-            const std::vector<int> theirs = ranks_of(cards, host);
-            const int size = static_cast<int>(theirs.size());
-            shared = shared || size > 1;
-            everywhere = std::min(everywhere, size);
-            if (place < size) across.push_back(theirs[static_cast<std::size_t>(place)]);
-        }
+        everywhere = static_cast<int>(std::ranges::min(ranks, {}, &std::vector<int>::size).size());
+        const auto largest = std::ranges::max(ranks, {}, &std::vector<int>::size).size();
+        shared = largest > 1;
+        even = static_cast<std::size_t>(everywhere) == largest;
         cpu_set_t all = {};
-        for (const int other : own) {
+        for (const int other : local()) {
             const cpu_set_t& processors = cards[static_cast<std::size_t>(other)].processors;
             CPU_OR(&all, &all, &processors);
         }
-        has_own_processors = static_cast<int>(own.size()) <= CPU_COUNT(&all);
+        has_own_processors = static_cast<int>(local().size()) <= CPU_COUNT(&all);
     }
 
-    /// The ranks of this host, in order, and the place of this one among them.
-    std::vector<int> local;
+    [[nodiscard]] int count() const noexcept { return static_cast<int>(ranks.size()); }
+
+    /// The ranks of this host, in order.
+    [[nodiscard]] const std::vector<int>& local() const { return ranks[static_cast<std::size_t>(host)]; }
+
+    /// The ranks with this one's place, one a host, in the order of the hosts. Of a place that all hosts
+    /// have.
+    [[nodiscard]] std::vector<int> across() const {
+        std::vector<int> out;
+        for (const std::vector<int>& of_host : ranks) out.push_back(of_host[static_cast<std::size_t>(place)]);
+        return out;
+    }
+
+    int world;
+    /// Of each host, in order. Hosts come in the order of their first ranks.
+    std::vector<std::vector<int>> ranks;
+    /// This rank's host, and its place there.
+    int host = 0;
     int place = 0;
-    int count = 0;
-    /// How many ranks each host has, at least.
+    /// How many ranks each host has, at least; and whether all have as many.
     int everywhere = 0;
-    /// Those with this rank's place, one a host, where all hosts have one.
-    std::vector<int> across;
+    bool even = false;
     /// Whether any host has several ranks.
     bool shared = false;
     /// Whether there is a processor for each of this host's ranks.
     bool has_own_processors = false;
-
-  private:
-    [[nodiscard]] static std::vector<int> ranks_of(std::span<const NodeCard> cards, std::uint64_t host) {
-        std::vector<int> ranks;
-        for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-            if (cards[rank].host == host) ranks.push_back(static_cast<int>(rank));
-        }
-        return ranks;
-    }
 };
 
 }  // namespace dptk::detail

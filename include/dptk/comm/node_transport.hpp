@@ -193,12 +193,12 @@ class NodeTransport {
         const detail::NodeHosts hosts(cards, rank());
         using Wish = detail::NodeCard::Wish;
         if (!hosts.shared || std::ranges::count(cards, Wish::no, &detail::NodeCard::wish) != 0) return;
-        if (hosts.count > 1 && !detail::HasSubgroup<Inner>) return;
+        if (hosts.count() > 1 && !detail::HasSubgroup<Inner>) return;
         std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
         if (!pages) return;
         if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
         detail::NodeHub::Options options{.rank = hosts.place,
-                                         .size = static_cast<int>(hosts.local.size()),
+                                         .size = static_cast<int>(hosts.local().size()),
                                          .has_own_processor = hosts.has_own_processors,
                                          .idle = [inner = inner_, control = control_] {
                                              control->health()->check();
@@ -206,9 +206,12 @@ class NodeTransport {
                                                  return inner->progress();
                                              return false;
                                          }};
-        node_ = std::make_unique<detail::NodeCollectives>(
+        join_hosts(hosts, cards[0].token);
+        std::function<void(const Collective&)> across;
+        if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
+        node_ = std::make_unique<detail::NodeCollectives>(detail::NodeGround(
             std::make_unique<detail::NodeHub>(std::move(pages), std::move(allocations), std::move(options)),
-            join_hosts(hosts, cards[0].token));
+            hosts, std::move(across)));
     }
 
     /// The pages through which this host's ranks meet. Null, on all ranks of all hosts, where one of them
@@ -225,11 +228,11 @@ class NodeTransport {
         };
         const bool makes_them = hosts.place == 0;
         if (makes_them) {
-            const int ranks = static_cast<int>(hosts.local.size());
+            const int ranks = static_cast<int>(hosts.local().size());
             attempt([&] { return detail::NodePages::create(detail::NodeHub::bytes_for(ranks)); });
         }
         const auto cards = gather_from_all(makes_them && pages ? pages->card() : detail::PagesCard{});
-        const detail::PagesCard& card = cards[static_cast<std::size_t>(hosts.local[0])];
+        const detail::PagesCard& card = cards[static_cast<std::size_t>(hosts.local()[0])];
         if (!makes_them && card.bytes != 0) attempt([&] { return detail::NodePages::open(card); });
         const std::vector<char> successes = gather_from_all(static_cast<char>(pages != nullptr));
         if (makes_them && pages) pages->close();
@@ -238,22 +241,13 @@ class NodeTransport {
         return std::ranges::all_of(successes, [](char success) { return success != 0; }) ? pages : nullptr;
     }
 
-    [[nodiscard]] detail::NodeCollectives::Hosts join_hosts(const detail::NodeHosts& hosts,
-                                                            std::uint64_t token) {
-        detail::NodeCollectives::Hosts out{.between = nullptr, .slices = hosts.everywhere, .world = size()};
-        if (hosts.count == 1) return out;
-        out.between = [](const Buffer&, const Reduction&) {};
+    /// Connects with the ranks of this one's place on the other hosts, where all have one.
+    void join_hosts(const detail::NodeHosts& hosts, std::uint64_t token) {
         if constexpr (detail::HasSubgroup<Inner>) {
-            if (hosts.place >= hosts.everywhere) return out;
+            if (hosts.count() == 1 || hosts.place >= hosts.everywhere) return;
             across_ = std::make_shared<Inner>(
-                inner_->subgroup(hosts.across, detail::text("hosts/", token, "/", hosts.place)));
-            out.between = [across = across_](const Buffer& data, const Reduction& reduction) {
-                algorithms::run(
-                    *across,
-                    {.verb = Verb::all_reduce, .input = data, .output = data, .reduction = reduction});
-            };
+                inner_->subgroup(hosts.across(), detail::text("hosts/", token, "/", hosts.place)));
         }
-        return out;
     }
 
     std::shared_ptr<Inner> inner_;
