@@ -20,7 +20,8 @@ using dptk::DistributedSampler;
 using dptk::Padding;
 using Batches = std::vector<std::vector<std::size_t>>;
 
-static_assert(std::ranges::forward_range<const BatchSampler<DistributedSampler>>);
+static_assert(std::ranges::input_range<const BatchSampler<DistributedSampler>>);
+static_assert(std::ranges::random_access_range<const DistributedSampler>);
 static_assert(std::is_constructible_v<BatchSampler<DistributedSampler>, DistributedSampler&, std::size_t>);
 static_assert(!std::is_constructible_v<BatchSampler<DistributedSampler>, DistributedSampler, std::size_t>,
               "a temporary sampler would dangle");

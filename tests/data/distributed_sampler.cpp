@@ -1,5 +1,7 @@
 #include "dptk/data/distributed_sampler.hpp"
 
+#include "dptk/data/batch_sampler.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <ios>
 #include <iterator>
+#include <numeric>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -180,13 +183,16 @@ TEST_CASE("a sampler takes its size from a dataset and its place from a group") 
     CHECK(indices_of(from_size) == indices_of(from_dataset));
 }
 
-TEST_CASE("setting the current epoch again keeps the indices where they are") {
+TEST_CASE("setting the current epoch again keeps iterators good") {
     DistributedSampler sampler(100, 2, 0);
     sampler.set_epoch(3);
     CHECK(sampler.epoch() == 3);
-    const std::size_t* const before = &*sampler.begin();
+    const auto fifth = sampler.begin() + 5;
+    const std::size_t before = *fifth;
     sampler.set_epoch(3);
-    CHECK(&*sampler.begin() == before);
+    CHECK(*fifth == before);
+    CHECK(fifth[-5] == sampler[0]);
+    CHECK(sampler.end() - fifth == 45);
 }
 
 TEST_CASE("an epoch's indices do not depend on the epochs before it") {
@@ -225,4 +231,48 @@ TEST_CASE("zero and negative numbers of replicas are refused") {
 TEST_CASE("dropping samples and counting each once contradict each other") {
     CHECK_THROWS_WITH_AS(DistributedSampler(10, 4, 0, {.drop_last = true, .padding = Padding::none}),
                          doctest::Contains("drop_last"), dptk::ArgumentError);
+}
+
+TEST_CASE("a computed order deals each sample once, another one in each epoch, and pads from its start") {
+    for (const std::size_t n : {1U, 2U, 10U, 1023U, 1025U, 5000U}) {
+        for (const std::size_t replicas : {1U, 2U, 3U, 7U}) {
+            CAPTURE(n);
+            CAPTURE(replicas);
+            DistributedSamplerOptions options{
+                .seed = 11, .padding = Padding::none, .order = dptk::Order::computed};
+            Indices all;
+            for (std::size_t rank = 0; rank < replicas; ++rank) {
+                const Indices own = indices_of(DistributedSampler(n, replicas, rank, options));
+                all.insert(all.end(), own.begin(), own.end());
+            }
+            std::ranges::sort(all);
+            Indices expected(n);
+            std::iota(expected.begin(), expected.end(), std::size_t{0});
+            CHECK(all == expected);
+
+            options.padding = Padding::repeat;
+            DistributedSampler first(n, replicas, 0, options);
+            const DistributedSampler last(n, replicas, replicas - 1, options);
+            CHECK(first.size() == last.size());
+            if (n % replicas == replicas - 1 && replicas > 1) CHECK(last[last.size() - 1] == first[0]);
+            const Indices before = indices_of(first);
+            first.set_epoch(1);
+            if (n > 100) CHECK(indices_of(first) != before);
+            first.set_epoch(0);
+            CHECK(indices_of(first) == before);
+        }
+    }
+}
+
+TEST_CASE("a computed order of 10^12 samples takes no memory to speak of") {
+    constexpr std::size_t n = 1'000'000'000'000;
+    DistributedSampler sampler(n, 1000, 999, {.order = dptk::Order::computed});
+    CHECK(sampler.size() == n / 1000);
+    const std::size_t index = sampler[sampler.size() - 1];
+    CHECK(index < n);
+    sampler.set_epoch(5);
+    CHECK(sampler[sampler.size() - 1] != index);
+    const dptk::BatchSampler batches(sampler, 64);
+    CHECK(batches.size() == n / 1000 / 64);
+    CHECK(batches[batches.size() - 1].size() == 64);
 }

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <ranges>
 #include <span>
+#include <vector>
 
 #include "dptk/core/error.hpp"
 
@@ -19,19 +20,17 @@ struct BatchSamplerOptions {
     bool drop_last = false;
 };
 
-/// One rank's indices, contiguous in memory, and what the rank with the most and the one with the fewest
-/// have.
+/// One rank's indices, and what the rank with the most and the one with the fewest have.
 template <class Sampler>
 concept ShardedSampler =
-    std::ranges::contiguous_range<const Sampler> && std::ranges::sized_range<const Sampler> &&
+    std::ranges::random_access_range<const Sampler> && std::ranges::sized_range<const Sampler> &&
     std::same_as<std::ranges::range_value_t<const Sampler>, std::size_t> && requires(const Sampler& sampler) {
         { sampler.largest_share() } -> std::same_as<std::size_t>;
         { sampler.smallest_share() } -> std::same_as<std::size_t>;
     };
 
 /// The batches of this rank: a range of `std::span<const std::size_t>` with equally many on all ranks. Keeps
-/// a reference to the sampler and always shows its current epoch; a span is good until the sampler's next
-/// set_epoch.
+/// a reference to the sampler and always shows its current epoch; a span is good until its iterator moves on.
 template <ShardedSampler Sampler>
 class BatchSampler {
   public:
@@ -56,15 +55,17 @@ class BatchSampler {
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
     /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end.
-    [[nodiscard]] std::span<const std::size_t> operator[](std::size_t index) const noexcept {
-        const std::span<const std::size_t> indices(*sampler_);
-        const std::size_t first = std::min(index * batch_size_, indices.size());
-        return indices.subspan(first, std::min(batch_size_, indices.size() - first));
+    [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
+        const auto indices = std::ranges::begin(*sampler_);
+        const auto share = static_cast<std::size_t>(std::ranges::size(*sampler_));
+        const std::size_t first = std::min(index * batch_size_, share);
+        const std::size_t last = first + std::min(batch_size_, share - first);
+        return {indices + static_cast<std::ptrdiff_t>(first), indices + static_cast<std::ptrdiff_t>(last)};
     }
 
-    [[nodiscard]] Iterator begin() const noexcept { return {*this, 0}; }
+    [[nodiscard]] Iterator begin() const { return {*this, 0}; }
 
-    [[nodiscard]] Iterator end() const noexcept { return {*this, size()}; }
+    [[nodiscard]] Iterator end() const { return {*this, size()}; }
 
   private:
     const Sampler* sampler_;
@@ -72,38 +73,40 @@ class BatchSampler {
     BatchSamplerOptions options_;
 };
 
-/// Must not outlive its BatchSampler.
+/// Holds its batch. Must not outlive its BatchSampler.
 template <ShardedSampler Sampler>
 class BatchSampler<Sampler>::Iterator {
   public:
     using value_type = std::span<const std::size_t>;
-    using reference = value_type;
     using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::forward_iterator_tag;
-    using iterator_category = std::input_iterator_tag;
+    using iterator_concept = std::input_iterator_tag;
 
     Iterator() = default;
 
-    Iterator(const BatchSampler& batches, std::size_t index) noexcept : batches_(&batches), index_(index) {}
+    Iterator(const BatchSampler& batches, std::size_t index) : batches_(&batches), index_(index) { fill(); }
 
-    [[nodiscard]] value_type operator*() const noexcept { return (*batches_)[index_]; }
+    [[nodiscard]] value_type operator*() const noexcept { return batch_; }
 
-    Iterator& operator++() noexcept {
+    Iterator& operator++() {
         ++index_;
+        fill();
         return *this;
     }
 
-    Iterator operator++(int) noexcept {
-        const Iterator before = *this;
-        ++index_;
-        return before;
+    void operator++(int) { ++*this; }
+
+    friend bool operator==(const Iterator& a, const Iterator& b) noexcept {
+        return a.batches_ == b.batches_ && a.index_ == b.index_;
     }
 
-    friend bool operator==(const Iterator&, const Iterator&) = default;
-
   private:
+    void fill() {
+        if (index_ < batches_->size()) batch_ = (*batches_)[index_];
+    }
+
     const BatchSampler* batches_ = nullptr;
     std::size_t index_ = 0;
+    std::vector<std::size_t> batch_;
 };
 
 }  // namespace dptk

@@ -1,17 +1,22 @@
 /// DistributedSampler deals the indices of a dataset to ranks, equal index for index to
 /// torch.utils.data.DistributedSampler with the same arguments, so that C++ and Python runs see the same
-/// samples in the same order. `Padding::none` instead counts each sample exactly once. Cutting a rank's
+/// samples in the same order. `Padding::none` instead counts each sample exactly once, and `Order::computed`
+/// takes no memory. Cutting a rank's
 /// indices into batches is left to BatchSampler, and it never communicates: each rank computes its own share.
 #pragma once
 
+#include <algorithm>
+#include <compare>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
+#include "dptk/data/computed_permutation.hpp"
 #include "dptk/data/dataset.hpp"
 #include "dptk/data/random_permutation.hpp"
 
@@ -23,11 +28,18 @@ enum class Padding {
     none,    ///< Nothing: each index occurs once, and the first ranks may have one more than the others.
 };
 
+/// Where a random order comes from.
+enum class Order {
+    torch,     ///< PyTorch's, drawn at the beginning of an epoch: 4 bytes a sample, 8 from 2^32 samples on.
+    computed,  ///< Another one, of which each index is computed when it is asked for, in no memory.
+};
+
 struct DistributedSamplerOptions {
     bool shuffle = true;     ///< A new random order each epoch; otherwise 0, 1, 2, ...
-    std::uint64_t seed = 0;  ///< Must be equal on all ranks. Of seed + epoch the low 32 bits count.
+    std::uint64_t seed = 0;  ///< Must be equal on all ranks. Of seed + epoch, PyTorch counts the low 32 bits.
     bool drop_last = false;  ///< Drop the tail of the order instead of padding it.
     Padding padding = Padding::repeat;
+    Order order = Order::torch;
 };
 
 /// A group of replicas of which the caller is one, such as a ProcessGroup.
@@ -47,7 +59,8 @@ class DistributedSampler {
                        DistributedSamplerOptions options = {})
         : dataset_size_(dataset_size), num_replicas_(num_replicas), rank_(rank), options_(options) {
         check_arguments();
-        indices_ = compute_indices(epoch_);
+        size_ = share(rank_);
+        make_order();
     }
 
     /// With the number of replicas and the rank of `group`, which is not kept.
@@ -65,8 +78,8 @@ class DistributedSampler {
     /// except where `epoch` is the current one already: then nothing happens.
     void set_epoch(std::int64_t epoch) {
         if (epoch == epoch_) return;
-        if (options_.shuffle) indices_ = compute_indices(epoch);
         epoch_ = epoch;
+        make_order();
     }
 
     [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
@@ -78,11 +91,21 @@ class DistributedSampler {
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
 
     /// The number of indices of this rank, the same in every epoch.
-    [[nodiscard]] std::size_t size() const noexcept { return indices_.size(); }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-    [[nodiscard]] auto begin() const noexcept { return indices_.begin(); }
+    /// The index at a place below size().
+    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
+        if (!drawn_.empty()) return drawn_[i];
+        if (!drawn_large_.empty()) return drawn_large_[i];
+        const std::size_t position = (rank_ + i * num_replicas_) % dataset_size_;
+        return options_.shuffle ? computed_[position] : position;
+    }
 
-    [[nodiscard]] auto end() const noexcept { return indices_.end(); }
+    class Iterator;
+
+    [[nodiscard]] Iterator begin() const noexcept;
+
+    [[nodiscard]] Iterator end() const noexcept;
 
     /// The number of indices of the rank that has the most.
     [[nodiscard]] std::size_t largest_share() const noexcept {
@@ -124,31 +147,33 @@ class DistributedSampler {
                                          "], found ", static_cast<std::ptrdiff_t>(rank)));
     }
 
-    [[nodiscard]] std::vector<std::size_t> compute_indices(std::int64_t epoch) const {
-        if (!options_.shuffle) {
-            return deal([](std::size_t position) { return position; });
+    /// Of the current epoch.
+    void make_order() {
+        if (!options_.shuffle) return;
+        const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(epoch_);
+        if (options_.order == Order::computed) {
+            computed_ = ComputedPermutation(dataset_size_, seed);
+        } else if (dataset_size_ <= std::numeric_limits<std::uint32_t>::max()) {
+            drawn_ = deal(random_permutation<std::uint32_t>(dataset_size_, seed));
+        } else {
+            drawn_large_ = deal(random_permutation<std::size_t>(dataset_size_, seed));
         }
-        const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(epoch);
-        if (dataset_size_ <= std::numeric_limits<std::uint32_t>::max()) {  // half the memory, and faster
-            return deal_permutation(random_permutation<std::uint32_t>(dataset_size_, seed));
-        }
-        return deal_permutation(random_permutation<std::size_t>(dataset_size_, seed));
     }
 
+    /// This rank's part of an order, in the order's own memory. Positions beyond the end, which only
+    /// Padding::repeat asks for, start again at 0, as often as it takes.
     template <class Index>
-    [[nodiscard]] std::vector<std::size_t> deal_permutation(const std::vector<Index>& order) const {
-        return deal([&](std::size_t position) { return std::size_t{order[position]}; });
-    }
-
-    /// This rank's indices, where `index_at(position)` is the epoch's order. Positions beyond the end, which
-    /// only Padding::repeat asks for, start again at 0, as often as it takes.
-    template <class IndexAt>
-    [[nodiscard]] std::vector<std::size_t> deal(IndexAt index_at) const {
-        std::vector<std::size_t> indices(share(rank_));
-        for (std::size_t i = 0; i < indices.size(); ++i) {
-            indices[i] = index_at((rank_ + i * num_replicas_) % dataset_size_);
+    [[nodiscard]] std::vector<Index> deal(std::vector<Index> order) const {
+        const std::size_t n = dataset_size_;
+        const std::vector<Index> first(
+            order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(n, num_replicas_)));
+        order.resize(std::max(size_, n));
+        for (std::size_t i = 0; i < size_; ++i) {
+            const std::size_t position = rank_ + i * num_replicas_;
+            order[i] = position < n ? order[position] : first[position % n];
         }
-        return indices;
+        order.resize(size_);
+        return order;
     }
 
     std::size_t dataset_size_;
@@ -156,7 +181,70 @@ class DistributedSampler {
     std::size_t rank_;
     DistributedSamplerOptions options_;
     std::int64_t epoch_ = 0;
-    std::vector<std::size_t> indices_;
+    std::size_t size_ = 0;
+    // One of these has the epoch's order, where that is random; the drawn ones this rank's part of it.
+    std::vector<std::uint32_t> drawn_;
+    std::vector<std::size_t> drawn_large_;
+    ComputedPermutation computed_{0, 0};
 };
+
+/// Computes its indices from the sampler, which it must not outlive.
+class DistributedSampler::Iterator {
+  public:
+    using value_type = std::size_t;
+    using reference = std::size_t;
+    using pointer = void;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+
+    Iterator() = default;
+    Iterator(const DistributedSampler& sampler, std::size_t place) noexcept
+        : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
+
+    [[nodiscard]] std::size_t operator*() const noexcept {
+        return (*sampler_)[static_cast<std::size_t>(place_)];
+    }
+    [[nodiscard]] std::size_t operator[](std::ptrdiff_t by) const noexcept { return *(*this + by); }
+
+    Iterator& operator+=(std::ptrdiff_t by) noexcept {
+        place_ += by;
+        return *this;
+    }
+    Iterator& operator-=(std::ptrdiff_t by) noexcept { return *this += -by; }
+    Iterator& operator++() noexcept { return *this += 1; }
+    Iterator& operator--() noexcept { return *this -= 1; }
+    Iterator operator++(int) noexcept {
+        const Iterator before = *this;
+        ++*this;
+        return before;
+    }
+    Iterator operator--(int) noexcept {
+        const Iterator before = *this;
+        --*this;
+        return before;
+    }
+
+    friend Iterator operator+(Iterator it, std::ptrdiff_t by) noexcept { return it += by; }
+    friend Iterator operator+(std::ptrdiff_t by, Iterator it) noexcept { return it += by; }
+    friend Iterator operator-(Iterator it, std::ptrdiff_t by) noexcept { return it -= by; }
+    friend std::ptrdiff_t operator-(const Iterator& a, const Iterator& b) noexcept {
+        return a.place_ - b.place_;
+    }
+    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.place_ == b.place_; }
+    friend auto operator<=>(const Iterator& a, const Iterator& b) noexcept { return a.place_ <=> b.place_; }
+
+  private:
+    const DistributedSampler* sampler_ = nullptr;
+    std::ptrdiff_t place_ = 0;
+};
+
+inline DistributedSampler::Iterator DistributedSampler::begin() const noexcept {
+    return {*this, 0};
+}
+
+inline DistributedSampler::Iterator DistributedSampler::end() const noexcept {
+    return {*this, size_};
+}
 
 }  // namespace dptk

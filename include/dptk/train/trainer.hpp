@@ -169,8 +169,9 @@ class Trainer {
               Totals& totals) {
         if (reproducible_) {
             for (const Batches& batches : shares) {
-                forward_backward(dataset, batches[index], totals);
-                reproducible_->add_shard(batches[index].size());
+                const std::vector<std::size_t> batch = batches[index];
+                forward_backward(dataset, batch, totals);
+                reproducible_->add_shard(batch.size());
             }
             reproducible_->synchronize();
         } else {
