@@ -473,7 +473,7 @@ void check_allocated_memory(ProcessGroup& group) {
     check_weighted_sums_on(group, allocated);
     const auto check_many_elements = [&]<class T>(T, ReduceOp op) {
         for (const Terrain& terrain : {allocated, own, mixed}) {
-            Suite<T> suite(group, terrain, {200'003, 1, Mode::blocking});
+            Suite<T> suite(group, terrain, {70'001, 1, Mode::blocking});
             suite.check_all_reduce(op);
             suite.check_reduce_scatter(op);
             suite.check_broadcast();

@@ -4,7 +4,9 @@
 #include <dptk/comm/node.hpp>
 #include <dptk/comm/thread.hpp>
 
-#include <numeric>
+#include <algorithm>
+#include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,11 +17,11 @@ namespace {
 
 using NodeThreads = dptk::NodeTransport<dptk::ThreadTransport>;
 
-/// Runs fn(ProcessGroup&) as ranks on so many hosts, the first of which has the first ones.
+/// Runs fn(ProcessGroup&) as ranks on these hosts.
 template <class Fn>
 void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn) {
     const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
-    dptk::launch_threads(static_cast<int>(hosts.size()), [&](dptk::ProcessGroup& outer) {
+    dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
         const auto rank = static_cast<std::size_t>(outer.rank());
         try {
             dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(
@@ -32,23 +34,75 @@ void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn) {
     });
 }
 
-const std::vector<std::vector<std::string>> places = {{"a"},
-                                                      {"a", "a"},
-                                                      {"a", "b"},
-                                                      {"a", "a", "a"},
-                                                      {"a", "a", "b", "b"},
-                                                      {"a", "b", "a", "b"},
-                                                      {"a", "a", "a", "b"},
-                                                      {"a", "a", "a", "a", "b", "b", "c", "c"}};
-
 }  // namespace
 
-TEST_CASE("every verb over shared memory") {
-    for (const auto& hosts : places) {
-        CAPTURE(hosts.size());
-        launch_on_hosts(hosts, [](dptk::ProcessGroup& group) {
-            test::check_verbs(group);
-            test::check_allocated_memory(group);
-        });
-    }
+TEST_CASE("every verb where ranks share memory") {
+    const std::vector<std::vector<std::string>> places = {
+        {"a", "a", "a"}, {"a", "b", "a", "b"}, {"a", "a", "a", "b"}};
+    for (const auto& hosts : places) launch_on_hosts(hosts, test::check_verbs);
+}
+
+TEST_CASE("every verb in memory that is shared, on one host and on several") {
+    const std::vector<std::vector<std::string>> places = {{"a"},
+                                                          {"a", "a"},
+                                                          {"a", "b"},
+                                                          {"a", "a", "b", "b"},
+                                                          {"a", "b", "b", "b"},
+                                                          {"a", "a", "b", "a", "b", "c", "c", "c"}};
+    for (const auto& hosts : places) launch_on_hosts(hosts, test::check_allocated_memory);
+}
+
+TEST_CASE("more elements than go through shared memory at once") {
+    launch_on_hosts({"a", "a", "b", "b"}, [](dptk::ProcessGroup& group) {
+        const std::size_t count = 1'500'000;
+        const dptk::Allocation<float> shared = group.allocate<float>(count);
+        std::vector<float> own(count);
+        const auto check = [&](std::span<float> data) {
+            const auto rank = static_cast<float>(group.rank());
+            for (std::size_t i = 0; i < count; ++i) data[i] = rank + static_cast<float>(i % 7);
+            group.all_reduce(data);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < count; ++i)
+                wrong += data[i] != 6 + 4 * static_cast<float>(i % 7) ? 1 : 0;
+            CHECK(wrong == 0);
+            for (std::size_t i = 0; i < count; ++i) data[i] = rank + static_cast<float>(i % 7);
+            group.broadcast(data, 2);
+            for (std::size_t i = 0; i < count; ++i) wrong += data[i] != 2 + static_cast<float>(i % 7) ? 1 : 0;
+            CHECK(wrong == 0);
+            group.barrier();
+        };
+        check(shared.span());
+        check(own);
+        check(group.rank() < 3 ? std::span(own) : shared.span());
+    });
+}
+
+TEST_CASE("calls that differ between ranks that share memory are an error of all, and the group goes on") {
+    launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+        std::vector<float> data(group.rank() == 1 ? 101 : 100, 1.0F);
+        std::string text;
+        const auto call = [&] { group.all_reduce(data); };
+        CHECK(test::throws<dptk::MismatchError>(text, call, test::Agreed::yes));
+        CHECK(test::contains(text, "rank 1 calls all_reduce(sum, 101 x f32) where rank 0"));
+        CHECK(group.all_reduce_value(1) == 3);
+        const auto allocate = [&] { static_cast<void>(group.allocate<char>(data.size())); };
+        CHECK(test::throws<dptk::MismatchError>(text, allocate, test::Agreed::yes));
+        CHECK(group.allocate<char>(100).size() == 100);
+    });
+}
+
+TEST_CASE("memory that is shared outlives its group, and goes with its last user") {
+    dptk::Allocation<float> kept;
+    launch_on_hosts({"a", "a"}, [&](dptk::ProcessGroup& group) {
+        dptk::Allocation<float> shared = group.allocate<float>(1000);
+        dptk::ProcessGroup copy = group.duplicate();
+        std::ranges::fill(shared, 1.0F);
+        copy.all_reduce(shared);  // in place: the groups have one table of what they share
+        CHECK(shared[999] == 2);
+        if (group.rank() == 0) kept = std::move(shared);
+        CHECK(group.all_reduce_value(1) == 2);
+    });
+    CHECK(kept[999] == 2);
+    kept[0] = 5;
+    CHECK(kept[0] == 5);
 }
