@@ -1,0 +1,68 @@
+// What is computed before and between steps: a rank's order of an epoch, by each of the samplers' ways, and
+// the buckets of a model with many parameters. Lines of: name, value, unit.
+//   plans [SAMPLES]
+#include <dptk/data/distributed_sampler.hpp>
+#include <dptk/ddp/bucket_plan.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "measure.hpp"
+
+namespace {
+
+/// Keeps what is computed.
+volatile std::size_t sink = 0;
+
+template <class Action>
+double median_of(int rounds, Action&& action) {
+    std::vector<double> times;
+    for (int round = 0; round < rounds; ++round) times.push_back(bench::microseconds(action));
+    return bench::median(times);
+}
+
+void measure_sampler(std::size_t samples, dptk::Order order, const char* name) {
+    dptk::DistributedSampler sampler(samples, 2, 0, {.order = order});
+    std::int64_t epoch = 0;
+    const double us = median_of(5, [&] {
+        sampler.set_epoch(++epoch);
+        std::size_t sum = 0;
+        for (const std::size_t index : sampler) sum += index;
+        sink = sum;
+    });
+    std::printf("%s_%zu %.0f ms\n", name, samples, us / 1000);
+}
+
+void measure_computed_order() {
+    constexpr std::size_t samples = 1'000'000'000'000;
+    const double made = median_of(101, [] { sink = dptk::ComputedPermutation(samples, 7)[1]; });
+    const dptk::ComputedPermutation order(samples, 7);
+    constexpr std::size_t asked = 1'000'000;
+    const double all = median_of(5, [&] {
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i < asked; ++i) sum += order[i * 999'983];
+        sink = sum;
+    });
+    std::printf("computed_order_made_%zu %.3f us\n", samples, made);
+    std::printf("computed_order_index_%zu %.3f us\n", samples, all / static_cast<double>(asked));
+}
+
+void measure_bucket_plan(std::size_t parameters) {
+    std::vector<dptk::PlannedParameter> planned;
+    for (std::size_t i = 0; i < parameters; ++i)
+        planned.push_back({1 + i * 7919 % 5000, dptk::DType::f32, {}});
+    const std::vector<std::size_t> caps = {std::size_t{1} << 20, std::size_t{25} << 20};
+    const double us = median_of(5, [&] { sink = dptk::plan_buckets(planned, caps).size(); });
+    std::printf("bucket_plan_%zu %.1f ms\n", parameters, us / 1000);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::size_t samples = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000;
+    measure_sampler(samples, dptk::Order::torch, "sampler_epoch");
+    measure_sampler(samples, dptk::Order::computed, "sampler_epoch_computed");
+    measure_computed_order();
+    measure_bucket_plan(1'000'000);
+}

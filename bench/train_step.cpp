@@ -1,0 +1,117 @@
+// A training step under DistributedDataParallel beside the same step without communication, of all ranks at
+// once, one compute thread a rank: forward, backward, synchronize, SGD with momentum, on images that stay the
+// same. Medians of alternating blocks of steps.
+//   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
+#ifdef DPTK_WITH_MPI
+#include <dptk/comm/mpi.hpp>
+#endif
+#ifdef DPTK_WITH_GLOO
+#include <dptk/comm/gloo.hpp>
+#endif
+#include <dptk/train.hpp>
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measure.hpp"
+
+namespace {
+
+#ifdef DPTK_WITH_ONEDNN
+using Backend = dptk::nn::Cpu;
+#else
+using Backend = dptk::nn::Reference<float>;
+#endif
+
+struct Model {
+    std::string name;
+    std::vector<dptk::nn::LayerSpec> layers;
+    dptk::nn::Shape image;
+    std::size_t batch;
+};
+
+/// A network, its optimizer, and a batch.
+struct Training {
+    dptk::nn::Sequential<Backend> net;
+    dptk::nn::Tensor<float> input;
+    dptk::nn::Tensor<float> output_gradient;
+    std::vector<std::uint8_t> labels;
+    dptk::SGD<float> sgd{{.lr = 1e-4, .momentum = 0.9}};
+
+    explicit Training(const Model& model) : net(model.layers, model.image, 1), labels(model.batch) {
+        dptk::nn::Shape shape{model.batch};
+        shape.insert(shape.end(), model.image.begin(), model.image.end());
+        input.resize(shape);
+        for (std::size_t i = 0; i < input.values().size(); ++i)
+            input.values()[i] = static_cast<float>(i % 97) / 97;
+        for (std::size_t i = 0; i < model.batch; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
+    }
+
+    void forward_backward() {
+        static_cast<void>(dptk::nn::softmax_cross_entropy(net.forward(input), labels, output_gradient));
+        net.backward(output_gradient);
+    }
+
+    void step(const std::vector<dptk::ParameterRef>& parameters) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            const dptk::ParameterRef& parameter = parameters[i];
+            sgd.step(i, std::span(static_cast<float*>(parameter.value), parameter.count),
+                     std::span<const float>(static_cast<float*>(parameter.gradient), parameter.count));
+        }
+    }
+};
+
+void measure(dptk::ProcessGroup& group, const Model& model) {
+    Training alone(model);
+    dptk::ProcessGroup self = dptk::SelfCommunicator(dptk::SelfTransport{});
+    const dptk::DistributedDataParallel own(self, alone.net);
+    Training together(model);
+    dptk::DistributedDataParallel ddp(group, together.net);
+    for (std::size_t i = 0; i < together.net.parameter_count(); ++i)
+        together.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));
+
+    std::vector<double> local, distributed, ratios;
+    for (int round = 0; round < 21; ++round) {
+        constexpr int steps = 5;
+        const auto time = [&](auto&& step) {
+            group.barrier();
+            return bench::microseconds([&] {
+                       for (int s = 0; s < steps; ++s) step();
+                   }) /
+                   steps;
+        };
+        local.push_back(time([&] {
+            alone.forward_backward();
+            alone.step(own.parameters());
+        }));
+        distributed.push_back(time([&] {
+            together.forward_backward();
+            ddp.synchronize();
+            together.step(ddp.parameters());
+        }));
+        ratios.push_back(distributed.back() / local.back());
+    }
+    if (group.rank() != 0) return;
+    std::printf("train_step_%s %.0f us\n", model.name.c_str(), bench::median(distributed));
+    std::printf("ddp_overhead_%s %.1f %% | local step %.0f us | %.3f\n", model.name.c_str(),
+                100 * (bench::median(ratios) - 1), bench::median(local), bench::median(ratios));
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+    dptk::ProcessGroup group = dptk::init_process_group();
+#ifdef DPTK_WITH_ONEDNN
+    dptk::nn::cpu::set_num_threads(1);
+#endif
+    using namespace dptk::nn;
+    const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
+                                          ReLU{},    Linear{.out_features = 2048},
+                                          ReLU{},    Linear{.out_features = 10}};
+    measure(group, {"mlp", mlp(10), {1, 28, 28}, 64});
+    measure(group, {"mlp_large", large, {1, 28, 28}, 64});
+    measure(group, {"convnet", convnet(10), {3, 32, 32}, 32});
+}
