@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,13 +21,15 @@ using NodeThreads = dptk::NodeTransport<dptk::ThreadTransport>;
 
 /// Runs fn(ProcessGroup&) as ranks on these hosts.
 template <class Fn>
-void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn) {
+void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
+                     std::optional<bool> has_own_processors = std::nullopt) {
     const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
     dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
         const auto rank = static_cast<std::size_t>(outer.rank());
         try {
             dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(
-                NodeThreads(job.transport(outer.rank()), {.host = hosts[rank]})));
+                NodeThreads(job.transport(outer.rank()),
+                            {.host = hosts[rank], .has_own_processors = has_own_processors})));
             fn(group);
         } catch (const std::exception& error) {
             job.health->fail(error.what());
@@ -50,6 +54,45 @@ TEST_CASE("every verb in memory that is shared, on one host and on several") {
                                                           {"a", "b", "b", "b"},
                                                           {"a", "a", "b", "a", "b", "c", "c", "c"}};
     for (const auto& hosts : places) launch_on_hosts(hosts, test::check_allocated_memory);
+    launch_on_hosts({"a", "a", "a"}, test::check_allocated_memory, true);
+    launch_on_hosts({"a", "a"}, test::check_allocated_memory, false);
+}
+
+TEST_CASE("several allocations, one after the other, are each shared") {
+    launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+        for (int round = 0; round < 50; ++round) {
+            std::vector<dptk::Allocation<float>> buckets;
+            for (std::size_t i = 0; i < 5; ++i) buckets.push_back(group.allocate<float>(5000 + i));
+            if (round % 2 == 1) buckets.erase(buckets.begin());  // leaves a hole
+            for (std::size_t i = 0; i < 3; ++i) buckets.push_back(group.allocate<float>(6000));
+            for (std::size_t i = 0; i < buckets.size(); ++i)
+                std::ranges::fill(buckets[i], static_cast<float>(i + 1));
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < buckets.size(); ++i) {
+                group.all_reduce(buckets[i]);
+                wrong += static_cast<std::size_t>(std::ranges::count_if(
+                    buckets[i], [&](float value) { return value != static_cast<float>(3 * (i + 1)); }));
+            }
+            CHECK(wrong == 0);
+        }
+    });
+}
+
+TEST_CASE("few elements, of which some ranks have theirs in shared memory") {
+    launch_on_hosts(
+        {"a", "a", "a"},
+        [](dptk::ProcessGroup& group) {
+            const dptk::Allocation<float> shared = group.allocate<float>(4000);
+            std::vector<float> own(4000);
+            for (const std::size_t count : {1U, 500U, 513U, 1024U, 4000U}) {
+                const std::span<float> data =
+                    (group.rank() == 1 ? shared.span() : std::span(own)).first(count);
+                std::ranges::fill(data, static_cast<float>(group.rank()));
+                group.all_reduce(data);
+                CHECK(std::ranges::count(data, 3.0F) == static_cast<std::ptrdiff_t>(count));
+            }
+        },
+        true);
 }
 
 TEST_CASE("more elements than go through shared memory at once") {
@@ -87,7 +130,30 @@ TEST_CASE("calls that differ between ranks that share memory are an error of all
         CHECK(group.all_reduce_value(1) == 3);
         const auto allocate = [&] { static_cast<void>(group.allocate<char>(data.size())); };
         CHECK(test::throws<dptk::MismatchError>(text, allocate, test::Agreed::yes));
+        CHECK(
+            test::contains(text, "rank 1 calls allocate(101 bytes) where rank 0 calls allocate(100 bytes)"));
         CHECK(group.allocate<char>(100).size() == 100);
+        const auto one_allocates = [&] {
+            if (group.rank() == 2) return static_cast<void>(group.allocate<char>(7));
+            group.barrier();
+        };
+        CHECK(test::throws<dptk::MismatchError>(text, one_allocates, test::Agreed::yes));
+        CHECK(test::contains(text, "rank 2 calls allocate(7 bytes) where rank 0 calls barrier"));
+        struct Small {
+            char bytes[12];
+        };
+        struct Large {
+            char bytes[24];
+        };
+        const auto gather = [&]<class T>(T) {
+            const std::vector<T> mine(1000);
+            std::vector<T> all(3000);
+            group.all_gather(mine, all);
+        };
+        const auto gather_structs = [&] { group.rank() == 0 ? gather(Small{}) : gather(Large{}); };
+        CHECK(test::throws<dptk::MismatchError>(text, gather_structs, test::Agreed::yes));
+        CHECK(test::contains(text, "opaque) of 24 bytes each where rank 0"));
+        CHECK(group.all_reduce_value(1) == 3);
     });
 }
 
@@ -105,4 +171,14 @@ TEST_CASE("memory that is shared outlives its group, and goes with its last user
     CHECK(kept[999] == 2);
     kept[0] = 5;
     CHECK(kept[0] == 5);
+}
+
+TEST_CASE("memory that no machine has is not promised") {
+    for (const std::size_t bytes : {std::size_t{1} << 62, (std::size_t{1} << 61) + 7}) {
+        CHECK_THROWS_AS(launch_on_hosts({"a", "a"},
+                                        [&](dptk::ProcessGroup& group) {
+                                            static_cast<void>(group.allocate<char>(bytes));
+                                        }),
+                        std::bad_alloc);
+    }
 }

@@ -177,6 +177,7 @@ inline void over_messages(Messages& messages, const Collective& call,
             return recursive::all_reduce_by_doubling(messages, Buffer{&token, 1, DType::u8, {}, 0},
                                                      ReduceOp::max);
         }
+        case Verb::allocate:
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
@@ -259,6 +260,7 @@ template <Transport T>
                 return true;
             }
             return false;
+        case Verb::allocate:
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:

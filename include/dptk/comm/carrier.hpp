@@ -82,8 +82,7 @@ struct Carrier {
 
     /// Makes one of the collectives that have a result of their own.
     template <class Make>
-    auto make(Verb verb, Make&& make_result) const {
-        const Collective call{.verb = verb};
+    auto make(const Collective& call, Make&& make_result) const {
         const ActiveCall active(*activity, call);
         if (checker) {
             checker->promise();

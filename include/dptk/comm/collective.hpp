@@ -28,6 +28,7 @@ enum class Verb : std::uint8_t {
     reduce_scatter,
     all_to_all,
     barrier,
+    allocate,
     duplicate,
     subgroup,
     send,
@@ -46,6 +47,7 @@ enum class Verb : std::uint8_t {
         case Verb::reduce_scatter: return "reduce_scatter";
         case Verb::all_to_all: return "all_to_all";
         case Verb::barrier: return "barrier";
+        case Verb::allocate: return "allocate";
         case Verb::duplicate: return "duplicate";
         case Verb::subgroup: return "subgroup";
         case Verb::send: return "send";
@@ -63,12 +65,14 @@ enum class Verb : std::uint8_t {
 }
 
 [[nodiscard]] constexpr bool has_buffers(Verb verb) noexcept {
-    return verb != Verb::barrier && verb != Verb::duplicate && verb != Verb::subgroup;
+    return verb != Verb::barrier && verb != Verb::allocate && verb != Verb::duplicate &&
+           verb != Verb::subgroup;
 }
 
 struct Collective {
     Verb verb = Verb::barrier;
-    /// What this rank gives. Without data where it gives nothing: scatter's on ranks other than the root.
+    /// What this rank gives. Without data where it gives nothing: scatter's on ranks other than the root, and
+    /// allocate's, whose bytes it counts.
     Buffer input = {};
     /// What this rank gets. Where it is the input's memory, or has the input at this rank's place in it, the
     /// call works in place. Without data where this rank gets nothing: reduce's and gather's on ranks other
@@ -95,6 +99,7 @@ struct Collective {
 /// Whether two ranks' calls fit together: the same verb, dtype, count, operation and root.
 [[nodiscard]] inline bool agree(const Collective& a, const Collective& b) noexcept {
     if (a.verb != b.verb) return false;
+    if (a.verb == Verb::allocate) return a.input.count == b.input.count;
     if (!has_buffers(a.verb)) return true;
     const Buffer& x = a.shared_shape();
     const Buffer& y = b.shared_shape();
@@ -155,6 +160,7 @@ class PackedCall {
     /// "all_reduce(sum, 100 x f32)", "recv(4 x i32, from rank 1, tag 7)"
     [[nodiscard]] std::string describe() const {
         std::string out(verb_name(verb()));
+        if (verb() == Verb::allocate) return out + text('(', second_, " bytes)");
         if (!has_buffers(verb())) return out;
         out += '(';
         if (reduces(verb())) out += text(op_name(), ", ");
@@ -197,6 +203,14 @@ class PackedCall {
 
 [[nodiscard]] inline std::string describe_packed(Activity::Call call) {
     return PackedCall(call).describe();
+}
+
+}  // namespace detail
+
+namespace detail {
+
+[[nodiscard]] inline Collective allocation_call(std::size_t bytes) noexcept {
+    return {.verb = Verb::allocate, .input = {nullptr, bytes, DType::u8, {}, 0}};
 }
 
 }  // namespace detail

@@ -256,11 +256,10 @@ class MpiTransport {
 
     /// Gives MPI the time to go on with what was started in this process. Returns whether there is any.
     [[nodiscard]] bool progress() {
-        if (!MpiEnvironment::get().has_work()) return false;
-        int found = 0;
+        int found = 0;  // also without work: of a call that has returned, something may be on its way still
         check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.get(), &found, MPI_STATUS_IGNORE),
                   "MPI_Iprobe");
-        return true;
+        return MpiEnvironment::get().has_work();
     }
 
     /// Hands all_reduce, broadcast, all_gather and barrier to MPI without waiting; null for the others.

@@ -74,6 +74,7 @@ class NcclCalls {
             case Verb::scatter: return issue_scatter(call, stream);
             case Verb::all_to_all: return issue_all_to_all(call, stream);
             case Verb::barrier:
+            case Verb::allocate:
             case Verb::duplicate:
             case Verb::subgroup:
             case Verb::send:

@@ -2,6 +2,8 @@
 /// piece by piece through it where they do not. Between hosts each rank works with those of its place there.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "dptk/comm/node_all_reduce.hpp"
@@ -16,6 +18,8 @@ class NodeCollectives {
     explicit NodeCollectives(NodeGround ground) : ground_(std::move(ground)) {}
 
     [[nodiscard]] NodeHub& hub() noexcept { return ground_.hub(); }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) { return ground_.allocate(bytes); }
 
     /// Whether the call can be carried out here. The same on all ranks.
     [[nodiscard]] bool serves(const Collective& call) const noexcept {

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/node_hosts.hpp"
 #include "dptk/comm/node_hub.hpp"
+#include "dptk/comm/transport_defaults.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
@@ -77,18 +80,33 @@ class NodeGround {
     /// Comes together with the other ranks of the host. Throws MismatchError, on all of them, where one makes
     /// another call.
     void meet(const Collective& call, const NodePlace& place = {}) {
-        hub_->meet({PackedCall(call).words(), place});
-        const Activity::Call first = hub_->note_of(0).call;
+        const std::size_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
+        hub_->meet({PackedCall(call).words(), element_size, place});
+        const NodeNote& first = hub_->note_of(0);
         for (int other = 1; other < size(); ++other) {
-            const Activity::Call theirs = hub_->note_of(other).call;
-            if (theirs.first == first.first && theirs.second == first.second) continue;
+            const NodeNote& theirs = hub_->note_of(other);
+            const bool equal_calls =
+                theirs.call.first == first.call.first && theirs.call.second == first.call.second;
+            if (equal_calls && theirs.element_size == first.element_size) continue;
+            const auto describe = [&](const NodeNote& note) {
+                return describe_packed(note.call) +
+                       (equal_calls ? text(" of ", note.element_size, " bytes each") : std::string());
+            };
             const std::vector<int>& ranks = hosts_.local();
             MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ",
-                                     describe_packed(theirs), " where rank ", ranks[0], " calls ",
-                                     describe_packed(first)));
+                                     describe(theirs), " where rank ", ranks[0], " calls ", describe(first)));
             if (one_host()) error.mark_agreed();
             throw error;
         }
+    }
+
+    /// Zeroed memory that all ranks of the host reach; of this rank's own where the system gives them none,
+    /// on all of them. Collective among them. Throws MismatchError where they ask for different sizes.
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
+        meet(allocation_call(bytes));
+        const std::size_t most = std::numeric_limits<std::size_t>::max() / 2 / sources.size();
+        std::shared_ptr<void> memory = bytes <= most ? hub_->allocate(bytes) : nullptr;
+        return memory ? memory : allocate_aligned(bytes);
     }
 
     [[nodiscard]] NodePlace place_of(const Buffer& buffer) const {

@@ -19,10 +19,8 @@
 #include "dptk/comm/node_allocations.hpp"
 #include "dptk/comm/node_meeting.hpp"
 #include "dptk/comm/node_pages.hpp"
-#include "dptk/comm/transport_defaults.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
 #include "dptk/core/own_thread.hpp"
-#include "dptk/core/text.hpp"
 
 namespace dptk::detail {
 
@@ -30,9 +28,18 @@ namespace dptk::detail {
 struct NodeNote {
     /// Its call, packed.
     Activity::Call call = {};
+    /// Of the call's elements.
+    std::size_t element_size = 0;
     /// The memory that others shall reach.
     NodePlace place = {};
 };
+
+/// Why pages are not shared: of a process, the first time.
+inline void say_once_unshared(int rank, const std::string& problem) {
+    static std::atomic<bool> said = false;
+    if (said.exchange(true)) return;
+    log(LogLevel::warning, rank, "the ranks of a host cannot share memory: " + problem);
+}
 
 class NodeHub {
   public:
@@ -49,6 +56,8 @@ class NodeHub {
         /// Among the ranks of this host.
         int rank = 0;
         int size = 1;
+        /// For messages.
+        int job_rank = 0;
         /// Whether each of them has a processor of its own.
         bool has_own_processor = true;
         /// Called while waiting: throws where the job has failed; true where looking must go on.
@@ -99,41 +108,32 @@ class NodeHub {
     [[nodiscard]] std::byte* next_result() const noexcept { return stage(meeting_.number() + 1, size()); }
     [[nodiscard]] std::byte* result() const noexcept { return stage(meeting_.number(), size()); }
 
-    /// Zeroed memory that all ranks of the host reach; of this rank's own where the system gives them none,
-    /// on all of them. Collective among them. Throws MismatchError where they ask for different sizes.
+    /// Memory for each rank that all ranks of the host reach, and have just met to ask for; null where the
+    /// system gives them none, on all of them. Collective among them.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
         const std::size_t stride = round_up(std::max<std::size_t>(bytes, 1), 4096);
-        PagesCard& card = *reinterpret_cast<PagesCard*>(at(layout_.card));
-        std::shared_ptr<NodePages> pages;
+        PagesCard& board = *reinterpret_cast<PagesCard*>(at(layout_.card));
+        PagesCard card;
         std::string problem;
-        const auto attempt = [&](auto&& get_pages) {
-            try {
-                pages = get_pages();
-            } catch (const BackendError& error) {
-                problem = error.what();
-            }
-        };
-        if (rank() == 0) {
-            attempt([&] { return NodePages::create(stride * unsigned_size()); });
-            card = pages ? pages->card() : PagesCard{};
-        }
-        meet({.call = {.first = bytes, .second = 0}, .place = {}});
-        for (int other = 1; other < size(); ++other) {
-            if (note_of(other).call.first == note_of(0).call.first) continue;
-            MismatchError error(text("the ranks of this host allocate ", note_of(0).call.first, " and ",
-                                     note_of(other).call.first, " bytes"));
-            error.mark_agreed();
-            throw error;
-        }
-        if (rank() != 0 && card.bytes != 0) attempt([&] { return NodePages::open(card); });
-        // Pages lie near the processor that first writes to them.
-        if (pages) std::memset(pages->data() + static_cast<std::size_t>(rank()) * stride, 0, stride);
-        meet({.call = {.first = pages ? 1U : 0U, .second = 0}, .place = {}});
-        if (rank() == 0 && pages) pages->close();
-        for (int other = 0; other < size(); ++other) {
-            if (note_of(other).call.first == 0) return allocate_aligned(bytes);
-        }
-        return NodeAllocations::add(allocations_, card.file, std::move(pages), stride, rank());
+        const std::shared_ptr<NodePages> pages = NodePages::share(
+            rank() == 0, stride * unsigned_size(),
+            [&](const PagesCard& own) {
+                if (rank() == 0) board = own;
+                meet({});
+                card = board;  // rank 0 may soon write the next one there
+                return card;
+            },
+            [&](bool success) {
+                meet({.call = {.first = success ? 1U : 0U, .second = 0}});
+                for (int other = 0; other < size(); ++other) {
+                    if (note_of(other).call.first == 0) return false;
+                }
+                return true;
+            },
+            // Pages lie near the processor that first writes to them.
+            [&](NodePages& some) { some.touch(static_cast<std::size_t>(rank()) * stride, stride); }, problem);
+        if (!problem.empty()) say_once_unshared(options_.job_rank, problem);
+        return pages ? NodeAllocations::add(allocations_, card.file, pages, stride, rank()) : nullptr;
     }
 
   private:

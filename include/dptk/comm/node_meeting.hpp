@@ -152,6 +152,7 @@ class NodeMeeting {
     /// done. At most once in a meeting.
     template <class DoPiece, class Idle>
     void share(std::uint32_t pieces, DoPiece&& do_piece, Idle&& idle, Patience patience) {
+        if (pieces == 0) return;
         while (true) {
             const std::uint32_t piece = work_.take(meeting_);
             if (piece >= pieces) break;

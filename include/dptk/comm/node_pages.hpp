@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,8 +38,41 @@ struct PagesCard {
 
 class NodePages {
   public:
+    /// Makes pages in one process and opens them in others, all of which call this. publish(card) gives what
+    /// the process that makes them has published; all_succeed(success) whether all processes say so;
+    /// touch(pages) is for what a process does before others use them. Returns null, on all, where one has a
+    /// problem, which says why there.
+    template <class Publish, class AllSucceed, class Touch>
+    [[nodiscard]] static std::shared_ptr<NodePages> share(bool makes_them, std::size_t bytes,
+                                                          Publish&& publish, AllSucceed&& all_succeed,
+                                                          Touch&& touch, std::string& problem) {
+        std::shared_ptr<NodePages> pages;
+        const auto attempt = [&](auto&& action) {
+            try {
+                action();
+            } catch (const BackendError& error) {
+                pages = nullptr;
+                problem = error.what();
+            }
+        };
+        PagesCard card;
+        if (makes_them) {
+            attempt([&] {
+                pages = create(bytes);
+                card = pages->card();
+            });
+        }
+        card = publish(card);
+        if (!makes_them && card.bytes != 0) attempt([&] { pages = open(card); });
+        if (pages) attempt([&] { touch(*pages); });
+        const bool success = all_succeed(pages != nullptr);
+        if (makes_them && pages) pages->descriptor_.reset();
+        return success ? pages : nullptr;
+    }
+
     /// New ones, all zero. Throws BackendError where the system has none.
     [[nodiscard]] static std::shared_ptr<NodePages> create(std::size_t bytes) {
+        check_size(bytes);
         const int file = memfd_create("dptk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (file < 0) throw_system_error("memfd_create");
         auto owner = std::make_unique<Descriptor>(file);
@@ -87,17 +121,33 @@ class NodePages {
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-    /// For others to open, until close(). Of pages that were made here.
+    /// Makes the system find memory for so many bytes, now and near this processor. Throws BackendError where
+    /// it has none.
+    void touch(std::size_t first, std::size_t bytes) {
+        constexpr int populate_for_writing = 23;  // MADV_POPULATE_WRITE, since Linux 5.14
+        if (madvise(data_ + first, bytes, populate_for_writing) == 0) return;
+        if (errno != EINVAL) throw_system_error(text("memory for ", bytes, " bytes"));
+        std::memset(data_ + first, 0, bytes);
+    }
+
+  private:
+    /// For others to open. Of pages that were made here.
     [[nodiscard]] PagesCard card() const {
         struct stat status {};
         if (fstat(descriptor_->number, &status) != 0) throw_system_error("fstat");
         return {getpid(), descriptor_->number, status.st_dev, status.st_ino, bytes_};
     }
 
-    /// All who shall have them have opened them.
-    void close() noexcept { descriptor_.reset(); }
+    /// The system would end the process where it goes on to write what it has promised.
+    static void check_size(std::size_t bytes) {
+        const auto all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        rlimit limit{};
+        getrlimit(RLIMIT_FSIZE, &limit);
+        if (bytes > all) throw BackendError(text(bytes, " bytes are more than this machine has"));
+        if (bytes > limit.rlim_cur) throw BackendError(text(bytes, " bytes are more than ulimit -f allows"));
+    }
 
-  private:
     struct Descriptor {
         explicit Descriptor(int number_) : number(number_) {}
         Descriptor(const Descriptor&) = delete;

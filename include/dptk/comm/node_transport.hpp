@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ namespace dptk {
 struct NodeOptions {
     /// Ranks that give the same share memory. Empty for this host.
     std::string host = {};
+    /// Whether there is a processor for each rank of a host, so that those who wait may keep theirs for a
+    /// while. Where it is not given: as the processes' affinities say.
+    std::optional<bool> has_own_processors = std::nullopt;
 };
 
 /// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
@@ -45,7 +49,8 @@ class NodeTransport {
     /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1 on one of them.
     explicit NodeTransport(Inner inner, const NodeOptions& options = {})
         : NodeTransport(std::move(inner),
-                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), nullptr) {}
+                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), options,
+                        nullptr, nullptr) {}
 
     [[nodiscard]] int rank() const { return inner_->rank(); }
     [[nodiscard]] int size() const { return inner_->size(); }
@@ -75,7 +80,7 @@ class NodeTransport {
     }
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
-        if (node_) return node_->hub().allocate(bytes);
+        if (node_) return node_->allocate(bytes);
         if constexpr (detail::HasAllocate<Inner>) return inner_->allocate(bytes);
         return detail::allocate_aligned(bytes);
     }
@@ -98,11 +103,10 @@ class NodeTransport {
         return inner_->start(message);
     }
 
-    /// What goes through memory is carried out when somebody waits.
+    /// By the inner transport, where it can; what it leaves is carried out when somebody waits.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
         requires detail::HasStart<Inner>
     {
-        if (node_ && node_->serves(call)) return nullptr;
         return inner_->start(call);
     }
     [[nodiscard]] bool progresses_by_caller() const
@@ -130,13 +134,14 @@ class NodeTransport {
     [[nodiscard]] NodeTransport duplicate()
         requires detail::HasDuplicate<Inner>
     {
-        return NodeTransport(inner_->duplicate(), host_, node_ ? node_->hub().allocations() : nullptr);
+        return NodeTransport(inner_->duplicate(), host_, options_, control_,
+                             node_ ? node_->hub().allocations() : nullptr);
     }
 
     [[nodiscard]] NodeTransport subgroup(std::span<const int> ranks, std::string_view name)
         requires detail::HasSubgroup<Inner>
     {
-        return NodeTransport(inner_->subgroup(ranks, name), host_, nullptr);
+        return NodeTransport(inner_->subgroup(ranks, name), host_, options_, control_, nullptr);
     }
 
     void leave() noexcept
@@ -147,10 +152,13 @@ class NodeTransport {
     }
 
   private:
-    /// `allocations`: of a transport over the same ranks, or null.
-    NodeTransport(Inner inner, std::uint64_t host, std::shared_ptr<detail::NodeAllocations> allocations)
+    /// `control`: of the job, where it has one already. `allocations`: of a transport over the same ranks, or
+    /// null.
+    NodeTransport(Inner inner, std::uint64_t host, NodeOptions options, std::shared_ptr<ControlPlane> control,
+                  std::shared_ptr<detail::NodeAllocations> allocations)
         : inner_(std::make_shared<Inner>(std::move(inner))),
-          control_(detail::control_of(*inner_)),
+          control_(control ? std::move(control) : detail::control_of(*inner_)),
+          options_(std::move(options)),
           host_(host) {
         if (size() > 1) connect(std::move(allocations));
     }
@@ -197,15 +205,16 @@ class NodeTransport {
         std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
         if (!pages) return;
         if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
-        detail::NodeHub::Options options{.rank = hosts.place,
-                                         .size = static_cast<int>(hosts.local().size()),
-                                         .has_own_processor = hosts.has_own_processors,
-                                         .idle = [inner = inner_, control = control_] {
-                                             control->health()->check();
-                                             if constexpr (detail::HasProgress<Inner>)
-                                                 return inner->progress();
-                                             return false;
-                                         }};
+        detail::NodeHub::Options options{
+            .rank = hosts.place,
+            .size = static_cast<int>(hosts.local().size()),
+            .job_rank = rank(),
+            .has_own_processor = options_.has_own_processors.value_or(hosts.has_own_processors),
+            .idle = [inner = inner_, control = control_] {
+                control->health()->check();
+                if constexpr (detail::HasProgress<Inner>) return inner->progress();
+                return false;
+            }};
         join_hosts(hosts, cards[0].token);
         std::function<void(const Collective&)> across;
         if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
@@ -217,28 +226,20 @@ class NodeTransport {
     /// The pages through which this host's ranks meet. Null, on all ranks of all hosts, where one of them
     /// cannot reach its host's.
     [[nodiscard]] std::shared_ptr<detail::NodePages> exchange_pages(const detail::NodeHosts& hosts) {
-        std::shared_ptr<detail::NodePages> pages;
         std::string problem;
-        const auto attempt = [&](auto&& get_pages) {
-            try {
-                pages = get_pages();
-            } catch (const BackendError& error) {
-                problem = error.what();
-            }
-        };
-        const bool makes_them = hosts.place == 0;
-        if (makes_them) {
-            const int ranks = static_cast<int>(hosts.local().size());
-            attempt([&] { return detail::NodePages::create(detail::NodeHub::bytes_for(ranks)); });
-        }
-        const auto cards = gather_from_all(makes_them && pages ? pages->card() : detail::PagesCard{});
-        const detail::PagesCard& card = cards[static_cast<std::size_t>(hosts.local()[0])];
-        if (!makes_them && card.bytes != 0) attempt([&] { return detail::NodePages::open(card); });
-        const std::vector<char> successes = gather_from_all(static_cast<char>(pages != nullptr));
-        if (makes_them && pages) pages->close();
-        if (!problem.empty())
-            log(LogLevel::warning, rank(), "the ranks of a host cannot share memory: " + problem);
-        return std::ranges::all_of(successes, [](char success) { return success != 0; }) ? pages : nullptr;
+        const int ranks = static_cast<int>(hosts.local().size());
+        std::shared_ptr<detail::NodePages> pages = detail::NodePages::share(
+            hosts.place == 0, detail::NodeHub::bytes_for(ranks),
+            [&](const detail::PagesCard& own) {
+                return gather_from_all(own)[static_cast<std::size_t>(hosts.local()[0])];
+            },
+            [&](bool success) {
+                const std::vector<char> all = gather_from_all(static_cast<char>(success));
+                return std::ranges::all_of(all, [](char one) { return one != 0; });
+            },
+            [](detail::NodePages&) {}, problem);
+        if (!problem.empty()) detail::say_once_unshared(rank(), problem);
+        return pages;
     }
 
     /// Connects with the ranks of this one's place on the other hosts, where all have one.
@@ -252,6 +253,7 @@ class NodeTransport {
 
     std::shared_ptr<Inner> inner_;
     std::shared_ptr<ControlPlane> control_;
+    NodeOptions options_;
     std::uint64_t host_;
     /// The ranks of other hosts that have the place of this one there.
     std::shared_ptr<Inner> across_;

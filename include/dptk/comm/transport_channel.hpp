@@ -165,7 +165,7 @@ class TransportChannel final : public Channel {
             check_usable();
             std::unique_ptr<TransportChannel> copy;
             in_order([&] {
-                copy = carrier_->make(Verb::duplicate, [&] {
+                copy = carrier_->make({.verb = Verb::duplicate}, [&] {
                     ChannelIdentity same = identity();
                     same.name += detail::text('.', activity().next_child());
                     return child_channel(transport().duplicate(), std::move(same));
@@ -185,7 +185,8 @@ class TransportChannel final : public Channel {
         if constexpr (detail::HasSubgroup<T>) {
             check_usable();
             in_order([&] {
-                part = carrier_->make(Verb::subgroup, [&] { return make_subgroup(ranks, timeout); });
+                part =
+                    carrier_->make({.verb = Verb::subgroup}, [&] { return make_subgroup(ranks, timeout); });
             });
         }
         return part;
@@ -195,7 +196,10 @@ class TransportChannel final : public Channel {
         if constexpr (detail::HasAllocate<T>) {
             check_usable();
             std::shared_ptr<void> memory;
-            in_order([&] { memory = transport().allocate(bytes); });
+            in_order([&] {
+                memory = carrier_->make(detail::allocation_call(bytes),
+                                        [&] { return transport().allocate(bytes); });
+            });
             return memory;
         } else {
             return detail::allocate_aligned(bytes);

@@ -323,15 +323,16 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 #endif
 
 /// The sum. Of floating-point numbers, which gradients are, by the best instructions that this processor has.
-template <class In, class Out = In>
+/// One program may be compiled for several processors: the last parameter keeps these apart.
+template <class In, class Out = In, std::size_t bytes = baseline_vector_bytes>
 void sum_vectors(const VectorSum& job) noexcept {
 #if defined(__x86_64__) && !defined(__AVX512BW__)
-    if constexpr (std::same_as<In, Out> && !std::integral<In>) {
+    if constexpr (!std::integral<In>) {
         if (instruction_set() == InstructionSet::avx512) return sum_vectors_avx512<In, Out>(job);
         if (instruction_set() == InstructionSet::avx2) return sum_vectors_avx2<In, Out>(job);
     }
 #endif
-    VectorLoop<In, Out, baseline_vector_bytes>::run(job);
+    VectorLoop<In, Out, bytes>::run(job);
 }
 
 }  // namespace dptk::detail
