@@ -76,6 +76,6 @@ TEST_CASE("docs/collectives.md: all verbs of threads are their own") {
 TEST_CASE("docs/collectives.md: every verb has a row") {
     std::vector<std::string> named;
     for (const test::TableRow& row : test::verb_table()) named.push_back(row[0].substr(0, row[0].find(',')));
-    for (int verb = 0; verb < static_cast<int>(dptk::Verb::duplicate); ++verb)
+    for (int verb = 0; verb <= static_cast<int>(dptk::Verb::barrier); ++verb)
         CHECK(std::ranges::count(named, dptk::verb_name(static_cast<dptk::Verb>(verb))) > 0);
 }

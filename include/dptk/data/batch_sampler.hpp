@@ -54,7 +54,8 @@ class BatchSampler {
 
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
-    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end.
+    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end. Keep it in a
+    /// variable: a span of it does not keep it alive.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
         const auto indices = std::ranges::begin(*sampler_);
         const auto share = static_cast<std::size_t>(std::ranges::size(*sampler_));

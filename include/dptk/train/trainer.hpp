@@ -175,7 +175,7 @@ class Trainer {
             }
             reproducible_->synchronize();
         } else {
-            const std::span<const std::size_t> batch = shares.front()[index];
+            const std::vector<std::size_t> batch = shares.front()[index];
             ddp_->begin_step(batch.size());
             forward_backward(dataset, batch, totals);
             ddp_->synchronize();
