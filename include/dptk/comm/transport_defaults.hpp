@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -20,7 +19,8 @@ namespace dptk::detail {
 /// Zeroed, and aligned to 64 bytes.
 [[nodiscard]] inline std::shared_ptr<void> allocate_aligned(std::size_t bytes) {
     constexpr std::size_t alignment = 64;
-    if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_alloc();
+    constexpr std::size_t address_space = std::size_t{1} << 48;
+    if (bytes > address_space) throw std::bad_alloc();
     const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, rounded);
     if (memory == nullptr) throw std::bad_alloc();
