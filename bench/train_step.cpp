@@ -16,14 +16,9 @@
 #include <vector>
 
 #include "measure.hpp"
+#include "training.hpp"
 
 namespace {
-
-#ifdef DPTK_WITH_ONEDNN
-using Backend = dptk::nn::Cpu;
-#else
-using Backend = dptk::nn::Reference<float>;
-#endif
 
 struct Model {
     std::string name;
@@ -32,42 +27,11 @@ struct Model {
     std::size_t batch;
 };
 
-/// A network, its optimizer, and a batch.
-struct Training {
-    dptk::nn::Sequential<Backend> net;
-    dptk::nn::Tensor<float> input;
-    dptk::nn::Tensor<float> output_gradient;
-    std::vector<std::uint8_t> labels;
-    dptk::SGD<float> sgd{{.lr = 1e-4, .momentum = 0.9}};
-
-    explicit Training(const Model& model) : net(model.layers, model.image, 1), labels(model.batch) {
-        dptk::nn::Shape shape{model.batch};
-        shape.insert(shape.end(), model.image.begin(), model.image.end());
-        input.resize(shape);
-        for (std::size_t i = 0; i < input.values().size(); ++i)
-            input.values()[i] = static_cast<float>(i % 97) / 97;
-        for (std::size_t i = 0; i < model.batch; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
-    }
-
-    void forward_backward() {
-        static_cast<void>(dptk::nn::softmax_cross_entropy(net.forward(input), labels, output_gradient));
-        net.backward(output_gradient);
-    }
-
-    void step(const std::vector<dptk::ParameterRef>& parameters) {
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            const dptk::ParameterRef& parameter = parameters[i];
-            sgd.step(i, std::span(static_cast<float*>(parameter.value), parameter.count),
-                     std::span<const float>(static_cast<float*>(parameter.gradient), parameter.count));
-        }
-    }
-};
-
 void measure(dptk::ProcessGroup& group, const Model& model) {
-    Training alone(model);
+    bench::Training alone(model.layers, model.image, model.batch);
     dptk::ProcessGroup self = dptk::SelfCommunicator(dptk::SelfTransport{});
     const dptk::DistributedDataParallel own(self, alone.net);
-    Training together(model);
+    bench::Training together(model.layers, model.image, model.batch);
     dptk::DistributedDataParallel ddp(group, together.net);
     for (std::size_t i = 0; i < together.net.parameter_count(); ++i)
         together.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));

@@ -13,68 +13,32 @@
 #include <vector>
 
 #include "measure.hpp"
+#include "training.hpp"
 
 namespace {
 
-#ifdef DPTK_WITH_ONEDNN
-using Backend = dptk::nn::Cpu;
-#else
-using Backend = dptk::nn::Reference<float>;
-#endif
-
 constexpr std::size_t ranks = 2;
 constexpr std::size_t batch_of_rank = 32;
-
-/// A replica, and a batch that it trains on again and again.
-struct Replica {
-    dptk::nn::Sequential<Backend> net;
-    dptk::nn::Tensor<float> input;
-    dptk::nn::Tensor<float> output_gradient;
-    std::vector<std::uint8_t> labels;
-    dptk::SGD<float> sgd{{.lr = 1e-4, .momentum = 0.9}};
-
-    Replica(const std::string& model, const dptk::nn::Shape& image)
-        : net(dptk::nn::make_model(model, 10), image, 1), labels(batch_of_rank) {
-        dptk::nn::Shape shape{batch_of_rank};
-        shape.insert(shape.end(), image.begin(), image.end());
-        input.resize(shape);
-        for (std::size_t i = 0; i < input.values().size(); ++i)
-            input.values()[i] = static_cast<float>(i % 97) / 97;
-        for (std::size_t i = 0; i < batch_of_rank; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
-    }
-
-    void forward_backward() {
-        static_cast<void>(dptk::nn::softmax_cross_entropy(net.forward(input), labels, output_gradient));
-        net.backward(output_gradient);
-    }
-
-    void step(const std::vector<dptk::ParameterRef>& parameters) {
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            const dptk::ParameterRef& parameter = parameters[i];
-            sgd.step(i, std::span(static_cast<float*>(parameter.value), parameter.count),
-                     std::span<const float>(static_cast<float*>(parameter.gradient), parameter.count));
-        }
-    }
-};
 
 void measure(dptk::ProcessGroup& group, const std::string& model, const dptk::nn::Shape& image) {
 #ifdef DPTK_WITH_ONEDNN
     dptk::nn::cpu::set_num_threads(1);
 #endif
-    Replica of_ddp(model, image);
+    bench::Training of_ddp(dptk::nn::make_model(model, 10), image, batch_of_rank);
     dptk::DistributedDataParallel ddp(group, of_ddp.net);
     for (std::size_t i = 0; i < of_ddp.net.parameter_count(); ++i)
         of_ddp.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));
-    Replica of_shards(model, image);
+    bench::Training of_shards(dptk::nn::make_model(model, 10), image, batch_of_rank);
     dptk::ReproducibleDataParallel reproducible(group, dptk::ParameterSource(of_shards.net), ranks);
 
     // One rank drives all replicas, while the others wait.
-    std::vector<Replica> replicas;
+    std::vector<bench::Training> replicas;
     std::optional<dptk::DataParallel> parallel;
     if (group.rank() == 0) {
-        for (std::size_t r = 0; r < ranks; ++r) replicas.emplace_back(model, image);
+        for (std::size_t r = 0; r < ranks; ++r)
+            replicas.emplace_back(dptk::nn::make_model(model, 10), image, batch_of_rank);
         std::vector<dptk::ParameterSource> sources;
-        for (Replica& replica : replicas) sources.emplace_back(replica.net);
+        for (bench::Training& replica : replicas) sources.emplace_back(replica.net);
         parallel.emplace(std::move(sources));
     }
     std::vector<std::size_t> batch(ranks * batch_of_rank);

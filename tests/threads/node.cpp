@@ -8,8 +8,10 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -27,9 +29,11 @@ void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
     dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
         const auto rank = static_cast<std::size_t>(outer.rank());
         try {
-            dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(
-                NodeThreads(job.transport(outer.rank()),
-                            {.host = hosts[rank], .has_own_processors = has_own_processors})));
+            NodeThreads transport(job.transport(outer.rank()),
+                                  {.host = hosts[rank], .has_own_processors = has_own_processors});
+            const std::set<std::string> different(hosts.begin(), hosts.end());
+            CHECK(transport.shares_memory() == (different.size() < hosts.size()));
+            dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
             fn(group);
         } catch (const std::exception& error) {
             job.health->fail(error.what());

@@ -2,13 +2,10 @@
 /// their elements, and where larger ones pass those that lie in memory of a rank's own.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>

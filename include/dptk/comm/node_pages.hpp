@@ -32,8 +32,6 @@ struct PagesCard {
     std::uint64_t device = 0;
     std::uint64_t file = 0;
     std::uint64_t bytes = 0;
-
-    friend bool operator==(const PagesCard&, const PagesCard&) = default;
 };
 
 class NodePages {
@@ -119,7 +117,6 @@ class NodePages {
     }
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
     /// Makes the system find memory for so many bytes, now and near this processor. Throws BackendError where
     /// it has none.

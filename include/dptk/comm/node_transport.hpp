@@ -67,10 +67,7 @@ class NodeTransport {
         return inner_->local_size();
     }
 
-    /// The transport that carries what memory does not.
-    [[nodiscard]] Inner& inner() noexcept { return *inner_; }
-
-    /// Whether this rank shares memory with others.
+    /// Whether ranks of this group share memory.
     [[nodiscard]] bool shares_memory() const noexcept { return node_ != nullptr; }
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
