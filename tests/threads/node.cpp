@@ -5,49 +5,20 @@
 #include <dptk/comm/thread.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <new>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/ranks_on_hosts.hpp"
 #include "support/verb_suite.hpp"
-
-namespace {
-
-using NodeThreads = dptk::NodeTransport<dptk::ThreadTransport>;
-
-/// Runs fn(ProcessGroup&) as ranks on these hosts.
-template <class Fn>
-void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
-                     std::optional<bool> has_own_processors = std::nullopt) {
-    const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
-    dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
-        const auto rank = static_cast<std::size_t>(outer.rank());
-        try {
-            NodeThreads transport(job.transport(outer.rank()),
-                                  {.host = hosts[rank], .has_own_processors = has_own_processors});
-            const std::set<std::string> different(hosts.begin(), hosts.end());
-            CHECK(transport.shares_memory() == (different.size() < hosts.size()));
-            dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
-            fn(group);
-        } catch (const std::exception& error) {
-            job.health->fail(error.what());
-            throw;
-        }
-    });
-}
-
-}  // namespace
 
 TEST_CASE("every verb where ranks share memory") {
     const std::vector<std::vector<std::string>> places = {
         {"a", "a", "a"}, {"a", "b", "a", "b"}, {"a", "a", "a", "b"}};
-    for (const auto& hosts : places) launch_on_hosts(hosts, test::check_verbs);
+    for (const auto& hosts : places) test::launch_on_hosts(hosts, test::check_verbs);
 }
 
 TEST_CASE("every verb in memory that is shared, on one host and on several") {
@@ -57,13 +28,13 @@ TEST_CASE("every verb in memory that is shared, on one host and on several") {
                                                           {"a", "a", "b", "b"},
                                                           {"a", "b", "b", "b"},
                                                           {"a", "a", "b", "a", "b", "c", "c", "c"}};
-    for (const auto& hosts : places) launch_on_hosts(hosts, test::check_allocated_memory);
-    launch_on_hosts({"a", "a", "a"}, test::check_allocated_memory, true);
-    launch_on_hosts({"a", "a"}, test::check_allocated_memory, false);
+    for (const auto& hosts : places) test::launch_on_hosts(hosts, test::check_allocated_memory);
+    test::launch_on_hosts({"a", "a", "a"}, test::check_allocated_memory, 3);
+    test::launch_on_hosts({"a", "a"}, test::check_allocated_memory, 1);
 }
 
 TEST_CASE("several allocations, one after the other, are each shared") {
-    launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+    test::launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
         for (int round = 0; round < 50; ++round) {
             std::vector<dptk::Allocation<float>> buckets;
             for (std::size_t i = 0; i < 5; ++i) buckets.push_back(group.allocate<float>(5000 + i));
@@ -83,7 +54,7 @@ TEST_CASE("several allocations, one after the other, are each shared") {
 }
 
 TEST_CASE("few elements, of which some ranks have theirs in shared memory") {
-    launch_on_hosts(
+    test::launch_on_hosts(
         {"a", "a", "a"},
         [](dptk::ProcessGroup& group) {
             const dptk::Allocation<float> shared = group.allocate<float>(4000);
@@ -100,7 +71,7 @@ TEST_CASE("few elements, of which some ranks have theirs in shared memory") {
 }
 
 TEST_CASE("more elements than go through shared memory at once") {
-    launch_on_hosts({"a", "a", "b", "b"}, [](dptk::ProcessGroup& group) {
+    test::launch_on_hosts({"a", "a", "b", "b"}, [](dptk::ProcessGroup& group) {
         const std::size_t count = 1'500'000;
         const dptk::Allocation<float> shared = group.allocate<float>(count);
         std::vector<float> own(count);
@@ -125,7 +96,7 @@ TEST_CASE("more elements than go through shared memory at once") {
 }
 
 TEST_CASE("calls that differ between ranks that share memory are an error of all, and the group goes on") {
-    launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+    test::launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
         std::vector<float> data(group.rank() == 1 ? 101 : 100, 1.0F);
         std::string text;
         const auto call = [&] { group.all_reduce(data); };
@@ -163,7 +134,7 @@ TEST_CASE("calls that differ between ranks that share memory are an error of all
 
 TEST_CASE("memory that is shared outlives its group, and goes with its last user") {
     dptk::Allocation<float> kept;
-    launch_on_hosts({"a", "a"}, [&](dptk::ProcessGroup& group) {
+    test::launch_on_hosts({"a", "a"}, [&](dptk::ProcessGroup& group) {
         dptk::Allocation<float> shared = group.allocate<float>(1000);
         dptk::ProcessGroup copy = group.duplicate();
         std::ranges::fill(shared, 1.0F);
@@ -179,10 +150,10 @@ TEST_CASE("memory that is shared outlives its group, and goes with its last user
 
 TEST_CASE("memory that no machine has is not promised") {
     for (const std::size_t bytes : {std::size_t{1} << 62, (std::size_t{1} << 61) + 7}) {
-        CHECK_THROWS_AS(launch_on_hosts({"a", "a"},
-                                        [&](dptk::ProcessGroup& group) {
-                                            static_cast<void>(group.allocate<char>(bytes));
-                                        }),
+        CHECK_THROWS_AS(test::launch_on_hosts({"a", "a"},
+                                              [&](dptk::ProcessGroup& group) {
+                                                  static_cast<void>(group.allocate<char>(bytes));
+                                              }),
                         std::bad_alloc);
     }
 }

@@ -62,6 +62,10 @@ class Channel {
     /// Whether no thread but the caller's may communicate: what was started goes on when somebody waits.
     [[nodiscard]] virtual bool progresses_by_caller() const { return false; }
 
+    /// Whether calls on host memory that go on in the background take the processors on which the program
+    /// computes, so that nothing is gained by it. The same on all ranks.
+    [[nodiscard]] virtual bool competes_with_compute() const { return false; }
+
     /// Whether the transport reads and writes the memory of devices itself, in this call.
     [[nodiscard]] virtual bool takes_device_memory(const Collective& call) const {
         static_cast<void>(call);

@@ -49,7 +49,7 @@ struct NodeHosts {
             const cpu_set_t& processors = cards[static_cast<std::size_t>(other)].processors;
             CPU_OR(&all, &all, &processors);
         }
-        has_own_processors = static_cast<int>(local().size()) <= CPU_COUNT(&all);
+        processors = CPU_COUNT(&all);
     }
 
     [[nodiscard]] int count() const noexcept { return static_cast<int>(ranks.size()); }
@@ -76,8 +76,8 @@ struct NodeHosts {
     bool even = false;
     /// Whether any host has several ranks.
     bool shared = false;
-    /// Whether there is a processor for each of this host's ranks.
-    bool has_own_processors = false;
+    /// On which this host's ranks may run.
+    int processors = 0;
 };
 
 }  // namespace dptk::detail

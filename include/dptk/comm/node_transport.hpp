@@ -35,9 +35,10 @@ namespace dptk {
 struct NodeOptions {
     /// Ranks that give the same share memory. Empty for this host.
     std::string host = {};
-    /// Whether there is a processor for each rank of a host, so that those who wait may keep theirs for a
-    /// while. Where it is not given: as the processes' affinities say.
-    std::optional<bool> has_own_processors = std::nullopt;
+    /// How many the ranks of a host have together: with one for each, those who wait may keep theirs for a
+    /// while; with two, a thread in the background need not share that of the one that computes. Where it is
+    /// not given: as the processes' affinities say.
+    std::optional<int> processors = std::nullopt;
 };
 
 /// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
@@ -99,6 +100,10 @@ class NodeTransport {
     {
         return inner_->start(message);
     }
+
+    /// Whether what it does in the background is done by the processors that compute: what goes through
+    /// memory is, where there are no others.
+    [[nodiscard]] bool competes_with_compute() const noexcept { return competes_with_compute_; }
 
     /// By the inner transport, where it can; what it leaves is carried out when somebody waits.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
@@ -202,16 +207,18 @@ class NodeTransport {
         std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
         if (!pages) return;
         if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
-        detail::NodeHub::Options options{
-            .rank = hosts.place,
-            .size = static_cast<int>(hosts.local().size()),
-            .job_rank = rank(),
-            .has_own_processor = options_.has_own_processors.value_or(hosts.has_own_processors),
-            .idle = [inner = inner_, control = control_] {
-                control->health()->check();
-                if constexpr (detail::HasProgress<Inner>) return inner->progress();
-                return false;
-            }};
+        detail::NodeHub::Options options{.rank = hosts.place,
+                                         .size = static_cast<int>(hosts.local().size()),
+                                         .job_rank = rank(),
+                                         .idle = [inner = inner_, control = control_] {
+                                             control->health()->check();
+                                             if constexpr (detail::HasProgress<Inner>)
+                                                 return inner->progress();
+                                             return false;
+                                         }};
+        const int processors = options_.processors.value_or(hosts.processors);
+        options.has_own_processor = options.size <= processors;
+        competes_with_compute_ = hosts.count() == 1 && processors < 2 * options.size;
         join_hosts(hosts, cards[0].token);
         std::function<void(const Collective&)> across;
         if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
@@ -254,6 +261,7 @@ class NodeTransport {
     std::uint64_t host_;
     /// The ranks of other hosts that have the place of this one there.
     std::shared_ptr<Inner> across_;
+    bool competes_with_compute_ = false;
     std::unique_ptr<detail::NodeCollectives> node_;
 };
 

@@ -50,6 +50,7 @@ class RoutedChannel final : public Channel {
     }
 
     [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }
+    [[nodiscard]] bool competes_with_compute() const override { return host_->competes_with_compute(); }
     [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
         return host_->takes_device_memory(call);
     }

@@ -57,6 +57,8 @@ namespace dptk {
 ///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses; null where the
 ///                              transport cannot do that for this call
 ///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
+///   competes_with_compute()    whether what it does in the background is done by the processors on which the program
+///                              computes, so that it had better wait until the program does. The same on all ranks
 ///   progress()                 goes on with what was started, for a moment; returns whether there is any. Called now and
 ///                              then while the program waits for the ranks by other ways than the transport's
 ///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
@@ -217,6 +219,11 @@ concept HasProgress = requires(T& t) {
 template <class T>
 concept HasThreadRule = requires(const T& t) {
     { t.callable_from_this_thread() } -> std::same_as<bool>;
+};
+
+template <class T>
+concept HasCompetes = requires(const T& t) {
+    { t.competes_with_compute() } -> std::same_as<bool>;
 };
 
 template <class T>

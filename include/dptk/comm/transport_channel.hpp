@@ -75,6 +75,11 @@ class TransportChannel final : public Channel {
         return false;
     }
 
+    [[nodiscard]] bool competes_with_compute() const override {
+        if constexpr (detail::HasCompetes<T>) return transport().competes_with_compute();
+        return false;
+    }
+
     [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
         if constexpr (detail::HasTakesDeviceMemory<T>) return transport().takes_device_memory(call);
         return false;

@@ -250,9 +250,8 @@ class GradientReducer {
         if (local_scopes_ > 0) return;
         check_not_begun();
         begin_locked(sample_count);
-        if (!may_communicate_here()) return;
-        header_.start(*group_, own_header());
-        if (buffers_.has_any()) ensure_header();
+        if (leaves_early()) header_.start(*group_, own_header());
+        if (buffers_.has_any() && may_communicate_here()) ensure_header();
     }
 
     void check_counts_allowed() const {
@@ -346,11 +345,10 @@ class GradientReducer {
             begin_locked(std::nullopt);
         }
         // Started early, the header has arrived when the first bucket is full.
-        if (is_marked() && !header_.has_started() && may_communicate_here())
-            header_.start(*group_, own_header());
+        if (is_marked() && !header_.has_started() && leaves_early()) header_.start(*group_, own_header());
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
-        if (!may_communicate_here()) return;
+        if (!leaves_early()) return;
         // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
         while (traffic_->next() + 1 < buckets_.size() && marks_.is_complete(traffic_->next())) {
             ensure_header();
@@ -439,7 +437,7 @@ class GradientReducer {
                           .weight = rank_weight(),
                           .step = clock_->statistics().steps,
                           .has_problem = !problem_.empty(),
-                          .may_block = buckets_.size() == 1 && !is_marked()});
+                          .may_block = !overlaps() || (buckets_.size() == 1 && !is_marked())});
     }
 
     /// Where no bucket carries the ranks' status.
@@ -512,6 +510,14 @@ class GradientReducer {
     [[nodiscard]] bool may_communicate_here() const {
         return own_group_ != nullptr && group_->channel().callable_from_this_thread();
     }
+
+    /// Whether what goes on in the background leaves backward its processor. The same on all ranks.
+    [[nodiscard]] bool overlaps() const {
+        return !group_->channel().competes_with_compute() || !buckets_.devices().empty();
+    }
+
+    /// Whether header and buckets leave before synchronize().
+    [[nodiscard]] bool leaves_early() const { return may_communicate_here() && overlaps(); }
 
     void check_index(std::size_t i) const {
         if (i >= parameters_.size()) {

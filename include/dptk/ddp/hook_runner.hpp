@@ -1,4 +1,5 @@
-/// Runs a communication hook on bucket after bucket, on a thread of its own where the transport allows it.
+/// Runs a communication hook on bucket after bucket, on a thread of its own where the transport allows it and
+/// the processor of the thread that computes is not what it would take.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ class HookRunner {
         if (!can_duplicate) return;
         own_group_ = std::make_unique<ProcessGroup>(group.duplicate());
         group_ = own_group_.get();
-        in_background_ = !group_->channel().progresses_by_caller();
+        in_background_ =
+            !group_->channel().progresses_by_caller() && !group_->channel().competes_with_compute();
     }
 
     /// Calls `then` when the hook is through with the bucket, on whatever thread. Collective.

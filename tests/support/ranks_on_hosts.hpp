@@ -1,0 +1,39 @@
+// Runs a test as ranks that share memory: threads, whose hosts are labels.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <dptk/comm/node.hpp>
+#include <dptk/comm/thread.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace test {
+
+/// Runs fn(ProcessGroup&) as ranks on these hosts, with so many processors each.
+template <class Fn>
+void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
+                     std::optional<int> processors = std::nullopt) {
+    using Transport = dptk::NodeTransport<dptk::ThreadTransport>;
+    const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
+    dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
+        const auto rank = static_cast<std::size_t>(outer.rank());
+        try {
+            Transport transport(job.transport(outer.rank()), {.host = hosts[rank], .processors = processors});
+            const std::set<std::string> different(hosts.begin(), hosts.end());
+            CHECK(transport.shares_memory() == (different.size() < hosts.size()));
+            dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
+            fn(group);
+        } catch (const std::exception& error) {
+            job.health->fail(error.what());
+            throw;
+        }
+    });
+}
+
+}  // namespace test
