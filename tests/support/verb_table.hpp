@@ -61,7 +61,9 @@ inline std::vector<TableRow> verb_table() {
 /// With `start`, in the background.
 inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool start = false) {
     const std::string verb = row.substr(0, row.find(','));
-    const std::size_t count = row.ends_with("above") ? 100'000 : 16;
+    std::size_t count = 16;
+    if (row.ends_with("a rank")) count = 20'000;
+    if (row.ends_with("above")) count = 200'000;
     const auto size = static_cast<std::size_t>(group.size());
     std::vector<float> part(count);
     std::vector<float> whole(count * size);

@@ -37,12 +37,19 @@ inline void place(const Buffer& to, const Buffer& from) {
     return reduction.user != nullptr || detail::needs_wide_accumulation(dtype, reduction);
 }
 
+/// What AllReduceAlgorithm::automatic stands for. A ring takes a message for each rank, whose latency counts
+/// where they are small.
+[[nodiscard]] inline AllReduceAlgorithm choose_all_reduce(std::size_t bytes, int ranks) noexcept {
+    if (bytes <= small_bytes) return AllReduceAlgorithm::recursive_doubling;
+    const bool has_small_messages = bytes / static_cast<std::size_t>(ranks) <= small_bytes;
+    return has_small_messages ? AllReduceAlgorithm::recursive_halving : AllReduceAlgorithm::ring;
+}
+
 /// In place.
 inline void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction,
                        AllReduceAlgorithm algorithm) {
-    const bool small = data.bytes() <= small_bytes;
     if (algorithm == AllReduceAlgorithm::automatic)
-        algorithm = small ? AllReduceAlgorithm::recursive_doubling : AllReduceAlgorithm::ring;
+        algorithm = choose_all_reduce(data.bytes(), messages.size());
     if (algorithm == AllReduceAlgorithm::recursive_halving && !is_power_of_two(messages.size()))
         algorithm = AllReduceAlgorithm::ring;
     if (needs_slices(data.dtype, reduction)) algorithm = AllReduceAlgorithm::slices;

@@ -1,0 +1,104 @@
+// How much of the communication backward hides, over a simulated link on which the all-reduce of all
+// gradients takes as long as backward: two ranks, a model of equal layers, and buckets of different sizes.
+// The last bucket leaves when backward has ended, and so its time is always exposed; what is exposed beyond
+// it, in percent of the whole communication, would be zero with an ideal overlap.
+//   overlap [--quick]
+#include <dptk/comm/simulated.hpp>
+#include <dptk/ddp.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "measure.hpp"
+
+namespace {
+
+constexpr int ranks = 2;
+constexpr std::size_t layers = 64;
+constexpr std::size_t layer_bytes = 65536;
+
+/// Keeps a processor busy with so much arithmetic, whatever the time that takes.
+void compute(int units) {
+    volatile double sink = 0;
+    double x = 1;
+    for (int i = 0; i < units * 1000; ++i) x = std::sqrt(x + static_cast<double>(i));
+    sink = x;
+    static_cast<void>(sink);
+}
+
+/// So many that a layer's backward takes some milliseconds.
+int units_of_a_layer() {
+    constexpr int trial = 1000;
+    const double one = bench::microseconds([] { compute(trial); }) / trial;
+    return std::max(static_cast<int>(3000 / one), 1);
+}
+
+struct Model {
+    std::vector<std::vector<float>> values{layers, std::vector<float>(layer_bytes / sizeof(float))};
+    std::vector<std::vector<float>> gradients = values;
+};
+
+/// Microseconds of backward alone, of all ranks at once.
+double local_step(int units) {
+    double time = 0;
+    dptk::launch_threads(ranks, [&](dptk::ProcessGroup& group) {
+        std::vector<double> times;
+        for (int step = 0; step < 5; ++step) {
+            group.barrier();
+            times.push_back(bench::microseconds([&] {
+                for (std::size_t i = 0; i < layers; ++i) compute(units);
+            }));
+        }
+        if (group.rank() == 0) time = bench::median(times);
+    });
+    return time;
+}
+
+/// Microseconds of a step in which all gradients travel for `travel` seconds.
+double distributed_step(int units, std::size_t bucket_bytes, double travel) {
+    // Each of two ranks sends half of the bytes twice.
+    const dptk::SimulatedNetwork network{
+        .hosts = ranks,
+        .between_hosts = {.latency = dptk::SimulatedSeconds(20e-6),
+                          .bytes_per_second = static_cast<double>(layers * layer_bytes) / travel}};
+    double time = 0;
+    dptk::launch_simulated(network, [&](dptk::ProcessGroup& group) {
+        Model model;
+        const double cap = static_cast<double>(bucket_bytes) / (1024 * 1024);
+        dptk::DistributedDataParallel ddp(group, model.values, model.gradients,
+                                          {.bucket_cap_mb = cap, .ready = dptk::Ready::marked});
+        std::vector<double> times;
+        for (int step = 0; step < 5; ++step) {
+            group.barrier();
+            times.push_back(bench::microseconds([&] {
+                for (std::size_t i = layers; i-- > 0;) {
+                    compute(units);
+                    ddp.mark_ready(i);
+                }
+                ddp.synchronize();
+            }));
+        }
+        if (group.rank() == 0) time = bench::median(times);
+    });
+    return time;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+    const int units = units_of_a_layer();
+    for (std::size_t in_bucket = 1; in_bucket <= layers; in_bucket *= quick ? 8 : 2) {
+        const double local = local_step(units);
+        const double travel = local;
+        const std::size_t bytes = in_bucket * layer_bytes;
+        const double step = distributed_step(units, bytes, travel / 1e6);
+        const double last = travel * static_cast<double>(in_bucket) / static_cast<double>(layers);
+        std::printf("overlap_step_even_%zu %.0f us | local %.0f us | %.3f\n", bytes / 1024, step, local,
+                    local / step);
+        std::printf("overlap_exposed_even_%zu %.1f %%\n", bytes / 1024, 100 * (step - local - last) / travel);
+        std::fflush(stdout);
+    }
+}

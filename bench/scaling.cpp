@@ -1,0 +1,128 @@
+// Predicts the step of a training on up to 1024 ranks: the layers' times are measured here, with one thread;
+// the all-reduce of each bucket takes the virtual time of dptk's own algorithms in a simulated network, in
+// which each rank has a link of its own; and buckets travel one after the other, each from when backward has
+// filled it.
+//   scaling [--quick]
+#include <dptk/comm/simulated.hpp>
+#include <dptk/train.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ranges>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "measure.hpp"
+#include "training.hpp"
+
+namespace {
+
+constexpr double latency_us = 20;
+constexpr double gigabits_per_second = 25;
+
+/// A bucket, and the time from the beginning of the step at which backward has filled it.
+struct TimedBucket {
+    std::size_t bytes = 0;
+    double full = 0;
+};
+
+struct MeasuredStep {
+    std::vector<TimedBucket> buckets;
+    /// Microseconds without communication: until backward has ended, and of the optimizer.
+    double backward_end = 0;
+    double optimizer = 0;
+};
+
+MeasuredStep measure_step(const std::vector<dptk::nn::LayerSpec>& layers, const dptk::nn::Shape& image,
+                          std::size_t batch, int rounds) {
+    bench::Training training(layers, image, batch);
+    std::vector<dptk::ParameterRef> parameters;
+    training.net.for_each_parameter([&](const dptk::ParameterRef& ref) { parameters.push_back(ref); });
+    std::vector<std::vector<double>> ready(parameters.size());
+    std::vector<double> ends, optimizer;
+    for (int round = 0; round < rounds; ++round) {
+        const auto begin = std::chrono::steady_clock::now();
+        const auto now = [&] {
+            return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+                .count();
+        };
+        static_cast<void>(dptk::nn::softmax_cross_entropy(training.net.forward(training.input),
+                                                          training.labels, training.output_gradient));
+        training.net.backward(training.output_gradient, [&](std::size_t i) { ready[i].push_back(now()); });
+        ends.push_back(now());
+        optimizer.push_back(bench::microseconds([&] { training.step(parameters); }));
+    }
+
+    // As DistributedDataParallel fills them.
+    std::vector<dptk::PlannedParameter> planned;
+    for (const dptk::ParameterRef& ref : parameters | std::views::reverse)
+        planned.push_back({.count = ref.count});
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    MeasuredStep step{
+        .buckets = {}, .backward_end = bench::median(ends), .optimizer = bench::median(optimizer)};
+    for (const dptk::Bucket& bucket : dptk::plan_buckets(planned, std::vector{mib, 25 * mib})) {
+        TimedBucket timed;
+        for (const std::size_t i : bucket.parameters) {
+            timed.bytes += planned[i].count * sizeof(float);
+            timed.full = std::max(timed.full, bench::median(ready[parameters.size() - 1 - i]));
+        }
+        step.buckets.push_back(timed);
+    }
+    return step;
+}
+
+/// Microseconds of the buckets' all-reduces on so many ranks.
+std::vector<double> travel_times(const std::vector<TimedBucket>& buckets, int ranks) {
+    // Buffers and bandwidths of a hundredth take the same time, and fit one memory.
+    constexpr double shrink = 100;
+    const dptk::SimulatedNetwork network{
+        .hosts = ranks,
+        .between_hosts = {.latency = dptk::SimulatedSeconds(latency_us / 1e6),
+                          .bytes_per_second = gigabits_per_second * 1e9 / 8 / shrink},
+        .time = dptk::SimulatedTime::virtual_clock};
+    std::vector<double> times(buckets.size());
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+        const auto count = static_cast<std::size_t>(static_cast<double>(buckets[b].bytes) / shrink / 4) + 1;
+        const dptk::SimulatedSeconds end =
+            dptk::launch_simulated(network, [&](dptk::ProcessGroup& group, dptk::SimulatedClock&) {
+                std::vector<float> data(count);
+                group.set_all_reduce_algorithm(dptk::algorithms::choose_all_reduce(buckets[b].bytes, ranks));
+                group.all_reduce(data);
+            });
+        times[b] = end.count() * 1e6;
+    }
+    return times;
+}
+
+void predict(const std::string& name, const MeasuredStep& step, bool quick) {
+    const double local = step.backward_end + step.optimizer;
+    for (int ranks = 1; ranks <= 1024; ranks *= quick ? 4 : 2) {
+        const std::vector<double> times = travel_times(step.buckets, ranks);
+        double end = 0;
+        for (std::size_t b = 0; b < step.buckets.size(); ++b)
+            end = std::max(end, step.buckets[b].full) + times[b];
+        const double whole = std::max(end, step.backward_end) + step.optimizer;
+        std::printf("scaling_%s_%d %.0f us | local %.0f us | %.3f\n", name.c_str(), ranks, whole, local,
+                    local / whole);
+        std::fflush(stdout);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+#ifdef DPTK_WITH_ONEDNN
+    dptk::nn::cpu::set_num_threads(1);
+#endif
+    std::printf("# a link of %g Gbit/s and %g us for each rank\n", gigabits_per_second, latency_us);
+    using namespace dptk::nn;
+    const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
+                                          ReLU{},    Linear{.out_features = 2048},
+                                          ReLU{},    Linear{.out_features = 10}};
+    predict("mlp", measure_step(mlp(10), {1, 28, 28}, 64, 51), quick);
+    predict("mlp_large", measure_step(large, {1, 28, 28}, 64, 11), quick);
+    predict("convnet", measure_step(convnet(10), {3, 32, 32}, 32, 11), quick);
+}
