@@ -6,6 +6,7 @@
 #include <dptk/comm/simulated.hpp>
 #include <dptk/ddp.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -89,6 +90,9 @@ double distributed_step(int units, std::size_t bucket_bytes, double travel) {
 
 int main(int argc, char** argv) {
     const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+    std::printf(
+        "# two ranks, %zu equal layers, and a link on which all gradients travel as long as backward takes\n",
+        layers);
     const int units = units_of_a_layer();
     for (std::size_t in_bucket = 1; in_bucket <= layers; in_bucket *= quick ? 8 : 2) {
         const double local = local_step(units);

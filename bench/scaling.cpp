@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
 #ifdef DPTK_WITH_ONEDNN
     dptk::nn::cpu::set_num_threads(1);
 #endif
-    std::printf("# a link of %g Gbit/s and %g us for each rank\n", gigabits_per_second, latency_us);
+    std::printf("# a link of %g Gbit/s and %g µs for each rank\n", gigabits_per_second, latency_us);
     using namespace dptk::nn;
     const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
                                           ReLU{},    Linear{.out_features = 2048},
