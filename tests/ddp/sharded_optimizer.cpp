@@ -6,19 +6,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ddp/small_net.hpp"
 #include "support/ranks.hpp"
+#include "support/ranks_on_hosts.hpp"
 
 namespace {
 
 using dptk::ProcessGroup;
 using dptk::Ready;
 using dptk::ShardedOptimizer;
+using dptk::ShardedOptimizerOptions;
+
+constexpr ShardedOptimizerOptions all_options[] = {{.fused_step = false, .parameters_as_bucket_view = false},
+                                                   {.fused_step = false, .parameters_as_bucket_view = true},
+                                                   {.fused_step = true, .parameters_as_bucket_view = false},
+                                                   {.fused_step = true, .parameters_as_bucket_view = true}};
+
+/// fn(group) on ranks that share memory, and on ranks that do not.
+template <class Fn>
+void with_and_without_shared_memory(Fn&& fn) {
+    test::on_ranks(fn);
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    for (const std::size_t ranks : {2, 3, 4}) test::launch_on_hosts(std::vector<std::string>(ranks, "a"), fn);
+    test::launch_on_hosts({"a", "b", "b"}, fn);
+}
 
 std::vector<std::size_t> sharded_batch(int rank, int step) {
     std::vector<std::size_t> samples;
@@ -52,7 +70,8 @@ void sharded_step_alone(O& optimizer, test::SmallNet<T>& net, int ranks, int ste
 }
 
 template <class O>
-void compare(ProcessGroup& group, const O& optimizer, int steps, double tolerance) {
+void compare(ProcessGroup& group, const O& optimizer, int steps, double tolerance,
+             const ShardedOptimizerOptions& options = {}) {
     using T = typename O::Scalar;
     for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
         for (const double cap : {test::one_byte, 25.0}) {
@@ -60,7 +79,7 @@ void compare(ProcessGroup& group, const O& optimizer, int steps, double toleranc
             test::SmallNet<T> alone(0);
             O whole = optimizer;
             ShardedOptimizer sharded(group, net.values, net.gradients, optimizer,
-                                     {.bucket_cap_mb = cap, .ready = ready});
+                                     {.bucket_cap_mb = cap, .ready = ready}, options);
             const bool is_long = ready == Ready::marked && cap == test::one_byte;
             for (int step = 0; step < (is_long ? steps : 3); ++step) {
                 step_once(sharded, net, group.rank(), step, ready);
@@ -81,6 +100,97 @@ TEST_CASE("sharded steps of each optimizer equal those of one process") {
         compare(group, dptk::AdamW<double>({.lr = 0.01}), 5, 1e-9);
         compare(group, dptk::SGD<double>({.lr = 0.1, .momentum = 0.9}), 5, 1e-12);
         compare(group, dptk::SGD<double>({.lr = 0.1}), 5, 1e-12);
+    });
+}
+
+TEST_CASE("sharded steps by all options equal those of one process") {
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        for (const ShardedOptimizerOptions& options : all_options)
+            compare(group, dptk::Adam<double>({.lr = 0.01}), 10, 1e-9, options);
+    });
+}
+
+TEST_CASE("a fused step leaves the bits of separate ones, and values may live in the optimizer's memory") {
+    struct Model {
+        std::vector<std::size_t> counts = {70'001, 3, 40'000};
+        std::vector<std::vector<float>> values, gradients;
+        std::vector<float*> places;
+
+        Model() {
+            for (const std::size_t count : counts) {
+                values.emplace_back(count, 1.0F);
+                gradients.emplace_back(count);
+            }
+            for (auto& value : values) places.push_back(value.data());
+        }
+        void for_each_parameter(dptk::ParameterSink& sink) {
+            for (std::size_t i = 0; i < counts.size(); ++i)
+                sink(std::to_string(i), std::span(places[i], counts[i]), gradients[i]);
+        }
+        void backward(int rank, int step) {
+            for (auto& gradient : gradients) {
+                for (std::size_t k = 0; k < gradient.size(); ++k)
+                    gradient[k] =
+                        std::sin(static_cast<float>(k + 1) * 0.37F + static_cast<float>(rank * 7 + step));
+            }
+        }
+        [[nodiscard]] std::vector<std::vector<float>> result() const {
+            std::vector<std::vector<float>> out;
+            for (std::size_t i = 0; i < counts.size(); ++i)
+                out.emplace_back(places[i], places[i] + counts[i]);
+            return out;
+        }
+    };
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        std::vector<std::vector<std::vector<float>>> results;
+        for (const ShardedOptimizerOptions& options : all_options) {
+            for (const bool in_place : {false, true}) {
+                if (in_place && !options.parameters_as_bucket_view) continue;
+                Model model;
+                ShardedOptimizer sharded(group, model, dptk::Adam<float>({.lr = 0.01}),
+                                         {.bucket_cap_mb = 0.2}, options);
+                for (std::size_t i = 0; in_place && i < model.counts.size(); ++i) {
+                    const std::span<float> place = sharded.value_memory(i);
+                    std::ranges::copy(model.values[i], place.begin());
+                    model.places[i] = place.data();
+                }
+                for (int step = 0; step < 5; ++step) {
+                    model.backward(group.rank(), step);
+                    if (step % 2 == 0) sharded.synchronize();
+                    if (step % 2 == 1) sharded.synchronize(static_cast<std::size_t>(group.rank()));
+                    sharded.step();
+                }
+                results.push_back(model.result());
+            }
+        }
+        REQUIRE(results.size() == 6);
+        CHECK(results[0][0][5] != 1.0F);
+        for (std::size_t i = 1; i < results.size(); ++i) {
+            CAPTURE(i);
+            CHECK(results[i] == results[0]);
+        }
+    });
+}
+
+TEST_CASE("what cannot be done with a fused step, and options that differ") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<float> value(3), gradient(3);
+        const dptk::SGD<float> sgd({.lr = 1});
+        ShardedOptimizer fused(group, value, gradient, sgd, {}, {.fused_step = true});
+        fused.synchronize();
+        std::string text;
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] { static_cast<void>(fused.clip_grad_norm(1)); }));
+        CHECK(text == "clip_grad_norm: with fused_step there are no averages before step()");
+        CHECK_THROWS_AS(fused.clip_grad_value(1), dptk::ArgumentError);
+        CHECK_THROWS_AS(static_cast<void>(fused.unscale(2)), dptk::ArgumentError);
+        CHECK_THROWS_AS(static_cast<void>(fused.value_memory(0)), dptk::ArgumentError);
+        fused.step();
+        if (group.size() == 1) return;
+        const ShardedOptimizerOptions own{.fused_step = group.rank() == 1};
+        CHECK(test::throws<dptk::MismatchError>(
+            text, [&] { const ShardedOptimizer other(group, value, gradient, sgd, {}, own); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "rank 1 has fused_step 1"));
     });
 }
 

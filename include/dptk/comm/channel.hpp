@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/allocation.hpp"
@@ -123,6 +124,13 @@ class Channel {
     /// alone.
     [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes,
                                                           std::optional<int> device = {}) = 0;
+
+    /// Where this process reaches all ranks' memory at that place of an allocation, its own among them; empty
+    /// where it does not, on all ranks alike. What others write there is seen behind the next call.
+    [[nodiscard]] virtual std::vector<void*> peer_memory(const Buffer& memory) const {
+        static_cast<void>(memory);
+        return {};
+    }
 
     /// Whether calls may work on device memory.
     [[nodiscard]] virtual bool serves_devices() const = 0;

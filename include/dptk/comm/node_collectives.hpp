@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/node_all_reduce.hpp"
 #include "dptk/comm/node_ground.hpp"
@@ -20,6 +21,10 @@ class NodeCollectives {
     [[nodiscard]] NodeHub& hub() noexcept { return ground_.hub(); }
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) { return ground_.allocate(bytes); }
+
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
+        return ground_.peer_memory(memory);
+    }
 
     /// Whether the call can be carried out here. The same on all ranks.
     [[nodiscard]] bool serves(const Collective& call) const noexcept {

@@ -122,6 +122,16 @@ class NodeGround {
         return allocation == 0 ? Parts{} : hub_->allocations()->parts(allocation);
     }
 
+    /// All ranks' memory at that place; none where there are other hosts, or it is this rank's alone.
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const {
+        const NodePlace place = place_of(buffer);
+        if (!one_host() || place.allocation == 0) return {};
+        const Parts parts = hub_->allocations()->parts(place.allocation);
+        std::vector<void*> memory;
+        for (int other = 0; other < size(); ++other) memory.push_back(parts.at(other, place.offset));
+        return memory;
+    }
+
     [[nodiscard]] bool some_memory_is_shared() const {
         for (int other = 0; other < size(); ++other) {
             if (hub_->note_of(other).place.allocation != 0) return true;

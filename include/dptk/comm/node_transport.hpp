@@ -83,6 +83,11 @@ class NodeTransport {
         return detail::allocate_aligned(bytes);
     }
 
+    /// Where all ranks are on one host.
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
+        return node_ ? node_->peer_memory(memory) : std::vector<void*>();
+    }
+
     void send(const Buffer& buffer, int to, int tag) { inner_->send(buffer, to, tag); }
     void recv(const Buffer& buffer, int from, int tag) { inner_->recv(buffer, from, tag); }
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag)

@@ -51,6 +51,9 @@ class RoutedChannel final : public Channel {
 
     [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }
     [[nodiscard]] bool competes_with_compute() const override { return host_->competes_with_compute(); }
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const override {
+        return host_->peer_memory(memory);
+    }
     [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
         return host_->takes_device_memory(call);
     }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/allocation.hpp"
@@ -51,6 +52,8 @@ namespace dptk {
 ///                              same on them, and another one for each subgroup of a transport
 ///   allocate(bytes)            std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that it reaches without
 ///                              a copy
+///   peer_memory(Buffer)        std::vector<void*>: where this process reaches all ranks' memory at that place of an
+///                              allocation, its own among them; empty where it does not, on all ranks alike
 ///   local_rank(), local_size() the position among the ranks of this host
 ///   control()                  std::shared_ptr<ControlPlane>, through which ranks tell each other that they have
 ///                              failed; without it there are deadlines alone
@@ -151,6 +154,11 @@ concept HasDuplicate = requires(T& t) {
 template <class T>
 concept HasAllocate = requires(T& t, std::size_t bytes) {
     { t.allocate(bytes) } -> std::same_as<std::shared_ptr<void>>;
+};
+
+template <class T>
+concept HasPeerMemory = requires(const T& t, const Buffer& b) {
+    { t.peer_memory(b) } -> std::same_as<std::vector<void*>>;
 };
 
 template <class T>

@@ -211,6 +211,11 @@ class TransportChannel final : public Channel {
         }
     }
 
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const override {
+        if constexpr (detail::HasPeerMemory<T>) return transport().peer_memory(memory);
+        return {};
+    }
+
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
         if constexpr (detail::HasAllocateOnDevice<T>) {
             check_usable();

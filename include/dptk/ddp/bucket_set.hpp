@@ -25,8 +25,9 @@ class BucketSet {
         std::size_t position = 0;
     };
 
-    /// What comes of a bucket: the average on all ranks, or an equal part of it on each.
-    enum class Outcome { everywhere, in_parts };
+    /// What comes of a bucket: the average on all ranks, an equal part of it on each, or nothing: each rank's
+    /// gradients stay there, and somebody else makes averages of them, in parts.
+    enum class Outcome { everywhere, in_parts, unreduced };
 
     BucketSet() = default;
 
@@ -37,7 +38,7 @@ class BucketSet {
               std::span<const std::size_t> order, const DistributedDataParallelOptions& options,
               Outcome outcome)
         : places_(parameters.size()) {
-        const bool in_parts = outcome == Outcome::in_parts;
+        const bool in_parts = outcome != Outcome::everywhere;
         std::vector<PlannedParameter> planned;
         for (const std::size_t i : order) {
             const ParameterRef& parameter = parameters[i];

@@ -1,5 +1,5 @@
 /// How the buckets of a step travel: in their order, in the background where the transport allows it, by an
-/// all-reduce, a reduce-scatter or a hook.
+/// all-reduce, a reduce-scatter or a hook; or not at all.
 #pragma once
 
 #include <algorithm>
@@ -67,6 +67,7 @@ class BucketTraffic {
         const auto arrive = [trip] { trip->end = trace::Clock::now(); };
         trips_[b] = trip;
         const bool is_last = next_ == buckets.size();
+        if (outcome_ == BucketSet::Outcome::unreduced) return arrive();
         if (hook_runner_) {
             in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load), arrive);
             return;

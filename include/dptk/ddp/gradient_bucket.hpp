@@ -85,11 +85,6 @@ class GradientBucket {
                 .reduction = reduction};
     }
 
-    /// Of what the ranks have in their parts.
-    [[nodiscard]] Collective all_gather(int rank, int ranks) const noexcept {
-        return {.verb = Verb::all_gather, .input = part(rank, ranks), .output = gradients()};
-    }
-
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
 
   private:

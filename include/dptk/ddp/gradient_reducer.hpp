@@ -109,6 +109,9 @@ class GradientReducer {
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
     [[nodiscard]] detail::BucketSet& buckets() noexcept { return buckets_; }
 
+    /// What makes averages of the buckets of the last step, where they are unreduced.
+    [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
+
     /// Of the steps so far.
     [[nodiscard]] DdpStatistics statistics() {
         const std::lock_guard lock(mutex_);
@@ -229,9 +232,9 @@ class GradientReducer {
             throw ArgumentError(
                 "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
                 "part in a step");
-        if (options_.find_unused_parameters && outcome_ == Outcome::in_parts)
+        if (options_.find_unused_parameters && outcome_ != Outcome::everywhere)
             throw ArgumentError("find_unused_parameters is not for sharded gradients");
-        if (outcome_ == Outcome::in_parts)
+        if (outcome_ != Outcome::everywhere)
             detail::require_host_memory(parameters_.refs(), "a sharded optimizer");
     }
 
@@ -431,9 +434,10 @@ class GradientReducer {
 
     void fill_and_launch() {
         const bool sums = samples_ || round_.averages_over_present;
+        reduction_ = sums ? ReduceOp::sum : ReduceOp::avg;
         guarded([&] { fill(traffic_->next()); });
         traffic_->launch(buckets_, parameters_.refs(),
-                         {.op = sums ? ReduceOp::sum : ReduceOp::avg,
+                         {.op = reduction_,
                           .weight = rank_weight(),
                           .step = clock_->statistics().steps,
                           .has_problem = !problem_.empty(),
@@ -465,7 +469,7 @@ class GradientReducer {
 
     /// Copies a bucket's averages out.
     void empty(std::size_t b) {
-        if (!addresses_are_good_ || is_shadow_ || outcome_ == Outcome::in_parts) return;
+        if (!addresses_are_good_ || is_shadow_ || outcome_ != Outcome::everywhere) return;
         const trace::Span span("copy out");
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
@@ -479,7 +483,7 @@ class GradientReducer {
     /// Makes the buckets anew, once.
     void rebuild() {
         const bool may_change = options_.find_unused_parameters && !options_.static_graph;
-        const bool must_stay = options_.gradient_as_bucket_view || outcome_ == Outcome::in_parts;
+        const bool must_stay = options_.gradient_as_bucket_view || outcome_ != Outcome::everywhere;
         if (rebuilt_ || !is_marked() || may_change || must_stay) return;
         const detail::NewOrder agreed = detail::agree_on_order(
             *group_, pinned_, marks_.arrived(), detail::first_launch_order(parameters_.ignored()));
@@ -547,6 +551,7 @@ class GradientReducer {
     std::optional<std::size_t> samples_;
     detail::GradientAccumulator accumulator_;
     std::string problem_;
+    ReduceOp reduction_ = ReduceOp::avg;
     detail::GradientMarks marks_;
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;

@@ -12,12 +12,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
+#include "dptk/ddp/sharded_parameters.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace dptk {
@@ -44,6 +46,15 @@ class FunctionOptimizer {
     Function function_;
 };
 
+struct ShardedOptimizerOptions {
+    /// step() also makes the averages: each piece is summed over the ranks, stepped and written to all while
+    /// the caches have it, where all ranks share one host's memory; elsewhere one behind the other. Nothing
+    /// can be done to averages before, such as clipping, and nothing overlaps backward.
+    bool fused_step = false;
+    /// PyTorch's name: values may live in value_memory(i), from which and to which they need not be copied.
+    bool parameters_as_bucket_view = false;
+};
+
 /// Takes DistributedDataParallel's place in a training loop, and the optimizer's: begin_step, backward (which
 /// marks, under Ready::marked), synchronize, and step. Containers, options and weights are those of
 /// DistributedDataParallel; all parameters are of the optimizer's type.
@@ -57,27 +68,35 @@ class ShardedOptimizer {
     template <class Values, class Gradients>
         requires(!std::same_as<std::remove_cvref_t<Gradients>, O>)
     ShardedOptimizer(ProcessGroup& group, Values&& values, Gradients&& gradients, O optimizer,
-                     DistributedDataParallelOptions options = {})
+                     DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : ShardedOptimizer(group,
                            ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
-                           std::move(optimizer), std::move(options)) {}
+                           std::move(optimizer), std::move(options), sharded) {}
 
     /// A model with a for_each_parameter, or a container of pairs of value and gradient.
     template <class Model>
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     ShardedOptimizer(ProcessGroup& group, Model&& model, O optimizer,
-                     DistributedDataParallelOptions options = {})
+                     DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : ShardedOptimizer(group, ParameterSource(std::forward<Model>(model)), std::move(optimizer),
-                           std::move(options)) {}
+                           std::move(options), sharded) {}
 
     ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,
-                     DistributedDataParallelOptions options = {})
-        : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options,
-                                                     GradientReducer::Outcome::in_parts)),
-          optimizer_(std::move(optimizer)) {
+                     DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
+        : optimizer_(std::move(optimizer)), options_(sharded) {
+        detail::check_equal_tables(
+            group, "ShardedOptimizerOptions",
+            detail::text("fused_step ", options_.fused_step, "\nparameters_as_bucket_view ",
+                         options_.parameters_as_bucket_view));
+        using Outcome = GradientReducer::Outcome;
+        reducer_ = std::make_unique<GradientReducer>(
+            group, std::move(source), options, options_.fused_step ? Outcome::unreduced : Outcome::in_parts);
         check_types();
         if (options.init_sync) reducer_->broadcast_values();
-        find_pieces();
+        constexpr std::size_t cached = 65536 / sizeof(Scalar);
+        typename Shards::Options pieces{.has_value_memory = options_.parameters_as_bucket_view};
+        if (options_.fused_step) pieces.largest_piece = cached;
+        shards_ = std::make_unique<Shards>(*reducer_, pieces);
     }
 
     /// As in DistributedDataParallel.
@@ -88,8 +107,9 @@ class ShardedOptimizer {
     [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
-    /// Ends backward: on return this rank has its part of the average. The program's own gradients stay as
-    /// they are. Collective, blocks. Throws as DistributedDataParallel::synchronize does.
+    /// Ends backward: on return this rank has its part of the average, unless step() is to make it. The
+    /// program's own gradients stay as they are. Collective, blocks. Throws as
+    /// DistributedDataParallel::synchronize does.
     void synchronize() { reducer_->synchronize(); }
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
@@ -105,18 +125,20 @@ class ShardedOptimizer {
 
     /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks.
     void step() {
-        for (std::size_t slot = 0; slot < pieces_.size(); ++slot)
-            optimizer_.step(slot, value(pieces_[slot]), gradient(pieces_[slot]));
-        send_values();
+        if (options_.fused_step && shards_->is_shared()) return step_shared();
+        if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
+        shards_->gather_values();
     }
 
     /// Behind synchronize(): multiplies all averages, where the norm of all of them together is above
     /// `max_norm`, so that it comes to that. Returns the norm before. As clip_grad_norm does in one process.
     /// Collective, blocks.
     double clip_grad_norm(double max_norm) {
+        check_has_averages("clip_grad_norm");
         double sum = 0;
-        for (const Piece& piece : pieces_) {
-            for (const Scalar element : gradient(piece))
+        for (const Piece& piece : pieces()) {
+            for (const Scalar element : shards_->gradient(piece))
                 sum += static_cast<double>(element) * static_cast<double>(element);
         }
         const double norm = std::sqrt(reducer_->group().all_reduce_value(sum));
@@ -127,6 +149,7 @@ class ShardedOptimizer {
 
     /// Behind synchronize(): moves each average into [-limit, limit]. Does not communicate.
     void clip_grad_value(double limit) {
+        check_has_averages("clip_grad_value");
         const auto bound = static_cast<Scalar>(limit);
         for_each_gradient([&](Scalar& element) { element = std::clamp(element, -bound, bound); });
     }
@@ -134,6 +157,7 @@ class ShardedOptimizer {
     /// Whether all averages are finite, divided by `scale`: for losses that were multiplied by it. The same
     /// on all ranks. Collective, blocks.
     [[nodiscard]] bool unscale(double scale) {
+        check_has_averages("unscale");
         bool finite = true;
         for_each_gradient([&](Scalar& element) {
             element = static_cast<Scalar>(static_cast<double>(element) / scale);
@@ -149,10 +173,20 @@ class ShardedOptimizer {
     }
 
     /// The memory of gradient `i` in its bucket, as DistributedDataParallel::gradient_memory. Behind step()
-    /// it holds whatever was sent last.
+    /// it holds whatever was sent last, unless there are parameters_as_bucket_view.
     [[nodiscard]] std::span<Scalar> gradient_memory(std::size_t i) {
         const Buffer buffer = reducer_->gradient_memory(i);
         return {static_cast<Scalar*>(buffer.data), buffer.count};
+    }
+
+    /// Memory for the values of parameter `i`, zeros at first. Values that the program has there are not
+    /// copied, which may begin with any step. Throws ArgumentError without parameters_as_bucket_view, and for
+    /// a parameter that is ignored.
+    [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
+        if (!options_.parameters_as_bucket_view)
+            throw ArgumentError("value_memory() is for parameters_as_bucket_view");
+        static_cast<void>(reducer_->gradient_memory(i));  // throws where there is none
+        return shards_->value_memory(i);
     }
 
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
@@ -162,7 +196,7 @@ class ShardedOptimizer {
     [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
         ProcessGroup& group = reducer_->group();
         std::int64_t sizes[] = {0, 0};  // arrays of each parameter, and steps
-        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             const OptimizerState<Scalar> own = optimizer_.state(slot);
             sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
             sizes[1] = std::max(sizes[1], own.steps);
@@ -194,8 +228,8 @@ class ShardedOptimizer {
                                                      " elements, and its optimizer's state ", array.size()));
             }
         }
-        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
-            const Piece& piece = pieces_[slot];
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
+            const Piece& piece = pieces()[slot];
             OptimizerState<Scalar> own{all[piece.parameter].steps, {}};
             for (const std::vector<Scalar>& array : all[piece.parameter].arrays) {
                 const auto begin = array.begin() + static_cast<std::ptrdiff_t>(piece.first);
@@ -206,14 +240,11 @@ class ShardedOptimizer {
     }
 
   private:
-    /// Elements of one parameter that are this rank's.
-    struct Piece {
-        std::size_t parameter = 0;
-        std::size_t first = 0;
-        std::size_t count = 0;
-        std::size_t bucket = 0;
-        std::size_t in_part = 0;  // where they begin in the rank's part of the bucket
-    };
+    using Shards = detail::ShardedParameters<Scalar>;
+    using Piece = typename Shards::Piece;
+
+    /// A piece's number is its slot.
+    [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }
 
     void check_types() {
         std::string problem;
@@ -225,90 +256,63 @@ class ShardedOptimizer {
         detail::check_no_problem<ArgumentError>(reducer_->group(), problem);
     }
 
-    [[nodiscard]] int rank() const { return reducer_->group().rank(); }
-    [[nodiscard]] int size() const { return reducer_->group().size(); }
+    void check_has_averages(std::string_view who) const {
+        if (options_.fused_step)
+            throw ArgumentError(detail::text(who, ": with fused_step there are no averages before step()"));
+    }
 
-    void find_pieces() {
-        detail::BucketSet& buckets = reducer_->buckets();
-        for (std::size_t b = 0; b < buckets.size(); ++b) {
-            const std::size_t length = buckets[b].part(0, size()).count;
-            const std::size_t begin = static_cast<std::size_t>(rank()) * length;
-            const std::vector<std::size_t>& indices = buckets[b].indices();
-            for (std::size_t position = 0; position < indices.size(); ++position) {
-                const std::size_t offset = buckets[b].offset(position);
-                const std::size_t first = std::max(begin, offset);
-                const std::size_t end =
-                    std::min(begin + length, offset + parameters()[indices[position]].count);
-                if (first < end)
-                    pieces_.push_back({indices[position], first - offset, end - first, b, first - begin});
-            }
+    void step_piece(std::size_t slot) {
+        const Piece& piece = pieces()[slot];
+        optimizer_.step(slot, shards_->value(piece), shards_->gradient(piece));
+    }
+
+    /// Behind synchronize(), in which all ranks have filled their buckets.
+    void step_shared() {
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
+            shards_->reduce(pieces()[slot], reducer_->reduction());
+            step_piece(slot);
+            shards_->spread(pieces()[slot]);
         }
-    }
-
-    [[nodiscard]] std::span<Scalar> value(const Piece& piece) const {
-        auto* values = static_cast<Scalar*>(parameters()[piece.parameter].value);
-        return {values + piece.first, piece.count};
-    }
-
-    [[nodiscard]] std::span<Scalar> gradient(const Piece& piece) const {
-        auto* part = static_cast<Scalar*>(reducer_->buckets()[piece.bucket].part(rank(), size()).data);
-        return {part + piece.in_part, piece.count};
+        reducer_->group().barrier();
+        shards_->take_values();
     }
 
     template <class Action>
     void for_each_gradient(Action&& action) {
-        for (const Piece& piece : pieces_) {
-            for (Scalar& element : gradient(piece)) action(element);
-        }
-    }
-
-    /// In the buckets' memory, whose gradients are not needed any more.
-    void send_values() {
-        detail::BucketSet& buckets = reducer_->buckets();
-        for (const Piece& piece : pieces_) std::ranges::copy(value(piece), gradient(piece).begin());
-        std::vector<Work> works;
-        for (std::size_t b = 0; b < buckets.size(); ++b) {
-            Collective call = buckets[b].all_gather(rank(), size());
-            call.bucket = static_cast<int>(b);
-            works.push_back(reducer_->group().channel().start(call, buckets[b].memory()));
-        }
-        for (std::size_t b = 0; b < buckets.size(); ++b) {
-            works[b].wait();
-            const std::vector<std::size_t>& indices = buckets[b].indices();
-            for (std::size_t position = 0; position < indices.size(); ++position) {
-                const ParameterRef& parameter = parameters()[indices[position]];
-                const auto* sent =
-                    static_cast<const Scalar*>(buckets[b].gradient(position, parameter.count).data);
-                std::copy_n(sent, parameter.count, static_cast<Scalar*>(parameter.value));
-            }
+        for (const Piece& piece : pieces()) {
+            for (Scalar& element : shards_->gradient(piece)) action(element);
         }
     }
 
     /// One array of the parameters in a bucket.
     void gather(std::size_t b, std::size_t array, int root, std::vector<OptimizerState<Scalar>>& all) {
         detail::GradientBucket& bucket = reducer_->buckets()[b];
-        std::vector<Scalar> part(bucket.part(0, size()).count);
-        for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
-            if (pieces_[slot].bucket != b) continue;
+        ProcessGroup& group = reducer_->group();
+        std::vector<Scalar> part(bucket.part(0, group.size()).count);
+        const std::size_t begin = static_cast<std::size_t>(group.rank()) * part.size();
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
+            const Piece& piece = pieces()[slot];
+            if (piece.bucket != b) continue;
             const OptimizerState<Scalar> own = optimizer_.state(slot);
             if (array < own.arrays.size())
                 std::ranges::copy(own.arrays[array],
-                                  part.begin() + static_cast<std::ptrdiff_t>(pieces_[slot].in_part));
+                                  part.begin() + static_cast<std::ptrdiff_t>(piece.in_bucket - begin));
         }
-        std::vector<Scalar> whole(rank() == root ? bucket.gradients().count : 0);
-        reducer_->group().gather(part, whole, root);
-        if (rank() != root) return;
+        std::vector<Scalar> whole(group.rank() == root ? bucket.gradients().count : 0);
+        group.gather(part, whole, root);
+        if (group.rank() != root) return;
         const std::vector<std::size_t>& indices = bucket.indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
-            const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(bucket.offset(position));
+            const auto from = whole.begin() + static_cast<std::ptrdiff_t>(bucket.offset(position));
             std::vector<Scalar>& to = all[indices[position]].arrays[array];
-            std::copy_n(begin, to.size(), to.begin());
+            std::copy_n(from, to.size(), to.begin());
         }
     }
 
-    std::unique_ptr<GradientReducer> reducer_;
     O optimizer_;
-    std::vector<Piece> pieces_;
+    ShardedOptimizerOptions options_;
+    std::unique_ptr<GradientReducer> reducer_;
+    std::unique_ptr<Shards> shards_;
 };
 
 }  // namespace dptk
