@@ -1,6 +1,7 @@
-// A training step under DistributedDataParallel beside the same step without communication, of all ranks at
-// once, one compute thread a rank: forward, backward, synchronize, SGD with momentum, on images that stay the
-// same. Medians of alternating blocks of steps.
+// A training step under DistributedDataParallel, and under ShardedOptimizer with separate and fused steps,
+// beside the same step without communication, of all ranks at once, one compute thread a rank: forward,
+// backward, synchronize, SGD with momentum, on images that stay the same. Medians of alternating blocks of
+// steps.
 //   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>
@@ -8,6 +9,7 @@
 #ifdef DPTK_WITH_GLOO
 #include <dptk/comm/gloo.hpp>
 #endif
+#include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/train.hpp>
 
 #include <cstdio>
@@ -27,6 +29,25 @@ struct Model {
     std::size_t batch;
 };
 
+/// A network under a ShardedOptimizer.
+struct ShardedTraining {
+    bench::Training training;
+    dptk::ShardedOptimizer<dptk::SGD<float>> sharded;
+
+    ShardedTraining(dptk::ProcessGroup& group, const Model& model, bool fused)
+        : training(model.layers, model.image, model.batch),
+          sharded(group, training.net, training.sgd, {}, {.fused_step = fused}) {
+        for (std::size_t i = 0; i < training.net.parameter_count(); ++i)
+            training.net.set_gradient_storage(i, sharded.gradient_memory(i));
+    }
+
+    void step() {
+        training.forward_backward();
+        sharded.synchronize();
+        sharded.step();
+    }
+};
+
 void measure(dptk::ProcessGroup& group, const Model& model) {
     bench::Training alone(model.layers, model.image, model.batch);
     dptk::ProcessGroup self = dptk::SelfCommunicator(dptk::SelfTransport{});
@@ -36,7 +57,10 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
     for (std::size_t i = 0; i < together.net.parameter_count(); ++i)
         together.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));
 
-    std::vector<double> local, distributed, ratios;
+    ShardedTraining separate(group, model, false);
+    ShardedTraining fused(group, model, true);
+
+    std::vector<double> local, distributed, ratios, separate_times, fused_times;
     for (int round = 0; round < 21; ++round) {
         constexpr int steps = 5;
         const auto time = [&](auto&& step) {
@@ -56,11 +80,20 @@ void measure(dptk::ProcessGroup& group, const Model& model) {
             together.step(ddp.parameters());
         }));
         ratios.push_back(distributed.back() / local.back());
+        separate_times.push_back(time([&] { separate.step(); }));
+        fused_times.push_back(time([&] { fused.step(); }));
     }
     if (group.rank() != 0) return;
     std::printf("train_step_%s %.0f us\n", model.name.c_str(), bench::median(distributed));
     std::printf("ddp_overhead_%s %.1f %% | local step %.0f us | %.3f\n", model.name.c_str(),
                 100 * (bench::median(ratios) - 1), bench::median(local), bench::median(ratios));
+    const auto print_beside_ddp = [&](const char* name, const std::vector<double>& times) {
+        const double ddp_step = bench::median(distributed);
+        std::printf("%s_%s %.0f us | ddp %.0f us | %.3f\n", name, model.name.c_str(), bench::median(times),
+                    ddp_step, ddp_step / bench::median(times));
+    };
+    print_beside_ddp("sharded_step", separate_times);
+    print_beside_ddp("fused_step", fused_times);
     std::fflush(stdout);
 }
 
