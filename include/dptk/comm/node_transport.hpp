@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -202,7 +203,8 @@ class NodeTransport {
     /// Whether ranks share memory is the same on all of them.
     void connect(std::shared_ptr<detail::NodeAllocations> allocations) {
         detail::NodeCard own{.host = host_, .wish = wish(), .token = std::random_device()()};
-        sched_getaffinity(0, sizeof own.processors, &own.processors);
+        if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+            std::memset(&own.processors, 0xff, sizeof own.processors);  // a machine of more than 1024
         const std::vector<detail::NodeCard> cards = gather_from_all(own);
         check_wishes(cards);
         const detail::NodeHosts hosts(cards, rank());
