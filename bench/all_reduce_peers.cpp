@@ -98,7 +98,7 @@ void measure(dptk::ProcessGroup& group, std::size_t bytes) {
     };
     print("allreduce", 0, "MPI", 2);
     print("allreduce", 0, "Gloo", 4);
-    print("allreduce", 0, "memory", 3);
+    print("allreduce", 0, "copy_limit", 3);
     print("allreduce_own_memory", 1, "MPI", 2);
     std::fflush(stdout);
 }
