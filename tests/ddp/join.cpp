@@ -11,6 +11,7 @@
 
 #include "ddp/small_net.hpp"
 #include "support/ranks.hpp"
+#include "support/ranks_on_hosts.hpp"
 
 namespace {
 
@@ -109,49 +110,57 @@ TEST_CASE("buffers come from a rank that still has batches") {
     });
 }
 
-TEST_CASE("a sharded optimizer joins: both ways to divide, sample counts, and clipping between") {
-    test::on_ranks([](ProcessGroup& group) {
-        for (const bool by_all : {true, false}) {
-            for (const bool with_samples : {true, false}) {
-                test::SmallNet<double> net(group.rank()), alone(0);
-                dptk::SGD<double> sgd({.lr = 0.1, .momentum = 0.9});
-                dptk::ShardedOptimizer sharded(group, net.values, net.gradients, sgd);
-                const auto clip = [&] { static_cast<void>(sharded.clip_grad_norm(0.3)); };
-                Join join(group, {.divide_by_initial_world_size = by_all});
-                join.add(sharded, clip);
-                for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
-                    join.begin_step();
-                    const auto samples = joined_batch(group.rank(), step);
-                    net.forward_backward(samples);
-                    if (with_samples) {
-                        sharded.synchronize(samples.size());
-                    } else {
-                        sharded.synchronize();
-                    }
-                    clip();
-                    sharded.step();
-                }
-                join.finish();
-                for (int step = 0; step < 5; ++step) {
-                    const double factor = joined_gradients_alone(alone, group.size(), step);
-                    double square = 0;
-                    for (auto& gradient : alone.gradients) {
-                        for (double& element : gradient) {
-                            if (by_all && !with_samples) element *= factor;
-                            square += element * element;
-                        }
-                    }
-                    const double clipped = std::min(1.0, 0.3 / (std::sqrt(square) + 1e-6));
-                    for (auto& gradient : alone.gradients) {
-                        for (double& element : gradient) element *= clipped;
-                    }
-                    for (std::size_t i = 0; i < 4; ++i)
-                        sgd.step(i, std::span(alone.values[i]), alone.gradients[i]);
-                }
-                CHECK(test::largest_difference(net.values, alone.values) < 1e-9);
+/// Of a sharded optimizer, which clips between synchronize() and step() where its steps are not fused.
+void check_sharded_join(ProcessGroup& group, bool by_all, bool with_samples, bool fused) {
+    test::SmallNet<double> net(group.rank()), alone(0);
+    dptk::SGD<double> sgd({.lr = 0.1, .momentum = 0.9});
+    dptk::ShardedOptimizer sharded(group, net.values, net.gradients, sgd, {}, {.fused_step = fused});
+    const auto clip = [&] {
+        if (!fused) static_cast<void>(sharded.clip_grad_norm(0.3));
+    };
+    Join join(group, {.divide_by_initial_world_size = by_all});
+    join.add(sharded, clip);
+    for (int step = 0; step < steps_of(group.rank(), group.size()); ++step) {
+        join.begin_step();
+        const auto samples = joined_batch(group.rank(), step);
+        net.forward_backward(samples);
+        if (with_samples) {
+            sharded.synchronize(samples.size());
+        } else {
+            sharded.synchronize();
+        }
+        clip();
+        sharded.step();
+    }
+    join.finish();
+    for (int step = 0; step < 5; ++step) {
+        const double factor = joined_gradients_alone(alone, group.size(), step);
+        double square = 0;
+        for (auto& gradient : alone.gradients) {
+            for (double& element : gradient) {
+                if (by_all && !with_samples) element *= factor;
+                square += element * element;
             }
         }
-    });
+        const double clipped = fused ? 1 : std::min(1.0, 0.3 / (std::sqrt(square) + 1e-6));
+        for (auto& gradient : alone.gradients) {
+            for (double& element : gradient) element *= clipped;
+        }
+        for (std::size_t i = 0; i < 4; ++i) sgd.step(i, std::span(alone.values[i]), alone.gradients[i]);
+    }
+    CHECK(test::largest_difference(net.values, alone.values) < 1e-9);
+}
+
+TEST_CASE("a sharded optimizer joins: both ways to divide, sample counts, and clipping between") {
+    const auto check = [](ProcessGroup& group) {
+        for (const bool by_all : {true, false}) {
+            for (const bool with_samples : {true, false}) {
+                for (const bool fused : {true, false}) check_sharded_join(group, by_all, with_samples, fused);
+            }
+        }
+    };
+    test::on_ranks(check);
+    test::launch_on_hosts({"a", "a", "a"}, check);
 }
 
 TEST_CASE("ranks that join in different ways are told on all of them") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -17,17 +18,32 @@ using dptk::DistributedDataParallel;
 using dptk::Ready;
 using Vectors = std::vector<std::vector<float>>;
 
-/// A step whose first bucket is full before the rest of backward. Returns its times.
-dptk::StepTimes step_of_two_buckets(dptk::ProcessGroup& group, bool counts_samples) {
+/// Waits for a number that another rank counts up; not for ever, so that a test fails and does not hang.
+bool reaches(const std::atomic<int>& number, int value) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (number < value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return number >= value;
+}
+
+/// Steps whose first bucket is full before the rest of backward: on rank 0 before all others', which go on
+/// when its mark has returned. Returns the steps' times.
+dptk::StepTimes steps_of_two_buckets(dptk::ProcessGroup& group, bool counts_samples,
+                                     std::atomic<int>& marked) {
     Vectors values = {{0, 0}, {0, 0, 0}};
     Vectors gradients = values;
     DistributedDataParallel ddp(group, values, gradients,
                                 {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 1; step <= 3; ++step) {
         const auto rank = static_cast<float>(group.rank());
         for (auto& gradient : gradients) gradient.assign(gradient.size(), rank);
-        if (counts_samples) ddp.begin_step(4);
+        if (counts_samples) {
+            ddp.begin_step(4);
+        } else {
+            ddp.begin_step();
+        }
+        if (group.rank() != 0) CHECK(reaches(marked, step));
         ddp.mark_ready(1);
+        if (group.rank() == 0) ++marked;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
         ddp.mark_ready(0);
         ddp.synchronize();
@@ -41,40 +57,64 @@ dptk::StepTimes step_of_two_buckets(dptk::ProcessGroup& group, bool counts_sampl
 
 TEST_CASE("ranks that share memory overlap where each has a second processor") {
     for (const int ranks : {2, 3, 4}) {
-        for (const bool counts : {false, true}) {
+        for (const bool spare : {false, true}) {
+            CAPTURE(ranks);
+            CAPTURE(spare);
+            std::atomic<int> marked = 0;
             const std::vector<std::string> hosts(static_cast<std::size_t>(ranks), "a");
-            for (const bool spare : {false, true}) {
-                CAPTURE(ranks);
-                CAPTURE(counts);
-                const auto check = [&](dptk::ProcessGroup& group) {
-                    const dptk::StepTimes times = step_of_two_buckets(group, counts);
-                    CHECK(times.communication > 0);
-                    if (spare) CHECK(times.overlapped > 0);
-                    if (!spare) CHECK(times.overlapped == 0);
-                };
-                test::launch_on_hosts(hosts, check, spare ? 2 * ranks : 2 * ranks - 1);
-            }
+            const auto check = [&](dptk::ProcessGroup& group) {
+                const dptk::StepTimes times = steps_of_two_buckets(group, false, marked);
+                CHECK(times.communication > 0);
+                CHECK((times.overlapped > 0) == spare);
+            };
+            test::launch_on_hosts(hosts, check, spare ? 2 * ranks : 2 * ranks - 1);
         }
     }
 }
 
-TEST_CASE("between hosts buckets travel beside backward, whatever the processors") {
-    test::launch_on_hosts(
-        {"a", "a", "b", "b"},
-        [](dptk::ProcessGroup& group) { CHECK(step_of_two_buckets(group, true).overlapped > 0); }, 1);
+TEST_CASE("sample counts do not wait for other ranks where nothing overlaps") {
+    std::atomic<int> marked = 0;
+    const auto check = [&](dptk::ProcessGroup& group) {
+        CHECK(steps_of_two_buckets(group, true, marked).overlapped == 0);
+    };
+    test::launch_on_hosts({"a", "a"}, check, 2);
 }
 
-TEST_CASE("buffers and hooks where nothing overlaps") {
-    test::launch_on_hosts(
-        {"a", "a"},
-        [](dptk::ProcessGroup& group) {
+TEST_CASE("between hosts buckets travel beside backward, whatever the processors") {
+    std::atomic<int> marked = 0;
+    const auto check = [&](dptk::ProcessGroup& group) {
+        CHECK(steps_of_two_buckets(group, false, marked).overlapped > 0);
+    };
+    test::launch_on_hosts({"a", "a", "b", "b"}, check, 1);
+}
+
+TEST_CASE("a group of some ranks counts all of the job's") {
+    const auto check = [&](dptk::ProcessGroup& group) {
+        CHECK_FALSE(group.channel().competes_with_compute());
+        dptk::ProcessGroup half = group.split(group.rank() / 2);
+        CHECK_FALSE(half.channel().competes_with_compute());
+    };
+    test::launch_on_hosts({"a", "a", "a", "a"}, check, 8);
+    const auto check_crowded = [&](dptk::ProcessGroup& group) {
+        CHECK(group.channel().competes_with_compute());
+        dptk::ProcessGroup half = group.split(group.rank() / 2);
+        CHECK(half.channel().competes_with_compute());
+    };
+    test::launch_on_hosts({"a", "a", "a", "a"}, check_crowded, 4);
+}
+
+TEST_CASE("hooks run on a thread of their own where buckets overlap, and buffers come before") {
+    for (const bool spare : {false, true}) {
+        const auto check = [&](dptk::ProcessGroup& group) {
             const auto rank = static_cast<float>(group.rank());
             Vectors values = {{0, 0}}, gradients = {{rank, rank}};
             std::vector<float> buffer = {rank};
             DistributedDataParallel ddp(
                 group, values, gradients,
                 {.ready = Ready::marked, .buffers = dptk::BufferSource(std::tie(buffer))});
-            ddp.set_comm_hook(dptk::comm_hook([](dptk::ProcessGroup& ranks, dptk::HookBucket& bucket) {
+            std::thread::id thread;
+            ddp.set_comm_hook(dptk::comm_hook([&](dptk::ProcessGroup& ranks, dptk::HookBucket& bucket) {
+                thread = std::this_thread::get_id();
                 ranks.channel().run(
                     {.verb = dptk::Verb::all_reduce, .input = bucket.elements, .output = bucket.elements});
             }));
@@ -84,6 +124,8 @@ TEST_CASE("buffers and hooks where nothing overlaps") {
             ddp.mark_ready(0);
             ddp.synchronize();
             CHECK(gradients == Vectors{{0.5F, 0.5F}});
-        },
-        2);
+            CHECK((thread == std::this_thread::get_id()) == !spare);
+        };
+        test::launch_on_hosts({"a", "a"}, check, spare ? 4 : 2);
+    }
 }

@@ -5,11 +5,13 @@
 #include <dptk/optim/sgd.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -172,6 +174,86 @@ TEST_CASE("a fused step leaves the bits of separate ones, and values may live in
     });
 }
 
+TEST_CASE("a fused step sums piece by piece where ranks share memory") {
+    // When the first piece is stepped, the gradients of the next ones are still the rank's own.
+    const auto next_is_summed = [](ProcessGroup& group) {
+        std::vector<float> value(200'000), gradient(200'000, static_cast<float>(group.rank()));
+        float next = -1;
+        const float* last = nullptr;
+        ShardedOptimizer sharded(group, value, gradient,
+                                 dptk::FunctionOptimizer<float>([&](std::size_t slot, std::span<float>,
+                                                                    std::span<const float> gradients) {
+                                     if (slot == 0) next = gradients.data()[gradients.size()];
+                                     last = gradients.data();
+                                 }),
+                                 {}, {.fused_step = true});
+        sharded.synchronize();
+        sharded.step();
+        REQUIRE(last != nullptr);
+        return next != static_cast<float>(group.rank());
+    };
+    test::launch_on_hosts({"a", "a"}, [&](ProcessGroup& group) { CHECK_FALSE(next_is_summed(group)); });
+    test::launch_on_hosts({"a", "b"}, [&](ProcessGroup& group) { CHECK(next_is_summed(group)); });
+}
+
+TEST_CASE("parameters that share one value have the same on all ranks") {
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        for (const ShardedOptimizerOptions& options : all_options) {
+            std::vector<double> value(100, 1), first(100, 0.1), second(100, 0.3);
+            std::vector<std::span<double>> values = {value, value}, gradients = {first, second};
+            ShardedOptimizer sharded(group, values, gradients, dptk::SGD<double>({.lr = 1}), {}, options);
+            sharded.synchronize();
+            sharded.step();
+            std::vector<double> of_rank_0 = value;
+            group.broadcast(of_rank_0, 0);
+            CHECK(value == of_rank_0);
+            CHECK(value[50] != 1);
+        }
+    });
+}
+
+TEST_CASE("step() needs a synchronize() before it") {
+    test::on_ranks([](ProcessGroup& group) {
+        std::vector<float> value(3), gradient(3, 1);
+        ShardedOptimizer sharded(group, value, gradient, dptk::SGD<float>({.lr = 1}));
+        CHECK_THROWS_WITH_AS(sharded.step(), "step() without synchronize()", dptk::ArgumentError);
+        {
+            const auto local = sharded.no_sync();
+            sharded.synchronize();
+        }
+        CHECK_THROWS_AS(sharded.step(), dptk::ArgumentError);
+        sharded.synchronize();
+        sharded.step();
+        CHECK_THROWS_AS(sharded.step(), dptk::ArgumentError);
+        CHECK(value[0] == -1);
+    });
+}
+
+TEST_CASE("an optimizer that throws on one rank ends the step of all") {
+    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    for (const ShardedOptimizerOptions& options : all_options) {
+        std::atomic<int> lost = 0;
+        const auto step = [&](ProcessGroup& group) {
+            std::vector<float> value(100), gradient(100);
+            const dptk::FunctionOptimizer<float> optimizer(
+                [&](std::size_t, std::span<float>, std::span<const float>) {
+                    if (group.rank() == 1) throw std::runtime_error("out of luck");
+                });
+            ShardedOptimizer sharded(group, value, gradient, optimizer, {}, options);
+            sharded.synchronize();
+            try {
+                sharded.step();
+            } catch (const dptk::PeerLostError& error) {
+                CHECK(test::contains(error.what(), "out of luck"));
+                ++lost;
+                throw;
+            }
+        };
+        CHECK_THROWS_AS(test::launch_on_hosts({"a", "a", "a"}, step), std::runtime_error);
+        CHECK(lost == 2);
+    }
+}
+
 TEST_CASE("what cannot be done with a fused step, and options that differ") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3);
@@ -185,6 +267,9 @@ TEST_CASE("what cannot be done with a fused step, and options that differ") {
         CHECK_THROWS_AS(static_cast<void>(fused.unscale(2)), dptk::ArgumentError);
         CHECK_THROWS_AS(static_cast<void>(fused.value_memory(0)), dptk::ArgumentError);
         fused.step();
+        ShardedOptimizer viewed(group, value, gradient, sgd, {}, {.parameters_as_bucket_view = true});
+        CHECK(viewed.value_memory(0)[2] == value[2]);
+        CHECK_THROWS_AS(static_cast<void>(viewed.value_memory(1)), dptk::ArgumentError);
         if (group.size() == 1) return;
         const ShardedOptimizerOptions own{.fused_step = group.rank() == 1};
         CHECK(test::throws<dptk::MismatchError>(
@@ -280,6 +365,34 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
             CHECK(test::contains(text, "an optimizer's state of 0 parameters, for 4"));
         });
     }
+}
+
+TEST_CASE("the state of a parameter of many pieces is whole") {
+    with_and_without_shared_memory([](ProcessGroup& group) {
+        for (const ShardedOptimizerOptions& options : all_options) {
+            std::vector<float> value(100'003), gradient(100'003);
+            for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i % 1000);
+            const dptk::SGD<float> sgd({.lr = 1, .momentum = 0.5});
+            ShardedOptimizer sharded(group, value, gradient, sgd, {}, options);
+            sharded.synchronize();
+            sharded.step();
+            auto state = sharded.state();
+            if (group.rank() == 0) {
+                REQUIRE(state.size() == 1);
+                CHECK(state[0].arrays.at(0) == gradient);  // the momentum of the first step
+            } else {
+                state = {{.steps = 1, .arrays = {gradient}}};
+            }
+            ShardedOptimizer next(group, value, gradient, sgd, {}, options);
+            next.load_state(state);
+            std::ranges::fill(gradient, 0.0F);
+            const std::vector<float> before = value;
+            next.synchronize();
+            next.step();
+            for (std::size_t i = 0; i < value.size(); i += 777)
+                CHECK(value[i] == before[i] - 0.5F * static_cast<float>(i % 1000));
+        }
+    });
 }
 
 TEST_CASE("a state that all ranks have saved goes on on some of them") {

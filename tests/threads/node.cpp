@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -156,4 +157,44 @@ TEST_CASE("memory that no machine has is not promised") {
                                               }),
                         std::bad_alloc);
     }
+}
+
+TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one host") {
+    test::launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
+        const dptk::Allocation<float> memory = group.allocate<float>(100);
+        memory[7] = static_cast<float>(group.rank());
+        const dptk::Buffer tail{&memory[7], 93, dptk::DType::f32, {}};
+        const std::vector<void*> peers = group.channel().peer_memory(tail);
+        REQUIRE(peers.size() == 3);
+        CHECK(peers[static_cast<std::size_t>(group.rank())] == &memory[7]);
+        group.barrier();
+        for (std::size_t rank = 0; rank < 3; ++rank)
+            CHECK(*static_cast<const float*>(peers[rank]) == static_cast<float>(rank));
+        std::vector<float> own(100);
+        CHECK(group.channel().peer_memory({own.data(), own.size(), dptk::DType::f32, {}}).empty());
+        group.barrier();
+    });
+    test::launch_on_hosts({"a", "b", "b"}, [](dptk::ProcessGroup& group) {
+        const dptk::Allocation<float> memory = group.allocate<float>(100);
+        CHECK(group.channel().peer_memory({&memory[0], 100, dptk::DType::f32, {}}).empty());
+    });
+}
+
+TEST_CASE("ranks that are told different numbers of processors go by the least") {
+    const dptk::detail::ThreadJob job(3, {});
+    dptk::launch_threads(3, [&](dptk::ProcessGroup& outer) {
+        using Transport = dptk::NodeTransport<dptk::ThreadTransport>;
+        const std::optional<int> own = outer.rank() == 0 ? std::nullopt : std::optional(outer.rank() * 3);
+        Transport transport(job.transport(outer.rank()), {.host = "a", .processors = own});
+        CHECK(transport.competes_with_compute());
+        dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
+        const dptk::Allocation<float> memory = group.allocate<float>(100'000);
+        std::ranges::fill(memory, 1.0F);
+        group.all_reduce(memory);
+        CHECK(memory[0] == 3);
+        CHECK(memory[99'999] == 3);
+    });
+    CHECK_THROWS_AS(test::launch_on_hosts(
+                        {"a", "a"}, [](dptk::ProcessGroup&) {}, 0),
+                    dptk::ArgumentError);
 }

@@ -126,7 +126,7 @@ class Channel {
                                                           std::optional<int> device = {}) = 0;
 
     /// Where this process reaches all ranks' memory at that place of an allocation, its own among them; empty
-    /// where it does not, on all ranks alike. What others write there is seen behind the next call.
+    /// where it does not, on all ranks alike. What a rank writes there, others see behind a barrier.
     [[nodiscard]] virtual std::vector<void*> peer_memory(const Buffer& memory) const {
         static_cast<void>(memory);
         return {};

@@ -9,17 +9,26 @@
 #include <span>
 #include <vector>
 
+#include "dptk/comm/node_wishes.hpp"
+
 namespace dptk::detail {
 
 /// What each rank tells all others before they share memory.
 struct NodeCard {
     std::uint64_t host = 0;
-    /// Whether it wants to; wrong where what says so makes no sense.
-    enum class Wish : std::uint8_t { no, yes, wrong } wish = Wish::no;
+    NodeWishes wishes = {};
     /// On which it may run.
     cpu_set_t processors = {};
     /// A number that no other group has; rank 0's counts.
     std::uint64_t token = 0;
+};
+
+/// How the ranks of a host divide its processors, with all ranks of the job that are there.
+struct NodeCrowd {
+    /// Each has one: whoever waits may keep it for a while.
+    bool has_own_processors = false;
+    /// Each has another one: a thread in the background need not take that of the thread that computes.
+    bool has_spare_processors = false;
 };
 
 /// The hosts of a group as one rank sees them.
@@ -44,12 +53,9 @@ struct NodeHosts {
         const auto largest = std::ranges::max(ranks, {}, &std::vector<int>::size).size();
         shared = largest > 1;
         even = static_cast<std::size_t>(everywhere) == largest;
-        cpu_set_t all = {};
-        for (const int other : local()) {
-            const cpu_set_t& processors = cards[static_cast<std::size_t>(other)].processors;
-            CPU_OR(&all, &all, &processors);
-        }
-        processors = CPU_COUNT(&all);
+        may_share = std::ranges::all_of(
+            cards, [](const NodeCard& card) { return card.wishes.sharing == NodeWishes::Sharing::yes; });
+        find_crowd(cards);
     }
 
     [[nodiscard]] int count() const noexcept { return static_cast<int>(ranks.size()); }
@@ -76,8 +82,29 @@ struct NodeHosts {
     bool even = false;
     /// Whether any host has several ranks.
     bool shared = false;
-    /// On which this host's ranks may run.
-    int processors = 0;
+    /// Of this host, where the group is all of the job.
+    NodeCrowd crowd;
+    /// Whether no rank wants to go without.
+    bool may_share = true;
+
+  private:
+    /// By the least number that a rank has been told, or by the ranks' affinities.
+    void find_crowd(std::span<const NodeCard> cards) {
+        cpu_set_t all = {};
+        for (const int other : local()) {
+            const cpu_set_t& processors = cards[static_cast<std::size_t>(other)].processors;
+            CPU_OR(&all, &all, &processors);
+        }
+        int processors = CPU_COUNT(&all);
+        bool is_told = false;
+        for (const NodeCard& card : cards) {
+            if (card.wishes.processors == 0) continue;
+            processors = is_told ? std::min(processors, card.wishes.processors) : card.wishes.processors;
+            is_told = true;
+        }
+        const int here = static_cast<int>(local().size());
+        crowd = {.has_own_processors = here <= processors, .has_spare_processors = 2 * here <= processors};
+    }
 };
 
 }  // namespace dptk::detail

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -36,9 +35,10 @@ namespace dptk {
 struct NodeOptions {
     /// Ranks that give the same share memory. Empty for this host.
     std::string host = {};
-    /// How many the ranks of a host have together: with one for each, those who wait may keep theirs for a
-    /// while; with two, a thread in the background need not share that of the one that computes. Where it is
-    /// not given: as the processes' affinities say.
+    /// Processors that the ranks of a host have together: with one for each, those who wait may keep theirs
+    /// for a while; with two, a thread in the background need not take that of the one that computes. Of
+    /// different numbers the least counts. Where none is given: DPTK_PROCESSORS, or the processes'
+    /// affinities.
     std::optional<int> processors = std::nullopt;
 };
 
@@ -48,11 +48,11 @@ class NodeTransport {
   public:
     static constexpr bool interruptible = detail::Interruptible<Inner>;
 
-    /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1 on one of them.
+    /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1, or a number of
+    /// processors not above 0, on one of them.
     explicit NodeTransport(Inner inner, const NodeOptions& options = {})
         : NodeTransport(std::move(inner),
-                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), options,
-                        nullptr, nullptr) {}
+                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), options, {}) {}
 
     [[nodiscard]] int rank() const { return inner_->rank(); }
     [[nodiscard]] int size() const { return inner_->size(); }
@@ -142,14 +142,14 @@ class NodeTransport {
     [[nodiscard]] NodeTransport duplicate()
         requires detail::HasDuplicate<Inner>
     {
-        return NodeTransport(inner_->duplicate(), host_, options_, control_,
-                             node_ ? node_->hub().allocations() : nullptr);
+        return NodeTransport(inner_->duplicate(), host_, options_,
+                             {control_, crowd_, node_ ? node_->hub().allocations() : nullptr});
     }
 
     [[nodiscard]] NodeTransport subgroup(std::span<const int> ranks, std::string_view name)
         requires detail::HasSubgroup<Inner>
     {
-        return NodeTransport(inner_->subgroup(ranks, name), host_, options_, control_, nullptr);
+        return NodeTransport(inner_->subgroup(ranks, name), host_, options_, {control_, crowd_, nullptr});
     }
 
     void leave() noexcept
@@ -160,15 +160,21 @@ class NodeTransport {
     }
 
   private:
-    /// `control`: of the job, where it has one already. `allocations`: of a transport over the same ranks, or
-    /// null.
-    NodeTransport(Inner inner, std::uint64_t host, NodeOptions options, std::shared_ptr<ControlPlane> control,
-                  std::shared_ptr<detail::NodeAllocations> allocations)
+    /// What a transport has from the one that it was made from.
+    struct Heritage {
+        std::shared_ptr<ControlPlane> control = nullptr;
+        std::optional<detail::NodeCrowd> crowd = std::nullopt;
+        /// Of the same ranks.
+        std::shared_ptr<detail::NodeAllocations> allocations = nullptr;
+    };
+
+    NodeTransport(Inner inner, std::uint64_t host, NodeOptions options, Heritage from)
         : inner_(std::make_shared<Inner>(std::move(inner))),
-          control_(control ? std::move(control) : detail::control_of(*inner_)),
+          control_(from.control ? std::move(from.control) : detail::control_of(*inner_)),
           options_(std::move(options)),
-          host_(host) {
-        if (size() > 1) connect(std::move(allocations));
+          host_(host),
+          crowd_(from.crowd) {
+        if (size() > 1) connect(std::move(from.allocations));
     }
 
     template <class T>
@@ -181,35 +187,20 @@ class NodeTransport {
         return all;
     }
 
-    /// What DPTK_SHM says.
-    [[nodiscard]] static detail::NodeCard::Wish wish() {
-        using Wish = detail::NodeCard::Wish;
-        const char* value = std::getenv("DPTK_SHM");
-        const std::string_view word = value == nullptr ? "" : value;
-        if (word.empty() || word == "1") return Wish::yes;
-        return word == "0" ? Wish::no : Wish::wrong;
-    }
-
-    static void check_wishes(const std::vector<detail::NodeCard>& cards) {
-        const auto wrong = std::ranges::find(cards, detail::NodeCard::Wish::wrong, &detail::NodeCard::wish);
-        if (wrong == cards.end()) return;
-        ArgumentError error(detail::text("rank ", wrong - cards.begin(),
-                                         ": DPTK_SHM, which says whether ranks of one host share memory, is "
-                                         "neither 0 nor 1"));
-        error.mark_agreed();
-        throw error;
-    }
-
     /// Whether ranks share memory is the same on all of them.
     void connect(std::shared_ptr<detail::NodeAllocations> allocations) {
-        detail::NodeCard own{.host = host_, .wish = wish(), .token = std::random_device()()};
+        detail::NodeCard own{.host = host_,
+                             .wishes = detail::NodeWishes::from_environment(options_.processors),
+                             .token = std::random_device()()};
         if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
             std::memset(&own.processors, 0xff, sizeof own.processors);  // a machine of more than 1024
         const std::vector<detail::NodeCard> cards = gather_from_all(own);
-        check_wishes(cards);
+        std::vector<detail::NodeWishes> wishes;
+        for (const detail::NodeCard& card : cards) wishes.push_back(card.wishes);
+        detail::check_wishes(wishes);
         const detail::NodeHosts hosts(cards, rank());
-        using Wish = detail::NodeCard::Wish;
-        if (!hosts.shared || std::ranges::count(cards, Wish::no, &detail::NodeCard::wish) != 0) return;
+        if (!crowd_) crowd_ = hosts.crowd;
+        if (!hosts.shared || !hosts.may_share) return;
         if (hosts.count() > 1 && !detail::HasSubgroup<Inner>) return;
         std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
         if (!pages) return;
@@ -223,9 +214,8 @@ class NodeTransport {
                                                  return inner->progress();
                                              return false;
                                          }};
-        const int processors = options_.processors.value_or(hosts.processors);
-        options.has_own_processor = options.size <= processors;
-        competes_with_compute_ = hosts.count() == 1 && processors < 2 * options.size;
+        options.has_own_processor = crowd_->has_own_processors;
+        competes_with_compute_ = hosts.count() == 1 && !crowd_->has_spare_processors;
         join_hosts(hosts, cards[0].token);
         std::function<void(const Collective&)> across;
         if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
@@ -268,6 +258,8 @@ class NodeTransport {
     std::uint64_t host_;
     /// The ranks of other hosts that have the place of this one there.
     std::shared_ptr<Inner> across_;
+    /// Of this host, by the job's first transport.
+    std::optional<detail::NodeCrowd> crowd_;
     bool competes_with_compute_ = false;
     std::unique_ptr<detail::NodeCollectives> node_;
 };

@@ -50,8 +50,9 @@ class CommHook {
     [[nodiscard]] virtual std::string description() const = 0;
 
     /// Replaces the bucket's elements by their sum over the ranks. Collective; blocks, on a thread of dptk's
-    /// own while backward goes on, where the transport can do that. `group` is the hook's alone. What it
-    /// throws breaks the job.
+    /// own while backward goes on, where the transport can do that and has a processor for it; else inside
+    /// synchronize() or a mark. It must not call the DistributedDataParallel. `group` is the hook's alone.
+    /// What it throws breaks the job.
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
 };
 

@@ -98,16 +98,24 @@ class GradientReducer {
     /// Where gradient `i` lies in its bucket. Whoever computes gradients straight into this memory saves the
     /// copies in and out. Aligned to 64 bytes. From now on buckets stay as they are.
     [[nodiscard]] Buffer gradient_memory(std::size_t i) {
-        check_index(i);
         const std::lock_guard lock(mutex_);
-        if (!buckets_.has(i))
-            throw ArgumentError(detail::text("parameter ", parameters_[i].name, " is ignored"));
+        check_in_bucket(i);
         pinned_ = true;
         return buckets_.gradient(i, parameters_[i].count);
     }
 
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
     [[nodiscard]] detail::BucketSet& buckets() noexcept { return buckets_; }
+
+    /// Throws ArgumentError for a parameter that there is not, or that is ignored.
+    void check_in_bucket(std::size_t i) const {
+        check_index(i);
+        if (!buckets_.has(i))
+            throw ArgumentError(detail::text("parameter ", parameters_[i].name, " is ignored"));
+    }
+
+    /// How many have ended well.
+    [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
 
     /// What makes averages of the buckets of the last step, where they are unreduced.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
@@ -142,8 +150,9 @@ class GradientReducer {
     void begin_step(std::size_t sample_count) { begin(sample_count); }
 
     /// Under Ready::marked: gradient `i` is complete. From any thread. A bucket whose gradients are all
-    /// complete leaves at once, except for the last, which leaves in synchronize(). Never throws for a
-    /// mistake of marking: synchronize() does, on all ranks.
+    /// complete leaves at once, except for the last, which leaves in synchronize(); all do so there where the
+    /// ranks share memory and have no processors to spare. Never throws for a mistake of marking:
+    /// synchronize() does, on all ranks.
     void mark_ready(std::size_t i) { mark(i, State::ready); }
 
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
@@ -388,7 +397,8 @@ class GradientReducer {
         const bool is_carried = traffic_->carries_status(buckets_);
         bool failed = !is_carried && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            clock_->note_trip(b, buckets_[b].gradients().bytes(), traffic_->wait(b));
+            const detail::BucketTraffic::Trip trip = traffic_->wait(b);
+            if (outcome_ != Outcome::unreduced) clock_->note_trip(b, buckets_[b].gradients().bytes(), trip);
             guarded([&] { empty(b); });
             const bool has_status = b + 1 == buckets_.size() && is_carried;
             failed = failed || (has_status && buckets_[b].status());
@@ -399,6 +409,7 @@ class GradientReducer {
         if (failed) throw_problems();
         accumulator_.clear();
         clock_->end_step(marks_.arrived());
+        ++steps_;
         rebuild();
         reset_step();
     }
@@ -552,6 +563,7 @@ class GradientReducer {
     detail::GradientAccumulator accumulator_;
     std::string problem_;
     ReduceOp reduction_ = ReduceOp::avg;
+    std::size_t steps_ = 0;
     detail::GradientMarks marks_;
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;

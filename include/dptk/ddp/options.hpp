@@ -15,7 +15,8 @@ namespace dptk {
 enum class Ready : std::uint8_t {
     /// All are ready when synchronize() is called.
     at_synchronize,
-    /// Each is announced by mark_ready(i) or mark_unused(i), and buckets travel while backward goes on.
+    /// Each is announced by mark_ready(i) or mark_unused(i), and buckets travel while backward goes on, where
+    /// that leaves it its processor: docs/ddp.md.
     marked,
 };
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
 #include "dptk/ddp/sharded_parameters.hpp"
@@ -123,12 +124,17 @@ class ShardedOptimizer {
     /// Gives all ranks the values of rank `root`. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
-    /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks.
+    /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks. Throws
+    /// ArgumentError where no step was synchronized since the last one. What the optimizer throws breaks the
+    /// job.
     void step() {
-        if (options_.fused_step && shards_->is_shared()) return step_shared();
-        if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
-        for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
-        shards_->gather_values();
+        if (reducer_->steps() == steps_) throw ArgumentError("step() without synchronize()");
+        steps_ = reducer_->steps();
+        break_job_unless_agreed(reducer_->group().channel().job(), [&] {
+            if (options_.fused_step && shards_->is_shared()) return step_shared();
+            if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
+            step_apart();
+        });
     }
 
     /// Behind synchronize(): multiplies all averages, where the norm of all of them together is above
@@ -179,13 +185,13 @@ class ShardedOptimizer {
         return {static_cast<Scalar*>(buffer.data), buffer.count};
     }
 
-    /// Memory for the values of parameter `i`, zeros at first. Values that the program has there are not
-    /// copied, which may begin with any step. Throws ArgumentError without parameters_as_bucket_view, and for
-    /// a parameter that is ignored.
+    /// Memory with the values of parameter `i`, as they are at construction and behind each step(). Values
+    /// that the program has there itself are not copied, which may begin between any steps. Throws
+    /// ArgumentError without parameters_as_bucket_view, and for a parameter that is ignored.
     [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
         if (!options_.parameters_as_bucket_view)
             throw ArgumentError("value_memory() is for parameters_as_bucket_view");
-        static_cast<void>(reducer_->gradient_memory(i));  // throws where there is none
+        reducer_->check_in_bucket(i);
         return shards_->value_memory(i);
     }
 
@@ -266,8 +272,18 @@ class ShardedOptimizer {
         optimizer_.step(slot, shards_->value(piece), shards_->gradient(piece));
     }
 
-    /// Behind synchronize(), in which all ranks have filled their buckets.
+    void step_apart() {
+        {
+            const trace::Span span("sharded step");
+            for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
+        }
+        const trace::Span span("gather values");
+        shards_->gather_values();
+    }
+
     void step_shared() {
+        const trace::Span span("fused step");
+        reducer_->group().barrier();  // all ranks have filled their buckets, and none uses its values
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             shards_->reduce(pieces()[slot], reducer_->reduction());
             step_piece(slot);
@@ -313,6 +329,7 @@ class ShardedOptimizer {
     ShardedOptimizerOptions options_;
     std::unique_ptr<GradientReducer> reducer_;
     std::unique_ptr<Shards> shards_;
+    std::size_t steps_ = 0;
 };
 
 }  // namespace dptk

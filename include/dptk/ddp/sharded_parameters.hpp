@@ -51,6 +51,11 @@ class ShardedParameters {
             transit.peer_values = group().channel().peer_memory(transit.values);
             transits_.push_back(std::move(transit));
         }
+        if (!options.has_value_memory) return;
+        for (std::size_t i = 0; i < reducer_.parameters().size(); ++i) {
+            if (buckets().has(i))
+                std::ranges::copy_n(value_of(i), reducer_.parameters()[i].count, value_memory(i).begin());
+        }
     }
 
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return pieces_; }
@@ -91,12 +96,12 @@ class ShardedParameters {
                         like.dtype, op);
     }
 
-    /// Writes the piece's new values to all other ranks.
+    /// Writes the piece's new values to all ranks.
     void spread(const Piece& piece) const {
-        const std::vector<void*>& peers = transits_[piece.bucket].peer_values;
-        for (std::size_t other = 0; other < peers.size(); ++other) {
-            if (static_cast<int>(other) == group().rank()) continue;
-            std::ranges::copy(value(piece), static_cast<T*>(peers[other]) + piece.in_bucket);
+        const std::span<const T> values = value(piece);
+        for (void* const peer : transits_[piece.bucket].peer_values) {
+            T* const there = static_cast<T*>(peer) + piece.in_bucket;
+            if (there != values.data()) std::ranges::copy(values, there);
         }
     }
 
@@ -141,7 +146,7 @@ class ShardedParameters {
 
     // ---- behind both
 
-    /// Copies other ranks' values to where the program has them.
+    /// Copies all values to where the program has them.
     void take_values() {
         for (std::size_t b = 0; b < transits_.size(); ++b) take_values(b);
     }
@@ -183,22 +188,12 @@ class ShardedParameters {
         }
     }
 
+    /// In the buckets' order, also of this rank's own: where two parameters have one memory, the same one
+    /// wins on all ranks.
     void take_values(std::size_t b) {
-        const GradientBucket& bucket = buckets()[b];
-        const std::size_t length = bucket.part(0, group().size()).count;
-        const std::size_t own = static_cast<std::size_t>(group().rank()) * length;
-        for (std::size_t position = 0; position < bucket.indices().size(); ++position) {
-            const std::size_t i = bucket.indices()[position];
+        for (const std::size_t i : buckets()[b].indices()) {
             const std::span<const T> sent = value_memory(i);
-            T* const to = value_of(i);
-            if (sent.data() == to) continue;
-            const std::size_t offset = bucket.offset(position);
-            const auto inside = [&](std::size_t at) {
-                return std::clamp(at, offset, offset + sent.size()) - offset;
-            };
-            std::ranges::copy(sent.first(inside(own)), to);
-            const std::size_t end = inside(own + length);
-            std::ranges::copy(sent.subspan(end), to + end);
+            if (sent.data() != value_of(i)) std::ranges::copy(sent, value_of(i));
         }
     }
 

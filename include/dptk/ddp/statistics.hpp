@@ -24,6 +24,7 @@ struct StepTimes {
     }
 };
 
+/// What ShardedOptimizer::step() sends is not in these numbers.
 struct DdpStatistics {
     /// Bytes of gradients in each bucket, in the order in which they leave: at construction, and now.
     std::vector<std::size_t> first_bucket_bytes;
