@@ -70,6 +70,9 @@ TEST_CASE("ReLU on oneDNN computes what the reference does, wherever it stands")
     SUBCASE("behind a Flatten of the input") {
         check_against_reference({Flatten{}, ReLU{}, Linear{3}}, {2, 3, 3});
     }
+    SUBCASE("behind a blocked convolution, last") {
+        check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3}, ReLU{}}, {3, 6, 5});
+    }
     SUBCASE("between a convolution and a Flatten") {
         check_against_reference(
             {Conv2d{.out_channels = 9, .kernel_size = 3}, Flatten{}, ReLU{}, Flatten{}, Linear{3}},

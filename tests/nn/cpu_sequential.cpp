@@ -105,6 +105,24 @@ TEST_CASE("the layout of parameters does not depend on the batches that a networ
     CHECK(before[1] == 0);  // a bias is row-major
 }
 
+TEST_CASE("on oneDNN batches may come in any number of tensors, and these may go") {
+    Sequential<Cpu> net({ReLU{}}, {5}, 3);
+    std::vector<Tensor<float>> inputs;
+    for (std::uint32_t i = 0; i < 20; ++i) inputs.push_back(testing::pattern_tensor<float>(i, {2, 5}));
+    for (std::uint32_t i = 0; i < 40; ++i) {
+        CAPTURE(i);
+        Tensor<float>& input = inputs[i % 20];
+        // Of the input's shape, as the output gradient is here.
+        const Tensor<float> direction = testing::pattern_tensor<float>(100 + i, {2, 5});
+        net.forward(input);
+        net.backward(direction, InputGradient::compute);
+        std::vector<float> expected;
+        for (std::size_t k = 0; k < input.size(); ++k) expected.push_back(input[k] > 0 ? direction[k] : 0);
+        CHECK(testing::difference(net.input_gradient().values(), expected) == 0);
+        input = testing::pattern_tensor<float>(200 + i, {2, 5});
+    }
+}
+
 TEST_CASE("gradient storage need not be aligned, and may change between steps") {
     Sequential<Cpu> net(odd_net(), {3, 6, 6}, 3);
     const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});

@@ -38,6 +38,9 @@ TEST_CASE("resizing to what a tensor had room for before keeps its memory") {
     CHECK(tensor.size() == 90);
     tensor.fill(2);
     CHECK(tensor[89] == 2);
+    tensor.resize(2, Shape{3, 5});
+    CHECK(tensor.shape() == Shape{2, 3, 5});
+    CHECK(tensor.size() == 30);
 }
 
 TEST_CASE("a tensor moves and is not copied") {

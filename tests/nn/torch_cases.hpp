@@ -97,7 +97,8 @@ void check_torch_case(const TorchCase& c, double tolerance) {
     net.for_each_parameter([&](const ParameterRef& parameter) {
         CAPTURE(parameter.name);
         const std::vector<T> found = net.parameter_gradient(i++);
-        const std::vector<double>& expected = torch_output(c.name + "/" + parameter.name);
+        const std::string name = c.name + "/" + parameter.name;
+        const std::vector<double>& expected = torch_output(name);
         if (c.in_full) {
             CHECK(difference(found, expected) < tolerance);
         } else {

@@ -3,6 +3,7 @@
 /// complete.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -70,7 +71,7 @@ class Sequential {
         batch_size_ = 0;
         Activation activation = backend_.wrap(input);
         for (const auto& layer : layers_) activation = layer->forward(activation);
-        output_.resize(with_batch(n, output_shape()));
+        output_.resize(n, output_shape());
         backend_.store(activation, output_.values());
         batch_size_ = n;
         return output_;
@@ -97,7 +98,7 @@ class Sequential {
             if (!anyone_below && input_gradient == InputGradient::skip) return;
             gradient = layers_[i]->backward_input(gradient);
         }
-        input_gradient_.resize(with_batch(batch_size_, input_shape()));
+        input_gradient_.resize(batch_size_, input_shape());
         backend_.store(gradient, input_gradient_.values());
     }
 
@@ -171,19 +172,15 @@ class Sequential {
     using Activation = typename Backend::Activation;
     using Parameter = typename Backend::Parameter;
 
-    static Shape with_batch(std::size_t n, const Shape& sample) {
-        Shape shape{n};
-        shape.insert(shape.end(), sample.begin(), sample.end());
-        return shape;
-    }
-
     static void require_shape(const char* what, const Tensor<Scalar>& tensor, std::size_t n,
                               const Shape& sample) {
-        const Shape expected = with_batch(n, sample);
-        if (tensor.shape() != expected)
-            throw ArgumentError(dptk::detail::text("Sequential: ", what, " should be ",
-                                                   dptk::detail::shape_text(expected), ", but is ",
-                                                   dptk::detail::shape_text(tensor.shape())));
+        const std::span<const std::size_t> found = tensor.shape();
+        if (!found.empty() && found[0] == n && std::ranges::equal(found.subspan(1), sample)) return;
+        Shape expected{n};
+        expected.insert(expected.end(), sample.begin(), sample.end());
+        throw ArgumentError(dptk::detail::text("Sequential: ", what, " should be ",
+                                               dptk::detail::shape_text(expected), ", but is ",
+                                               dptk::detail::shape_text(found)));
     }
 
     void require_count(std::size_t i, const char* what, std::size_t found, std::size_t expected) const {

@@ -108,10 +108,15 @@ class Tensor {
     /// Takes the shape `shape`. The elements are unspecified afterwards; memory is allocated only where there
     /// was never room for as many, so pointers into the tensor may change.
     void resize(std::span<const std::size_t> shape) {
-        const std::size_t count = element_count(shape);
-        memory_.reserve(count);
         shape_.assign(shape.begin(), shape.end());
-        size_ = count;
+        make_room();
+    }
+
+    /// The same for the shape [n, ...sample].
+    void resize(std::size_t n, std::span<const std::size_t> sample) {
+        shape_.assign(1, n);
+        shape_.insert(shape_.end(), sample.begin(), sample.end());
+        make_room();
     }
 
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
@@ -134,6 +139,13 @@ class Tensor {
     void fill(T value) { std::fill_n(data(), size_, value); }
 
   private:
+    void make_room() {
+        size_ = 0;  // should one of these throw
+        const std::size_t count = element_count(shape_);
+        memory_.reserve(count);
+        size_ = count;
+    }
+
     std::size_t size_ = 0;
     AlignedArray<T> memory_;
     Shape shape_;

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/cpu/convolution.hpp"
 #include "dptk/nn/cpu/flatten.hpp"
+#include "dptk/nn/cpu/host_tensors.hpp"
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/linear.hpp"
 #include "dptk/nn/cpu/max_pool.hpp"
@@ -30,8 +31,8 @@
 namespace dptk::nn {
 
 /// The backend for `Sequential<Cpu>`. Every oneDNN error becomes a BackendError that names the layer. Other
-/// than in PyTorch and the reference, a NaN does not come through ReLU and MaxPool2d: oneDNN's make another
-/// number of it.
+/// than in PyTorch and the reference, a NaN need not come through ReLU and MaxPool2d: oneDNN's mostly make
+/// another number of it.
 class Cpu {
   public:
     using Scalar = float;
@@ -46,11 +47,14 @@ class Cpu {
     std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
                                                     std::span<const Shape> shapes, Generator& generator) {
         std::vector<std::unique_ptr<Layer>> layers;
-        cpu::Layout layout = cpu::row_major_layout(dims(nominal_batch, shapes[0]));
+        cpu::Dims dims{nominal_batch};
+        dims.insert(dims.end(), shapes[0].begin(), shapes[0].end());
+        cpu::Layout layout = cpu::row_major_layout(dims);
         Building building{.context = context_, .generator = generator};
         for (std::size_t i = 0; i < specs.size(); ++i) {
             building.linear_follows = std::ranges::any_of(
                 specs.subspan(i), [](const LayerSpec& spec) { return std::holds_alternative<Linear>(spec); });
+            building.post_op_before = std::exchange(building.post_op, post_op_of(specs.subspan(i)));
             building.label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
             layers.push_back(std::visit(
                 [&](const auto& spec) { return building.make(spec, shapes[i], layout); }, specs[i]));
@@ -60,25 +64,22 @@ class Cpu {
     }
 
     Activation wrap(const Tensor<float>& tensor) {
-        const Shape sample(tensor.shape().begin() + 1, tensor.shape().end());
-        const cpu::Layout layout = cpu::row_major_layout(dims(tensor.shape()[0], sample));
-        // It is not overwritable, so the layers only read it.
-        return {.memory = {layout, context_.engine, const_cast<float*>(tensor.data())},
-                .overwritable = false};
+        return cpu::translate_errors("input", [&] { return host_.wrap(context_, tensor); });
     }
 
     void store(const Activation& activation, std::span<float> out) {
-        const cpu::Layout row_major = cpu::row_major_layout(cpu::dims_of(activation.layout()));
-        if (activation.layout() == row_major) {
-            std::memcpy(out.data(), activation.memory.get_data_handle(), out.size_bytes());
-            return;
-        }
-        cpu::translate_errors("output", [&] {
-            cpu::reorder(context_, activation.memory, {row_major, context_.engine, out.data()});
-        });
+        cpu::translate_errors("output", [&] { host_.store(context_, activation, out); });
     }
 
   private:
+    /// A ReLU directly behind a Linear or a Conv2d is computed with the output of that.
+    static cpu::PostOp post_op_of(std::span<const LayerSpec> layers) {
+        const bool takes_one =
+            std::holds_alternative<Linear>(layers[0]) || std::holds_alternative<Conv2d>(layers[0]);
+        const bool relu_follows = layers.size() > 1 && std::holds_alternative<ReLU>(layers[1]);
+        return takes_one && relu_follows ? cpu::PostOp::relu : cpu::PostOp::none;
+    }
+
     /// Makes layers one after the other.
     struct Building {
         const cpu::Context& context;
@@ -86,22 +87,26 @@ class Cpu {
         std::string label = {};
         bool after_convolution = false;
         bool linear_follows = false;
+        cpu::PostOp post_op = cpu::PostOp::none;
+        cpu::PostOp post_op_before = cpu::PostOp::none;
 
         using Layout = cpu::Layout;
         using LayerPointer = std::unique_ptr<Layer>;
 
         LayerPointer make(const Linear& spec, const Shape& input, const Layout& layout) {
             after_convolution = false;
-            return std::make_unique<cpu::LinearLayer>(context, label, spec, input[0], layout, generator);
+            return std::make_unique<cpu::LinearLayer>(
+                context, label, cpu::LinearPasses(context, spec, input, post_op), layout, generator);
         }
 
         LayerPointer make(const Conv2d& spec, const Shape& input, const Layout& layout) {
             after_convolution = true;
-            return std::make_unique<cpu::Conv2dLayer>(context, label, spec, input, layout, generator);
+            return std::make_unique<cpu::Conv2dLayer>(
+                context, label, cpu::Conv2dPasses(context, spec, input, post_op), layout, generator);
         }
 
         LayerPointer make(const ReLU&, const Shape&, const Layout& layout) {
-            return std::make_unique<cpu::ReLULayer>(context, label, layout);
+            return std::make_unique<cpu::ReLULayer>(context, label, layout, post_op_before);
         }
 
         LayerPointer make(const MaxPool2d& spec, const Shape& input, const Layout& layout) {
@@ -115,13 +120,8 @@ class Cpu {
         }
     };
 
-    static cpu::Dims dims(std::size_t batch, const Shape& sample) {
-        cpu::Dims result{static_cast<dnnl::memory::dim>(batch)};
-        for (const std::size_t size : sample) result.push_back(static_cast<dnnl::memory::dim>(size));
-        return result;
-    }
-
     cpu::Context context_;
+    cpu::HostTensors host_;
 };
 
 }  // namespace dptk::nn

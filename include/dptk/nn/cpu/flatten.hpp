@@ -3,12 +3,13 @@
 /// features].
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/cpu/reorder.hpp"
 
 namespace dptk::nn::cpu {
 
@@ -45,30 +46,41 @@ class FlattenLayer final : public Layer {
     [[nodiscard]] Layout nominal_output() const override { return nominal_; }
 
   private:
+    struct Plan {
+        Converter to_rows;
+        dnnl::memory output;
+        std::optional<Converter> to_flat;
+        dnnl::memory input_gradient;
+    };
+
+    Plan make_plan(const Layout& input) {
+        const Layout images = row_major_layout(dims_of(input));
+        Plan plan;
+        plan.to_rows = Converter(context(), input, images);
+        plan.output = unbound(context(), flat_layout(images));
+        plan.input_gradient = unbound(context(), images);
+        return plan;
+    }
+
+    /// The same elements, with the dimensions of `memory`.
+    static Activation seen_as(const dnnl::memory& memory, const Activation& rows) {
+        rebind_memory(memory, rows.memory.get_data_handle());
+        return {.memory = memory, .overwritable = rows.overwritable};
+    }
+
     Activation do_forward(const Activation& input) override {
-        const Layout row_major = row_major_layout(dims_of(input.layout()));
-        images_ = row_major;
-        const bool copied = input.layout() != row_major;
-        const dnnl::memory& memory = to_rows_(context(), input.memory, row_major);
-        return {.memory = seen_as(flat_layout(row_major), memory),
-                .overwritable = copied || input.overwritable};
+        Plan& plan = plans_.select(input, [&](const Layout& layout) { return make_plan(layout); });
+        return seen_as(plan.output, plan.to_rows(input));
     }
 
     Activation do_backward_input(const Activation& output_gradient) override {
-        const Layout flat = flat_layout(images_);
-        const bool copied = output_gradient.layout() != flat;
-        const dnnl::memory& memory = to_flat_(context(), output_gradient.memory, flat);
-        return {.memory = seen_as(images_, memory), .overwritable = copied || output_gradient.overwritable};
-    }
-
-    [[nodiscard]] dnnl::memory seen_as(const Layout& layout, const dnnl::memory& memory) const {
-        return {layout, context().engine, memory.get_data_handle()};
+        Plan& plan = plans_.current();
+        if (!plan.to_flat) plan.to_flat.emplace(context(), output_gradient.layout(), plan.output.get_desc());
+        return seen_as(plan.input_gradient, (*plan.to_flat)(output_gradient));
     }
 
     Layout nominal_;
-    Layout images_;
-    Converter to_rows_;
-    Converter to_flat_;
+    Plans<Plan> plans_;
 };
 
 }  // namespace dptk::nn::cpu

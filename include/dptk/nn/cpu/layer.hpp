@@ -1,8 +1,6 @@
-/// The base of the oneDNN layers: what flows between them, where results lie, one set of primitives for each
-/// batch size, and errors that name the layer.
+/// The base of the oneDNN layers: one set of primitives for each batch size, and errors that name the layer.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,15 +14,6 @@
 #include "dptk/nn/tensor.hpp"
 
 namespace dptk::nn::cpu {
-
-/// A batch between layers, its dimensions [n, ...], in any layout. Points, and owns nothing.
-struct Activation {
-    dnnl::memory memory;
-    /// Whether the layer that gets it may write its result over it; not so for the user's memory.
-    bool overwritable = false;
-
-    [[nodiscard]] Layout layout() const { return memory.get_desc(); }
-};
 
 /// Calls `fn` and turns oneDNN's exceptions into ours.
 /// \param who the layer, for the message
@@ -78,29 +67,20 @@ class Layer {
     std::string label_;
 };
 
-/// The memory of a layer's results, which the plans for all batch sizes share.
-class Results {
-  public:
-    /// An activation in `memory`, which is made to lie here.
-    Activation in(const dnnl::memory& memory) {
-        rebind_memory(memory, storage_.reserve(floats_in(memory.get_desc())));
-        return {.memory = memory, .overwritable = true};
-    }
-
-  private:
-    AlignedArray<float> storage_;
-};
-
-/// A layer's primitives: one `Plan` for each batch size, made at its first use.
+/// A layer's primitives: one `Plan` for each batch size, made at its first use. Layouts of inputs and of
+/// gradients depend on the network and the batch size alone, so that a plan may rely on those that it was
+/// made for.
 template <class Plan>
 class Plans {
   public:
-    /// The plan for the batch size of `input`, made by `make()` where there is none; current() from now on.
+    /// The plan for the batch size of `input`, made by `make(layout)` where there is none; current() from now
+    /// on.
     template <class Make>
-    Plan& select(const Layout& input, Make&& make) {
-        const dnnl::memory::dim batch = dims_of(input)[0];
+    Plan& select(const Activation& input, Make&& make) {
+        const dnnl::memory::dim batch = batch_size(input.memory);
         auto found = plans_.find(batch);
-        if (found == plans_.end()) found = plans_.emplace(batch, std::forward<Make>(make)()).first;
+        if (found == plans_.end())
+            found = plans_.emplace(batch, std::forward<Make>(make)(input.layout())).first;
         current_ = &found->second;
         return *current_;
     }

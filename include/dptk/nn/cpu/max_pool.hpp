@@ -8,6 +8,8 @@
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/cpu/operation.hpp"
+#include "dptk/nn/cpu/reorder.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/tensor.hpp"
 
@@ -27,38 +29,49 @@ class MaxPool2dLayer final : public Layer {
 
   private:
     struct Plan {
-        Layout input_layout;
         PoolingForward::primitive_desc described;
         Operation forward;
         dnnl::memory output;
         dnnl::memory workspace;
+        Converter output_gradient;
         Operation backward;
         dnnl::memory input_gradient;
-        Converter output_gradient;
     };
 
     [[nodiscard]] PoolingForward::primitive_desc describe_forward(const Layout& input) const {
         Dims output = dims_of(input);
         output[2] = static_cast<dnnl::memory::dim>(out_[1]);
         output[3] = static_cast<dnnl::memory::dim>(out_[2]);
-        return describe<PoolingForward>(context().engine, dnnl::prop_kind::forward_training,
+        return describe<PoolingForward>(context().engine, PostOp::none, dnnl::prop_kind::forward_training,
                                         dnnl::algorithm::pooling_max, input, any_layout(output), kernel_,
                                         kernel_, no_dilation_, no_padding_, no_padding_);
     }
 
-    Plan make_plan(const Layout& input) {
+    Plan plan_forward(const Layout& input) {
         Plan plan;
-        plan.input_layout = input;
         plan.described = describe_forward(input);
         plan.output = unbound(context(), plan.described.dst_desc());
         plan.workspace = dnnl::memory(plan.described.workspace_desc(), context().engine);
-        plan.forward = Operation(context(), PoolingForward(plan.described), plan.described,
+        plan.forward = Operation(context(), plan.described,
                                  {{DNNL_ARG_DST, plan.output}, {DNNL_ARG_WORKSPACE, plan.workspace}});
         return plan;
     }
 
+    void plan_backward(Plan& plan, const Layout& output_gradient) {
+        const Layout input = plan.described.src_desc();
+        const Layout output = plan.described.dst_desc();
+        const auto described = describe_backward<PoolingBackward>(
+            context().engine, plan.described, dnnl::algorithm::pooling_max, input, output, kernel_, kernel_,
+            no_dilation_, no_padding_, no_padding_);
+        plan.output_gradient = Converter(context(), output_gradient, output);
+        plan.input_gradient = unbound(context(), input);
+        plan.backward =
+            Operation(context(), described,
+                      {{DNNL_ARG_WORKSPACE, plan.workspace}, {DNNL_ARG_DIFF_SRC, plan.input_gradient}});
+    }
+
     Activation do_forward(const Activation& input) override {
-        Plan& plan = plans_.select(input.layout(), [&] { return make_plan(input.layout()); });
+        Plan& plan = plans_.select(input, [&](const Layout& layout) { return plan_forward(layout); });
         Activation output = outputs_.in(plan.output);
         plan.forward.set(DNNL_ARG_SRC, input.memory).run();
         return output;
@@ -66,20 +79,9 @@ class MaxPool2dLayer final : public Layer {
 
     Activation do_backward_input(const Activation& output_gradient) override {
         Plan& plan = plans_.current();
-        if (!plan.backward) {
-            const auto described = describe_backward<PoolingBackward>(
-                context().engine, plan.described, dnnl::algorithm::pooling_max, plan.input_layout,
-                plan.described.dst_desc(), kernel_, kernel_, no_dilation_, no_padding_, no_padding_);
-            plan.input_gradient = unbound(context(), plan.input_layout);
-            plan.backward =
-                Operation(context(), PoolingBackward(described), described,
-                          {{DNNL_ARG_WORKSPACE, plan.workspace}, {DNNL_ARG_DIFF_SRC, plan.input_gradient}});
-        }
+        if (!plan.backward) plan_backward(plan, output_gradient.layout());
         Activation result = input_gradients_.in(plan.input_gradient);
-        plan.backward
-            .set(DNNL_ARG_DIFF_DST,
-                 plan.output_gradient(context(), output_gradient.memory, plan.described.dst_desc()))
-            .run();
+        plan.backward.set(DNNL_ARG_DIFF_DST, plan.output_gradient(output_gradient.memory)).run();
         return result;
     }
 

@@ -21,11 +21,22 @@ namespace dptk::nn::cpu {
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
 
+/// What a primitive does to its results before it writes them.
+enum class PostOp { none, relu };
+
 /// We give primitives their scratch memory: in oneDNN's default build its own belongs to the thread that made
 /// the primitive, and a network may be made on one thread and trained on another.
-[[nodiscard]] inline dnnl::primitive_attr primitive_attributes() {
+[[nodiscard]] inline dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (post_op == PostOp::none) return attributes;
+    dnnl::post_ops relu;
+#if DNNL_VERSION_MAJOR >= 3
+    relu.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#else
+    relu.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#endif
+    attributes.set_post_ops(relu);
     return attributes;
 }
 
@@ -35,8 +46,9 @@ using PoolingForward = dnnl::pooling_forward;
 using PoolingBackward = dnnl::pooling_backward;
 
 template <class Primitive, class... Arguments>
-typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
-    return {engine, arguments..., primitive_attributes()};
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, PostOp post_op,
+                                            const Arguments&... arguments) {
+    return {engine, arguments..., primitive_attributes(post_op)};
 }
 
 template <class Primitive, class Hint, class... Arguments>
@@ -46,7 +58,7 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 }
 
 [[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
-    return describe<dnnl::eltwise_forward>(engine, dnnl::prop_kind::forward_training,
+    return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
                                            dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, 0.0F,
                                            0.0F);
 }
@@ -59,6 +71,16 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 
 [[nodiscard]] inline Dims dims_of(const Layout& layout) {
     return layout.get_dims();
+}
+
+/// A memory object's own layout: to be looked at, without a copy.
+using LayoutView = const_dnnl_memory_desc_t;
+
+[[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
+    const dnnl_dims_t* dims = nullptr;
+    dnnl::error::wrap_c_api(dnnl_memory_desc_query(layout, dnnl_query_dims, &dims),
+                            "the dimensions of a layout");
+    return (*dims)[0];
 }
 
 /// All that tells layouts of one element type apart, as numbers.
@@ -78,8 +100,9 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 
 template <class Primitive, class... Arguments>
-typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
-    return {typename Primitive::desc(arguments...), primitive_attributes(), engine};
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, PostOp post_op,
+                                            const Arguments&... arguments) {
+    return {typename Primitive::desc(arguments...), primitive_attributes(post_op), engine};
 }
 
 template <class Primitive, class Hint, class... Arguments>
@@ -89,7 +112,7 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 }
 
 [[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
-    return describe<dnnl::eltwise_forward>(engine, dnnl::prop_kind::forward_training,
+    return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
                                            dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, 0.0F, 0.0F);
 }
 
@@ -101,6 +124,13 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 
 [[nodiscard]] inline Dims dims_of(const Layout& layout) {
     return layout.dims();
+}
+
+/// A memory object's own layout: to be looked at, without a copy.
+using LayoutView = const dnnl_memory_desc_t*;
+
+[[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
+    return layout->dims[0];
 }
 
 /// All that tells layouts of one element type apart, as numbers.
@@ -116,6 +146,27 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 }
 
 #endif
+
+/// Where a step needs no more than this, it looks at a view: a Layout is a copy, in memory of its own in 3.x.
+[[nodiscard]] inline LayoutView view_layout(const dnnl::memory& memory) {
+    LayoutView layout = nullptr;
+    dnnl::error::wrap_c_api(dnnl_memory_get_memory_desc(memory.get(), &layout), "the layout of memory");
+    return layout;
+}
+
+/// The first dimension of `memory`.
+[[nodiscard]] inline dnnl::memory::dim batch_size(const dnnl::memory& memory) {
+    return first_dim(view_layout(memory));
+}
+
+/// What `memory` holds, with its padding.
+[[nodiscard]] inline std::size_t floats_in(const dnnl::memory& memory) {
+    return dnnl_memory_desc_get_size(view_layout(memory)) / sizeof(float);
+}
+
+[[nodiscard]] inline bool same_layout(const dnnl::memory& a, const dnnl::memory& b) {
+    return dnnl_memory_desc_equal(view_layout(a), view_layout(b)) != 0;
+}
 
 /// What `wanted()` describes, unless oneDNN has nothing but its plain loops for it, which are hundreds of
 /// times slower; else what `free()` describes, which leaves it more choice.

@@ -11,6 +11,8 @@
 
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/cpu/operation.hpp"
+#include "dptk/nn/cpu/reorder.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/tensor.hpp"
 
@@ -60,13 +62,15 @@ class Parameter {
     }
 
     void import_values(std::span<const float> values) {
-        reorder(context_, row_major(const_cast<float*>(values.data())),
-                value_);  // a reorder's source is only read
+        // A reorder's source is only read.
+        reorder(context_, row_major(const_cast<float*>(values.data())), value_).run();
     }
 
-    void export_values(std::span<float> out) const { reorder(context_, value_, row_major(out.data())); }
+    void export_values(std::span<float> out) const { reorder(context_, value_, row_major(out.data())).run(); }
 
-    void export_gradient(std::span<float> out) const { reorder(context_, gradient_, row_major(out.data())); }
+    void export_gradient(std::span<float> out) const {
+        reorder(context_, gradient_, row_major(out.data())).run();
+    }
 
   private:
     [[nodiscard]] std::span<float> elements(const dnnl::memory& memory) const {
@@ -90,49 +94,42 @@ class Parameter {
 
 /// Computes the gradients of a weight and a bias from a layer's source and output gradient, whichever layouts
 /// the primitive wants for them. Empty until it is made.
-template <class Primitive>
 class ParameterGradients {
   public:
     ParameterGradients() = default;
 
-    ParameterGradients(const Context& context, const typename Primitive::primitive_desc& described,
-                       const Parameter& weight, const Parameter& bias)
-        : source_layout_(described.src_desc()), output_layout_(described.diff_dst_desc()) {
+    /// \param source, output_gradient the layouts that these come in
+    template <class Description>
+    ParameterGradients(const Context& context, const Description& described, const Layout& source,
+                       const Layout& output_gradient, const Parameter& weight, const Parameter& bias)
+        : source_(context, source, described.src_desc()),
+          output_gradient_(context, output_gradient, described.diff_dst_desc()) {
         // Where the primitive writes weight gradients in a layout of its own, they are copied into the
         // parameter's.
-        dnnl::memory target = weight.gradient_memory();
-        if (described.diff_weights_desc() != target.get_desc()) {
-            computed_ = dnnl::memory(described.diff_weights_desc(), context.engine);
-            copy_ = dnnl::reorder(computed_, target);
-            target = computed_;
+        dnnl::memory computed = weight.gradient_memory();
+        if (described.diff_weights_desc() != computed.get_desc()) {
+            computed = dnnl::memory(described.diff_weights_desc(), context.engine);
+            copy_ = reorder(context, computed, weight.gradient_memory());
         }
-        operation_ =
-            Operation(context, Primitive(described), described,
-                      {{DNNL_ARG_DIFF_WEIGHTS, target}, {DNNL_ARG_DIFF_BIAS, bias.gradient_memory()}});
+        compute_ =
+            Operation(context, described,
+                      {{DNNL_ARG_DIFF_WEIGHTS, computed}, {DNNL_ARG_DIFF_BIAS, bias.gradient_memory()}});
     }
 
-    explicit operator bool() const noexcept { return static_cast<bool>(operation_); }
+    explicit operator bool() const noexcept { return static_cast<bool>(compute_); }
 
-    void run(const Context& context, const dnnl::memory& source, const dnnl::memory& output_gradient,
-             const Parameter& weight) {
-        operation_.set(DNNL_ARG_SRC, source_(context, source, source_layout_))
-            .set(DNNL_ARG_DIFF_DST, output_(context, output_gradient, output_layout_))
+    void run(const dnnl::memory& source, const dnnl::memory& output_gradient) {
+        compute_.set(DNNL_ARG_SRC, source_(source))
+            .set(DNNL_ARG_DIFF_DST, output_gradient_(output_gradient))
             .run();
-        if (!computed_) return;
-        dnnl::stream stream = context.stream;
-        dnnl::memory target = weight.gradient_memory();
-        copy_.execute(stream, computed_, target);
-        stream.wait();
+        if (copy_) copy_.run();
     }
 
   private:
-    Layout source_layout_;
-    Layout output_layout_;
     Converter source_;
-    Converter output_;
-    Operation operation_;
-    dnnl::memory computed_;
-    dnnl::reorder copy_;
+    Converter output_gradient_;
+    Operation compute_;
+    Operation copy_;
 };
 
 }  // namespace dptk::nn::cpu
