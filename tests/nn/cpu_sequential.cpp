@@ -151,6 +151,23 @@ TEST_CASE("gradient storage need not be aligned, and may change between steps") 
     CHECK_THROWS_AS(net.set_gradient_storage(0, wrong), dptk::ArgumentError);
 }
 
+TEST_CASE("value storage on oneDNN has the values, and what is written there counts") {
+    Sequential<Cpu> net(odd_net(), {3, 6, 6}, 3), same(odd_net(), {3, 6, 6}, 3),
+        other(odd_net(), {3, 6, 6}, 4);
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});
+    net.forward(input);
+    std::vector<std::vector<float>> storage;
+    net.for_each_parameter(
+        [&](const dptk::ParameterRef& parameter) { storage.emplace_back(parameter.count, 9.0F); });
+    for (std::size_t i = 0; i < storage.size(); ++i) net.set_value_storage(i, storage[i]);
+    CHECK(testing::difference(net.forward(input).values(), same.forward(input).values()) == 0);
+    std::size_t i = 0;
+    other.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        std::copy_n(static_cast<const float*>(parameter.value), parameter.count, storage[i++].begin());
+    });
+    CHECK(testing::difference(net.forward(input).values(), other.forward(input).values()) == 0);
+}
+
 TEST_CASE("each gradient on oneDNN is complete when it is announced") {
     Sequential<Cpu> net(odd_net(), {3, 6, 6}, 3);
     const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});

@@ -103,6 +103,22 @@ TEST_CASE("gradients are written to the storage that the caller supplies") {
         dptk::ArgumentError);
 }
 
+TEST_CASE("values lie in the storage that the caller supplies") {
+    Net net = small_net(), same = small_net();
+    std::vector<float> storage(36, -1.0F);
+    net.set_value_storage(2, storage);
+    CHECK(storage == same.parameter_values(2));
+    net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        CHECK((parameter.value == storage.data()) == (parameter.name == "3.weight"));
+    });
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {2, 1, 5, 4});
+    const std::vector<float> others(36, 0.5F);
+    storage = others;
+    same.set_parameter_values(2, others);
+    CHECK(testing::difference(net.forward(input).values(), same.forward(input).values()) == 0);
+    CHECK_THROWS_AS(net.set_value_storage(2, std::span(storage).first(35)), dptk::ArgumentError);
+}
+
 TEST_CASE("parameter values go out as they came in") {
     Net net = small_net();
     const std::vector<float> values = testing::pattern_values<float>(9, 18);

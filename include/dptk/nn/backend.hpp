@@ -21,6 +21,8 @@ namespace dptk::nn {
 /// - `name()`: "weight" or "bias"; `shape()`: PyTorch's
 /// - `layout()`: 0 for row-major, else a hash that is equal exactly where memory can be copied as it is
 /// - `values()`, `gradient()`: where the elements lie
+/// - `set_value_storage(span)`: from now on the values lie there, in `count()` elements, to which they are
+/// copied
 /// - `set_gradient_storage(span)`: from now on the gradient is written there, to `count()` elements
 /// - `import_values`, `export_values`, `export_gradient`: from and to row-major
 template <class P, class Scalar>
@@ -32,6 +34,7 @@ concept LayerParameter =
         { constant.layout() } -> std::same_as<std::uint64_t>;
         { parameter.values() } -> std::same_as<std::span<Scalar>>;
         { parameter.gradient() } -> std::same_as<std::span<Scalar>>;
+        parameter.set_value_storage(out);
         parameter.set_gradient_storage(out);
         parameter.import_values(in);
         parameter.export_values(out);

@@ -111,7 +111,7 @@ class Sequential {
     [[nodiscard]] const Tensor<Scalar>& input_gradient() const noexcept { return input_gradient_; }
 
     /// Calls `sink(ParameterRef)` for each parameter in registration order. The pointers are valid until
-    /// set_gradient_storage, or the end of the network.
+    /// set_value_storage or set_gradient_storage, or the end of the network.
     template <std::invocable<ParameterRef> Sink>
     void for_each_parameter(Sink&& sink) {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -137,6 +137,15 @@ class Sequential {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the gradient storage", storage.size(), parameter.count());
         parameter.set_gradient_storage(storage);
+    }
+
+    /// From now on the values of parameter `i` lie in `storage`, to which they are copied, and which outlives
+    /// the network or the next call for `i`: memory that a ShardedOptimizer writes, for one. The same sizes
+    /// and errors.
+    void set_value_storage(std::size_t i, std::span<Scalar> storage) {
+        Parameter& parameter = parameter_at(i);
+        require_count(i, "the value storage", storage.size(), parameter.count());
+        parameter.set_value_storage(storage);
     }
 
     /// The values of parameter `i`, row-major in its shape, whatever the backend's layout.

@@ -2,6 +2,7 @@
 /// operation that computes the gradients of a layer's weight and bias.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,6 +56,12 @@ class Parameter {
     [[nodiscard]] const dnnl::memory& value_memory() const noexcept { return value_; }
 
     [[nodiscard]] const dnnl::memory& gradient_memory() const noexcept { return gradient_; }
+
+    void set_value_storage(std::span<float> storage) {
+        std::ranges::copy(values(), storage.begin());
+        rebind_memory(value_, storage.data());
+        value_storage_ = {};
+    }
 
     void set_gradient_storage(std::span<float> storage) {
         rebind_memory(gradient_, storage.data());

@@ -29,7 +29,8 @@ class Parameter {
     Parameter(std::string_view name, Shape shape, std::size_t fan_in, Generator& generator)
         : name_(name),
           shape_(std::move(shape)),
-          values_(initial_values<T>(element_count(shape_), fan_in, generator)),
+          own_values_(initial_values<T>(element_count(shape_), fan_in, generator)),
+          values_(own_values_),
           own_gradient_(values_.size()),
           gradient_(own_gradient_) {}
 
@@ -48,6 +49,12 @@ class Parameter {
 
     [[nodiscard]] std::span<T> gradient() noexcept { return gradient_; }
 
+    void set_value_storage(std::span<T> storage) {
+        std::ranges::copy(values_, storage.begin());
+        values_ = storage;
+        own_values_ = {};
+    }
+
     void set_gradient_storage(std::span<T> storage) {
         gradient_ = storage;
         own_gradient_ = {};
@@ -62,7 +69,8 @@ class Parameter {
   private:
     std::string_view name_;
     Shape shape_;
-    std::vector<T> values_;
+    std::vector<T> own_values_;
+    std::span<T> values_;
     std::vector<T> own_gradient_;
     std::span<T> gradient_;
 };
