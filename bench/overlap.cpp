@@ -41,49 +41,45 @@ struct Model {
     std::vector<std::vector<float>> gradients = values;
 };
 
-/// Microseconds of backward alone, of all ranks at once.
-double local_step(int units) {
-    double time = 0;
-    dptk::launch_threads(ranks, [&](dptk::ProcessGroup& group) {
-        std::vector<double> times;
-        for (int step = 0; step < 5; ++step) {
-            group.barrier();
-            times.push_back(bench::microseconds([&] {
-                for (std::size_t i = 0; i < layers; ++i) compute(units);
-            }));
-        }
-        if (group.rank() == 0) time = bench::median(times);
-    });
-    return time;
-}
+/// Microseconds of a step.
+struct Steps {
+    double local = 0;
+    double distributed = 0;
+};
 
-/// Microseconds of a step in which all gradients travel for `travel` seconds.
-double distributed_step(int units, std::size_t bucket_bytes, double travel) {
+/// Of both ranks at once and in turn: backward alone, and with all gradients under way for `travel`
+/// microseconds.
+Steps measure(int units, std::size_t bucket_bytes, double travel) {
     // Each of two ranks sends half of the bytes twice.
     const dptk::SimulatedNetwork network{
         .hosts = ranks,
         .between_hosts = {.latency = dptk::SimulatedSeconds(20e-6),
-                          .bytes_per_second = static_cast<double>(layers * layer_bytes) / travel}};
-    double time = 0;
+                          .bytes_per_second = static_cast<double>(layers * layer_bytes) / travel * 1e6}};
+    Steps medians;
     dptk::launch_simulated(network, [&](dptk::ProcessGroup& group) {
         Model model;
         const double cap = static_cast<double>(bucket_bytes) / (1024 * 1024);
         dptk::DistributedDataParallel ddp(group, model.values, model.gradients,
                                           {.bucket_cap_mb = cap, .ready = dptk::Ready::marked});
-        std::vector<double> times;
-        for (int step = 0; step < 5; ++step) {
+        const auto backward = [&](auto&& on_ready) {
+            for (std::size_t i = layers; i-- > 0;) {
+                compute(units);
+                on_ready(i);
+            }
+        };
+        std::vector<double> local, distributed;
+        for (int step = 0; step < 7; ++step) {
             group.barrier();
-            times.push_back(bench::microseconds([&] {
-                for (std::size_t i = layers; i-- > 0;) {
-                    compute(units);
-                    ddp.mark_ready(i);
-                }
+            local.push_back(bench::microseconds([&] { backward([](std::size_t) {}); }));
+            group.barrier();
+            distributed.push_back(bench::microseconds([&] {
+                backward([&](std::size_t i) { ddp.mark_ready(i); });
                 ddp.synchronize();
             }));
         }
-        if (group.rank() == 0) time = bench::median(times);
+        if (group.rank() == 0) medians = {bench::median(local), bench::median(distributed)};
     });
-    return time;
+    return medians;
 }
 
 }  // namespace
@@ -94,15 +90,15 @@ int main(int argc, char** argv) {
         "# two ranks, %zu equal layers, and a link on which all gradients travel as long as backward takes\n",
         layers);
     const int units = units_of_a_layer();
+    const double travel = measure(units, layers * layer_bytes, 1e5).local;
     for (std::size_t in_bucket = 1; in_bucket <= layers; in_bucket *= quick ? 8 : 2) {
-        const double local = local_step(units);
-        const double travel = local;
         const std::size_t bytes = in_bucket * layer_bytes;
-        const double step = distributed_step(units, bytes, travel / 1e6);
+        const Steps steps = measure(units, bytes, travel);
         const double last = travel * static_cast<double>(in_bucket) / static_cast<double>(layers);
-        std::printf("overlap_step_even_%zu %.0f us | local %.0f us | %.3f\n", bytes / 1024, step, local,
-                    local / step);
-        std::printf("overlap_exposed_even_%zu %.1f %%\n", bytes / 1024, 100 * (step - local - last) / travel);
+        std::printf("overlap_step_even_%zu %.0f us | local %.0f us | %.3f\n", bytes / 1024, steps.distributed,
+                    steps.local, steps.local / steps.distributed);
+        std::printf("overlap_exposed_even_%zu %.1f %%\n", bytes / 1024,
+                    100 * (steps.distributed - steps.local - last) / travel);
         std::fflush(stdout);
     }
 }

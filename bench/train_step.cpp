@@ -36,9 +36,12 @@ struct ShardedTraining {
 
     ShardedTraining(dptk::ProcessGroup& group, const Model& model, bool fused)
         : training(model.layers, model.image, model.batch),
-          sharded(group, training.net, training.sgd, {}, {.fused_step = fused}) {
-        for (std::size_t i = 0; i < training.net.parameter_count(); ++i)
+          sharded(group, training.net, training.sgd, {},
+                  {.fused_step = fused, .parameters_as_bucket_view = true}) {
+        for (std::size_t i = 0; i < training.net.parameter_count(); ++i) {
             training.net.set_gradient_storage(i, sharded.gradient_memory(i));
+            training.net.set_value_storage(i, sharded.value_memory(i));
+        }
     }
 
     void step() {
