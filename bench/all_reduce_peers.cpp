@@ -11,11 +11,10 @@
 #endif
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,68 +48,82 @@ class OwnSums {
     std::vector<std::vector<float>> parts_;
 };
 
-void measure(dptk::ProcessGroup& group, std::size_t bytes) {
-    const std::size_t count = bytes / sizeof(float);
-    const dptk::Allocation<float> shared = group.allocate<float>(count);
-    std::vector<float> own(count);
-    OwnSums sums(count, group.size());
-#ifdef DPTK_WITH_GLOO
-    static std::unique_ptr<dptk::GlooTransport> gloo;
-    if (!gloo && group.size() > 1) {
-        gloo = std::make_unique<dptk::GlooTransport>(
-            dptk::GlooOptions{.rank = group.rank(),
-                              .size = group.size(),
-                              .store = group.channel().control().store(),
-                              .name = "bench"});
-    }
-#endif
+/// What is measured: rewrites its buffer, and reduces it.
+struct Operation {
+    std::function<void()> rewrite;
+    std::function<void()> reduce;
+    std::vector<double> times = {};
+};
+
+/// Measures them in turn, as often as bytes and time allow.
+void alternate(dptk::ProcessGroup& group, std::size_t bytes, std::initializer_list<Operation*> operations) {
     std::size_t rounds = std::clamp<std::size_t>((std::size_t{1} << 28) / bytes, 5, 1001);
+    constexpr std::size_t trial = 5;
     constexpr double longest = 2e6;
     double spent = 0;
-    std::array<std::vector<double>, 5> times;
-    const auto time = [&](std::size_t which, auto&& rewrite, auto&& reduce) {
-        rewrite();
-        group.barrier();
-        times[which].push_back(bench::microseconds(reduce));
-    };
-    const auto rewrite_own = [&] { std::ranges::fill(own, 1.0F); };
     for (std::size_t round = 0; round < rounds; ++round) {
-        if (round == 5) {  // of which each may take long, where there are more ranks than processors
-            const double one = group.all_reduce_value(spent, dptk::ReduceOp::max) / 5;
-            rounds = std::clamp(static_cast<std::size_t>(longest / one), std::size_t{5}, rounds);
-        }
-        const auto begin = std::chrono::steady_clock::now();
-        time(
-            0, [&] { std::ranges::fill(shared, 1.0F); }, [&] { group.all_reduce(shared); });
-        time(1, rewrite_own, [&] { group.all_reduce(own); });
-        time(2, rewrite_own, [&] {
-            MPI_Allreduce(MPI_IN_PLACE, own.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM,
-                          MPI_COMM_WORLD);
+        spent += bench::microseconds([&] {
+            for (Operation* operation : operations) {
+                operation->rewrite();
+                group.barrier();
+                operation->times.push_back(bench::microseconds(operation->reduce));
+            }
         });
-        time(
-            3, [&] { sums.rewrite(); }, [&] { sums.run(); });
-#ifdef DPTK_WITH_GLOO
-        if (gloo && (round < 21 || bytes <= 65536)) {
-            time(4, rewrite_own, [&] {
-                gloo->all_reduce({own.data(), count, dptk::DType::f32, {}, 0}, dptk::ReduceOp::sum);
-            });
-        }
-#endif
-        spent += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+        if (round + 1 != trial) continue;
+        // A round may take long, where there are more ranks than processors.
+        const double one = group.all_reduce_value(spent, dptk::ReduceOp::max) / trial;
+        rounds = std::clamp(static_cast<std::size_t>(longest / one), trial, rounds);
     }
-    if (group.rank() != 0) return;
-    const auto print = [&](const char* name, std::size_t which, const char* peer, std::size_t other) {
-        if (times[other].empty()) return;
-        const double us = bench::median(times[which]);
-        const double theirs = bench::median(times[other]);
-        std::printf("%s_%zu_%d %.2f us | %s %.2f us | %.2f\n", name, bytes, group.size(), us, peer, theirs,
-                    theirs / us);
+}
+
+#ifdef DPTK_WITH_GLOO
+dptk::GlooTransport& gloo_between(dptk::ProcessGroup& group) {
+    static dptk::GlooTransport gloo(dptk::GlooOptions{.rank = group.rank(),
+                                                      .size = group.size(),
+                                                      .store = group.channel().control().store(),
+                                                      .name = "bench"});
+    return gloo;
+}
+#endif
+
+void measure(dptk::ProcessGroup& group, std::size_t bytes) {
+    const std::size_t count = bytes / sizeof(float);
+    const dptk::Allocation<float> memory = group.allocate<float>(count);
+    std::vector<float> own_memory(count);
+    OwnSums sums(count, group.size());
+    const auto rewrite_own = [&] { std::ranges::fill(own_memory, 1.0F); };
+    const auto print = [&](const char* name, const Operation& ours, const char* peer,
+                           const Operation& theirs) {
+        const double us = bench::median(ours.times);
+        const double peer_us = bench::median(theirs.times);
+        if (group.rank() == 0)
+            std::printf("%s_%zu_%d %.2f us | %s %.2f us | %.2f\n", name, bytes, group.size(), us, peer,
+                        peer_us, peer_us / us);
     };
-    print("allreduce", 0, "MPI", 2);
-    print("allreduce", 0, "Gloo", 4);
-    print("allreduce", 0, "copy_limit", 3);
-    print("allreduce_own_memory", 1, "MPI", 2);
-    std::fflush(stdout);
+
+    Operation allocated{[&] { std::ranges::fill(memory, 1.0F); }, [&] { group.all_reduce(memory); }};
+    Operation own{rewrite_own, [&] { group.all_reduce(own_memory); }};
+    Operation mpi{rewrite_own, [&] {
+                      MPI_Allreduce(MPI_IN_PLACE, own_memory.data(), static_cast<int>(count), MPI_FLOAT,
+                                    MPI_SUM, MPI_COMM_WORLD);
+                  }};
+    Operation alone{[&] { sums.rewrite(); }, [&] { sums.run(); }};
+    alternate(group, bytes, {&allocated, &own, &mpi, &alone});
+    print("allreduce", allocated, "MPI", mpi);
+    print("allreduce", allocated, "copy_limit", alone);
+    print("allreduce_own_memory", own, "MPI", mpi);
+#ifdef DPTK_WITH_GLOO
+    // By itself: whatever comes behind its milliseconds, and its threads, takes longer.
+    if (group.size() > 1) {
+        dptk::GlooTransport& transport = gloo_between(group);
+        const dptk::Buffer buffer{own_memory.data(), count, dptk::DType::f32, {}, 0};
+        Operation gloo{rewrite_own, [&] { transport.all_reduce(buffer, dptk::ReduceOp::sum); }};
+        allocated.times.clear();
+        alternate(group, bytes, {&allocated, &gloo});
+        print("allreduce", allocated, "Gloo", gloo);
+    }
+#endif
+    if (group.rank() == 0) std::fflush(stdout);
 }
 
 }  // namespace
