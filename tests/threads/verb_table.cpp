@@ -35,7 +35,7 @@ class CountingMessages {
 };
 
 int evaluate(const std::string& formula, int n) {
-    const int log2_n = std::bit_width(static_cast<unsigned>(n)) - 1;
+    const int log2_n = static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
     const std::map<std::string, int> formulas = {{"1", 1},           {"n", n},
                                                  {"n-1", n - 1},     {"2(n-1)", 2 * (n - 1)},
                                                  {"log2 n", log2_n}, {"2 log2 n", 2 * log2_n}};
