@@ -63,10 +63,10 @@ inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool st
     const std::string verb = row.substr(0, row.find(','));
     std::size_t count = 16;
     if (row.ends_with("a rank")) count = 20'000;
-    if (row.ends_with("above")) count = 200'000;
+    if (row.ends_with("above")) count = row.starts_with("all_reduce") ? 1'100'000 : 100'000;
     const auto size = static_cast<std::size_t>(group.size());
     std::vector<float> part(count);
-    std::vector<float> whole(count * size);
+    std::vector<float> whole(verb == "all_reduce" ? 0 : count * size);
     std::vector<dptk::bfloat16> narrow(count * size);
     std::vector<std::size_t> counts(size, count);
     const auto buffer = [](auto& elements) { return dptk::detail::buffer_of(elements); };

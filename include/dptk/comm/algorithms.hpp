@@ -41,7 +41,8 @@ inline void place(const Buffer& to, const Buffer& from) {
 /// where they are small.
 [[nodiscard]] inline AllReduceAlgorithm choose_all_reduce(std::size_t bytes, int ranks) noexcept {
     if (bytes <= small_bytes) return AllReduceAlgorithm::recursive_doubling;
-    const bool has_small_messages = bytes / static_cast<std::size_t>(ranks) <= small_bytes;
+    constexpr std::size_t small_message = std::size_t{512} << 10;
+    const bool has_small_messages = bytes / static_cast<std::size_t>(ranks) <= small_message;
     return has_small_messages ? AllReduceAlgorithm::recursive_halving : AllReduceAlgorithm::ring;
 }
 

@@ -7,9 +7,10 @@
 namespace dptk {
 
 /// How an all_reduce is carried out. `automatic` is the transport's own where it has one, and otherwise
-/// recursive doubling up to 64 KiB, recursive halving up to 64 KiB a rank, and a ring above.
-/// `recursive_halving` is the ring where the number of ranks is no power of two. Sums of the 16-bit formats, and functions of the user's, always go by slices,
-/// unless the transport itself combines them in rank order and rounds once.
+/// recursive doubling up to 64 KiB, recursive halving up to 512 KiB a rank, and a ring above.
+/// `recursive_halving` is the ring where the number of ranks is no power of two. Sums of the 16-bit formats,
+/// and functions of the user's, always go by slices, unless the transport itself combines them in rank order
+/// and rounds once.
 enum class AllReduceAlgorithm : std::uint8_t {
     automatic,
     ring,
