@@ -208,13 +208,13 @@ class NodeTransport {
         detail::NodeHub::Options options{.rank = hosts.place,
                                          .size = static_cast<int>(hosts.local().size()),
                                          .job_rank = rank(),
+                                         .has_own_processor = crowd_->has_own_processors,
                                          .idle = [inner = inner_, control = control_] {
                                              control->health()->check();
                                              if constexpr (detail::HasProgress<Inner>)
                                                  return inner->progress();
                                              return false;
                                          }};
-        options.has_own_processor = crowd_->has_own_processors;
         competes_with_compute_ = hosts.count() == 1 && !crowd_->has_spare_processors;
         join_hosts(hosts, cards[0].token);
         std::function<void(const Collective&)> across;

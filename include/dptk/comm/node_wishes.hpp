@@ -50,8 +50,9 @@ inline void check_wishes(std::span<const NodeWishes> wishes) {
         ArgumentError error(text("rank ", rank, ": ",
                                  wrong_sharing ? "DPTK_SHM, which says whether ranks of one host share "
                                                  "memory, is neither 0 nor 1"
-                                               : "DPTK_PROCESSORS, which says how many processors the ranks "
-                                                 "of a host have together, is no number above 0"));
+                                               : "DPTK_PROCESSORS, or NodeOptions::processors, which says "
+                                                 "how many the ranks of a host have together, is no number "
+                                                 "above 0"));
         error.mark_agreed();
         throw error;
     }

@@ -115,7 +115,7 @@ class GradientReducer {
     }
 
     /// How many have ended well.
-    [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+    [[nodiscard]] std::size_t steps() noexcept { return clock_->statistics().steps; }
 
     /// What makes averages of the buckets of the last step, where they are unreduced.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
@@ -409,7 +409,6 @@ class GradientReducer {
         if (failed) throw_problems();
         accumulator_.clear();
         clock_->end_step(marks_.arrived());
-        ++steps_;
         rebuild();
         reset_step();
     }
@@ -563,7 +562,6 @@ class GradientReducer {
     detail::GradientAccumulator accumulator_;
     std::string problem_;
     ReduceOp reduction_ = ReduceOp::avg;
-    std::size_t steps_ = 0;
     detail::GradientMarks marks_;
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;
