@@ -161,6 +161,16 @@ void scale(std::byte* data, std::size_t count, ncclDataType_t type, double facto
     problem("an average of integers");
 }
 
+/// What NCCL's kernel for one rank writes of an average or a weighted sum: equal parts of its blocks, in
+/// packs of 16 bytes, and not what is left over.
+std::size_t bytes_of_one_rank(const Op& op) {
+    const std::size_t bytes = op.count * size_of(op.type);
+    const std::size_t blocks = std::clamp<std::size_t>((bytes + 16383) / 16384, 1, 32);
+    const std::size_t pack = 16 / size_of(op.type);
+    const std::size_t part = (op.count / blocks + pack - 1) / pack * pack;
+    return std::min(op.count, blocks * part) * size_of(op.type);
+}
+
 /// The last one to come does everybody's work.
 void carry_out(World& world, Meeting& meeting) {
     const Op& first = meeting.parts.begin()->second;
@@ -198,6 +208,7 @@ void carry_out(World& world, Meeting& meeting) {
                 combine(sum.data(), part.data(), op.count, op.type, op.op);
             }
         }
+        if (world.size == 1 && (first.op == ncclAvg || first.weight)) sum.resize(bytes_of_one_rank(first));
         return sum;
     };
     for (int rank = 0; rank < world.size; ++rank) {

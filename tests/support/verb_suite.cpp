@@ -352,11 +352,11 @@ class Suite {
         (elements.read(), ...);
     }
 
-    void expect(bool right, ReduceOp op, const char* what) const {
+    void expect(bool right, ReduceOp op, const std::string& what) const {
         CHECK_MESSAGE(right, what, " of ", count_, " ", dptk::dtype_name(dptk::dtype_of<T>), " by ",
                       dptk::reduce_op_name(op), " on rank ", rank_, " of ", size_);
     }
-    void expect(bool right, const char* what) const {
+    void expect(bool right, const std::string& what) const {
         CHECK_MESSAGE(right, what, " of ", count_, " ", dptk::dtype_name(dptk::dtype_of<T>), " on rank ",
                       rank_, " of ", size_);
     }
@@ -653,10 +653,10 @@ void check_weighted_sums(ProcessGroup& group) {
 
 void check_weighted_sums_on(ProcessGroup& group, const Terrain& terrain) {
     const auto check = [&]<class T>(T) {
-        Elements<T> data(1000, 0, terrain.memory);
+        Elements<T> data(5001, 0, terrain.memory);
         for (std::size_t i = 0; i < data.size(); ++i) data.set(i, given<T>(group.rank(), i));
         const Elements<T> before = data;
-        Elements<T> apart(1000, 0, terrain.memory);
+        Elements<T> apart(data.size(), 0, terrain.memory);
         const auto weight = [](int rank) { return 0.25 * (rank + 1); };
         Collective call{.verb = Verb::all_reduce,
                         .input = data.buffer(),

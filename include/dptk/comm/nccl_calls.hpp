@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/collective.hpp"
@@ -93,8 +94,11 @@ class NcclCalls {
                 return work_behind(on);
             });
         const NcclElements in = *nccl_numbers(call.input);
-        if (!call.reduction.weight)
-            return issue_reduction(call, in, *nccl_op(call.input.dtype, call.reduction), stream);
+        if (!call.reduction.weight) {
+            const bool is_copy = size() == 1 && call.reduction.op == ReduceOp::avg;
+            const ncclRedOp_t op = is_copy ? ncclSum : *nccl_op(call.input.dtype, call.reduction);
+            return issue_reduction(call, {.count = in.count}, in.type, op, stream);
+        }
         double weight = *call.reduction.weight;
         auto narrow_weight = static_cast<float>(weight);
         void* scalar = in.type == ncclFloat64 ? static_cast<void*>(&weight) : &narrow_weight;
@@ -102,25 +106,46 @@ class NcclCalls {
         comm_->launch("ncclRedOpCreatePreMulSum", [&](ncclComm_t comm) {
             return ncclRedOpCreatePreMulSum(&weighted, scalar, in.type, ncclScalarHostImmediate, comm);
         });
-        issue_reduction(call, in, weighted, stream);
+        for (const Part& part : parts_of_weighted(in)) issue_reduction(call, part, in.type, weighted, stream);
         comm_->launch("ncclRedOpDestroy", [&](ncclComm_t comm) { return ncclRedOpDestroy(weighted, comm); });
     }
 
-    void issue_reduction(const Collective& call, const NcclElements& in, ncclRedOp_t op, StreamRef stream) {
-        const void* from = call.input.data;
-        void* to = call.output.data;
+    /// Of the elements of a reduction.
+    struct Part {
+        std::size_t first = 0;
+        std::size_t count = 0;
+    };
+
+    /// NCCL (2.28, for one) carries a single rank's weighted sum out in blocks, of which there is one for
+    /// each 16 KiB, rounded up, and at most 32. Each takes an equal part, rounded down, and what is left over
+    /// is forgotten. Nothing is where the parts are 16 KiB each, and where there is one block.
+    [[nodiscard]] std::vector<Part> parts_of_weighted(const NcclElements& in) const {
+        if (size() > 1) return {{.count = in.count}};
+        const std::size_t block = (std::size_t{16} << 10) / (in.type == ncclFloat64 ? 8 : 4);
+        const std::size_t whole = in.count / block * block;
+        std::vector<Part> parts;
+        if (whole > 0) parts.push_back({.count = whole});
+        if (whole < in.count) parts.push_back({.first = whole, .count = in.count - whole});
+        return parts;
+    }
+
+    void issue_reduction(const Collective& call, const Part& part, ncclDataType_t type, ncclRedOp_t op,
+                         StreamRef stream) {
+        const std::size_t offset = part.first * (type == ncclFloat64 ? 8 : 4);  // 0 but for weighted sums
+        const void* from = static_cast<const std::byte*>(call.input.data) + offset;
+        void* to = static_cast<std::byte*>(call.output.data) + offset;
         switch (call.verb) {
             case Verb::all_reduce:
                 return comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
-                    return ncclAllReduce(from, to, in.count, in.type, op, comm, stream.get());
+                    return ncclAllReduce(from, to, part.count, type, op, comm, stream.get());
                 });
             case Verb::reduce:
                 return comm_->launch("ncclReduce", [&](ncclComm_t comm) {
-                    return ncclReduce(from, to, in.count, in.type, op, call.root, comm, stream.get());
+                    return ncclReduce(from, to, part.count, type, op, call.root, comm, stream.get());
                 });
             default:
                 return comm_->launch("ncclReduceScatter", [&](ncclComm_t comm) {
-                    return ncclReduceScatter(from, to, in.count / static_cast<std::size_t>(size()), in.type,
+                    return ncclReduceScatter(from, to, part.count / static_cast<std::size_t>(size()), type,
                                              op, comm, stream.get());
                 });
         }
