@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
@@ -22,7 +23,6 @@
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/layers.hpp"
-#include "dptk/nn/tensor.hpp"
 
 namespace dptk::nn {
 
@@ -36,6 +36,9 @@ template <NetworkBackend Backend>
 class Sequential {
   public:
     using Scalar = typename Backend::Scalar;
+    /// In host memory or a device's, as the backend has it.
+    using Tensor = typename Backend::Tensor;
+    using Elements = typename Backend::Elements;
 
     /// \param input_shape of one sample, without the batch dimension
     /// \param seed of the initial values, which are the same on all backends; see initial_values
@@ -64,7 +67,7 @@ class Sequential {
     /// what a batch size needs is made at its first use and kept. The input must live, unchanged, until the
     /// last backward for it; the output lives until the next forward. \throws ArgumentError where the shape
     /// is not that, or n is 0
-    const Tensor<Scalar>& forward(const Tensor<Scalar>& input) {
+    const Tensor& forward(const Tensor& input) {
         const std::size_t n = input.shape().empty() ? 0 : input.shape()[0];
         require_shape("the input", input, n, input_shape());
         if (n == 0) throw ArgumentError("Sequential: the batch is empty; it must have at least one sample");
@@ -72,7 +75,7 @@ class Sequential {
         Activation activation = backend_.wrap(input);
         for (const auto& layer : layers_) activation = layer->forward(activation);
         output_.resize(n, output_shape());
-        backend_.store(activation, output_.values());
+        backend_.store(activation, output_);
         batch_size_ = n;
         return output_;
     }
@@ -84,11 +87,11 @@ class Sequential {
     ///        last parameter first, in descending order
     /// \throws ArgumentError where there was no forward, or the shape is not the output's
     template <std::invocable<std::size_t> OnReady>
-    void backward(const Tensor<Scalar>& output_gradient, OnReady&& on_ready,
+    void backward(const Tensor& output_gradient, OnReady&& on_ready,
                   InputGradient input_gradient = InputGradient::skip) {
         if (batch_size_ == 0) throw ArgumentError("Sequential: backward needs a forward before it");
         require_shape("the output gradient", output_gradient, batch_size_, output_shape());
-        Activation gradient = backend_.wrap(output_gradient);
+        Activation gradient = backend_.wrap_gradient(output_gradient);
         for (std::size_t i = layers_.size(); i-- > 0;) {
             const trace::Span span("backward of layer", i);
             layers_[i]->backward_parameters(gradient);
@@ -99,16 +102,16 @@ class Sequential {
             gradient = layers_[i]->backward_input(gradient);
         }
         input_gradient_.resize(batch_size_, input_shape());
-        backend_.store(gradient, input_gradient_.values());
+        backend_.store(gradient, input_gradient_);
     }
 
-    void backward(const Tensor<Scalar>& output_gradient, InputGradient input_gradient = InputGradient::skip) {
+    void backward(const Tensor& output_gradient, InputGradient input_gradient = InputGradient::skip) {
         backward(
             output_gradient, [](std::size_t) {}, input_gradient);
     }
 
     /// What the last backward with InputGradient::compute found: the gradient of the input, of its shape.
-    [[nodiscard]] const Tensor<Scalar>& input_gradient() const noexcept { return input_gradient_; }
+    [[nodiscard]] const Tensor& input_gradient() const noexcept { return input_gradient_; }
 
     /// Calls `sink(ParameterRef)` for each parameter in registration order. The pointers are valid until
     /// set_value_storage or set_gradient_storage, or the end of the network.
@@ -119,7 +122,7 @@ class Sequential {
             sink(ParameterRef{.name = names_[i],
                               .shape = parameter.shape(),
                               .dtype = dtype_of<Scalar>,
-                              .device = {},
+                              .device = device_of(parameter.values()),
                               .count = parameter.count(),
                               .value = parameter.values().data(),
                               .gradient = parameter.gradient().data(),
@@ -133,7 +136,7 @@ class Sequential {
     /// next call for `i`. Until then the network has memory of its own for it, and releases that here. \param
     /// storage as many elements as ParameterRef::count says; best aligned to 64 bytes \throws ArgumentError
     /// where it has another size
-    void set_gradient_storage(std::size_t i, std::span<Scalar> storage) {
+    void set_gradient_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the gradient storage", storage.size(), parameter.count());
         parameter.set_gradient_storage(storage);
@@ -142,7 +145,7 @@ class Sequential {
     /// From now on the values of parameter `i` lie in `storage`, to which they are copied, and which outlives
     /// the network or the next call for `i`: memory that a ShardedOptimizer writes, for one. The same sizes
     /// and errors.
-    void set_value_storage(std::size_t i, std::span<Scalar> storage) {
+    void set_value_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the value storage", storage.size(), parameter.count());
         parameter.set_value_storage(storage);
@@ -181,8 +184,11 @@ class Sequential {
     using Activation = typename Backend::Activation;
     using Parameter = typename Backend::Parameter;
 
-    static void require_shape(const char* what, const Tensor<Scalar>& tensor, std::size_t n,
-                              const Shape& sample) {
+    [[nodiscard]] static Device device_of(std::span<const Scalar>) { return {}; }
+
+    [[nodiscard]] static Device device_of(const DeviceSpan<Scalar>& elements) { return elements.device(); }
+
+    static void require_shape(const char* what, const Tensor& tensor, std::size_t n, const Shape& sample) {
         const std::span<const std::size_t> found = tensor.shape();
         if (!found.empty() && found[0] == n && std::ranges::equal(found.subspan(1), sample)) return;
         Shape expected{n};
@@ -214,8 +220,8 @@ class Sequential {
     /// For each layer, the index after its last parameter.
     std::vector<std::size_t> parameters_end_;
     std::size_t batch_size_ = 0;
-    Tensor<Scalar> output_;
-    Tensor<Scalar> input_gradient_;
+    Tensor output_;
+    Tensor input_gradient_;
 };
 
 }  // namespace dptk::nn

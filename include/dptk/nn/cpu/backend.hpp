@@ -36,6 +36,8 @@ namespace dptk::nn {
 class Cpu {
   public:
     using Scalar = float;
+    using Tensor = nn::Tensor<float>;
+    using Elements = std::span<float>;
     using Activation = cpu::Activation;
     using Parameter = cpu::Parameter;
     using Layer = cpu::Layer;
@@ -63,12 +65,14 @@ class Cpu {
         return layers;
     }
 
-    Activation wrap(const Tensor<float>& tensor) {
+    Activation wrap(const Tensor& tensor) {
         return cpu::translate_errors("input", [&] { return host_.wrap(context_, tensor); });
     }
 
-    void store(const Activation& activation, std::span<float> out) {
-        cpu::translate_errors("output", [&] { host_.store(context_, activation, out); });
+    Activation wrap_gradient(const Tensor& output_gradient) { return wrap(output_gradient); }
+
+    void store(const Activation& activation, Tensor& out) {
+        cpu::translate_errors("output", [&] { host_.store(context_, activation, out.values()); });
     }
 
   private:

@@ -27,6 +27,8 @@ template <std::floating_point T>
 class Reference {
   public:
     using Scalar = T;
+    using Tensor = nn::Tensor<T>;
+    using Elements = std::span<T>;
     using Activation = reference::Activation<T>;
     using Parameter = reference::Parameter<T>;
     using Layer = reference::Layer<T>;
@@ -40,10 +42,12 @@ class Reference {
         return layers;
     }
 
-    Activation wrap(const Tensor<T>& tensor) { return {tensor.values(), tensor.shape()[0]}; }
+    Activation wrap(const Tensor& input) { return {input.values(), input.shape()[0]}; }
 
-    void store(const Activation& activation, std::span<T> out) {
-        std::ranges::copy(activation.values, out.begin());
+    Activation wrap_gradient(const Tensor& output_gradient) { return wrap(output_gradient); }
+
+    void store(const Activation& activation, Tensor& out) {
+        std::ranges::copy(activation.values, out.values().begin());
     }
 
   private:
