@@ -2,10 +2,11 @@
 #   dptk::dptk     groups, sampler, DistributedDataParallel: the standard library alone
 #   dptk::mpi      + MPI
 #   dptk::gloo     + Gloo
-#   dptk::cuda     + device memory, sent through the host (CUDA Toolkit; no nvcc is needed to use it)
+#   dptk::cuda     + device memory, sent through the host (CUDA Toolkit; with nvcc also kernels of dptk's own)
 #   dptk::nccl     + NCCL
 #   dptk::readers  + files of real formats (zlib)
 #   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
+#   dptk::nn_cuda  + the trainer on a GPU (nvcc, cuDNN and cuBLASLt)
 # A target whose library is missing is not defined here, but its headers are installed all the same.
 
 find_package(Threads REQUIRED)
@@ -16,6 +17,7 @@ find_package(oneDNN 2.6 QUIET MODULE)
 find_package(CUDAToolkit 12.4 QUIET)
 if(TARGET CUDA::cudart)
     find_package(NCCL 2.14 QUIET MODULE)
+    find_package(cuDNN 9 QUIET MODULE)
 endif()
 
 set(DPTK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
@@ -55,6 +57,15 @@ dptk_add_headers(cuda core/cuda.hpp core/cuda/*.hpp comm/staged*.hpp)
 target_compile_definitions(dptk_cuda INTERFACE DPTK_WITH_CUDA)
 target_link_libraries(dptk_cuda INTERFACE CUDA::cudart)
 
+if(TARGET CUDA::cudart AND CUDAToolkit_NVCC_EXECUTABLE)
+    include(DptkKernels)
+    dptk_add_kernels(dptk_kernels ${DPTK_INCLUDE_DIR}/dptk/core/cuda/kernels.cu ${DPTK_INCLUDE_DIR})
+    target_compile_definitions(dptk_cuda INTERFACE $<BUILD_INTERFACE:DPTK_WITH_KERNELS>)
+    target_link_libraries(dptk_cuda INTERFACE $<BUILD_INTERFACE:dptk_kernels>)
+elseif(TARGET CUDA::cudart AND PROJECT_IS_TOP_LEVEL)
+    message(STATUS "nvcc is not there: dptk's kernels, and the trainer on a GPU, are left out")
+endif()
+
 dptk_add_headers(nccl comm/nccl*.hpp)
 target_compile_definitions(dptk_nccl INTERFACE DPTK_WITH_NCCL)
 target_link_libraries(dptk_nccl INTERFACE dptk_cuda NCCL::nccl)
@@ -68,6 +79,10 @@ add_library(dptk::nn ALIAS dptk_nn)
 dptk_add_headers(onednn nn/cpu/*.hpp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE oneDNN::oneDNN ${CMAKE_DL_LIBS})
+
+dptk_add_headers(nn_cuda nn/cuda/*.hpp)
+target_compile_definitions(dptk_nn_cuda INTERFACE DPTK_WITH_CUDNN)
+target_link_libraries(dptk_nn_cuda INTERFACE dptk_nn dptk_cuda cuDNN::cudnn CUDA::cublasLt)
 
 if(TARGET MPI::MPI_CXX)
     add_library(dptk::mpi ALIAS dptk_mpi)
@@ -85,6 +100,13 @@ if(TARGET NCCL::nccl)
 elseif(TARGET CUDA::cudart AND PROJECT_IS_TOP_LEVEL)
     message(STATUS "NCCL (2.14 or newer) is not there: it is left out")
 endif()
+if(TARGET cuDNN::cudnn AND TARGET CUDA::cublasLt AND TARGET dptk_kernels)
+    add_library(dptk::nn_cuda ALIAS dptk_nn_cuda)
+    dptk_add_kernels(dptk_nn_kernels ${DPTK_INCLUDE_DIR}/dptk/nn/cuda/kernels.cu ${DPTK_INCLUDE_DIR})
+    target_link_libraries(dptk_nn_cuda INTERFACE $<BUILD_INTERFACE:dptk_nn_kernels>)
+elseif(TARGET dptk_kernels AND PROJECT_IS_TOP_LEVEL)
+    message(STATUS "cuDNN (9 or newer) is not there: the trainer on a GPU is left out")
+endif()
 if(TARGET ZLIB::ZLIB)
     add_library(dptk::readers ALIAS dptk_readers)
 endif()
@@ -96,7 +118,7 @@ endif()
 # `all_verify_interface_header_sets` compiles each header alone.
 if(PROJECT_IS_TOP_LEVEL)
     set_target_properties(dptk_dptk dptk_nn PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-    foreach(name mpi gloo cuda nccl readers onednn)
+    foreach(name mpi gloo cuda nccl readers onednn nn_cuda)
         if(TARGET dptk::${name})
             set_target_properties(dptk_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
         endif()

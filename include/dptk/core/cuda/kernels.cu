@@ -1,0 +1,190 @@
+// The kernels that gradients travel with.
+#include "dptk/core/cuda/kernels.hpp"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "dptk/core/cuda/error.hpp"
+#include "dptk/core/cuda/multi_tensor.cuh"
+
+namespace dptk::cuda::kernels {
+
+namespace {
+
+using detail::for_each_tensor;
+using detail::TensorTable;
+
+constexpr unsigned block_size = 256;
+
+template <class T, unsigned size>
+struct alignas(size * sizeof(T)) Pack {
+    T values[size];
+};
+
+template <class T>
+constexpr bool is_floating = std::is_floating_point_v<T> || std::is_same_v<T, __half> ||
+                             std::is_same_v<T, __nv_bfloat16>;
+
+template <class Wide, class T>
+__device__ Wide widen(T value) {
+    if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
+        return static_cast<Wide>(static_cast<float>(value));
+    } else {
+        return static_cast<Wide>(value);
+    }
+}
+
+template <class T, class Wide>
+__device__ T narrow(Wide value) {
+    if constexpr (std::is_same_v<T, __half>) {
+        return __float2half_rn(static_cast<float>(value));
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        return __float2bfloat16_rn(static_cast<float>(value));
+    } else {
+        return static_cast<T>(value);
+    }
+}
+
+/// The products are in Wide, which is void where bits are copied.
+template <class From, class To, class Wide>
+struct Scale {
+    Wide weight;
+
+    __device__ To operator()(From value, bool& is_nonfinite) const {
+        const Wide wide = widen<Wide>(value);
+        is_nonfinite = is_nonfinite || !isfinite(wide);
+        return narrow<To>(weight * wide);
+    }
+};
+
+template <class T>
+struct Same {
+    __device__ T operator()(T value, bool& is_nonfinite) const {
+        if constexpr (is_floating<T>) {
+            using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+            is_nonfinite = is_nonfinite || !isfinite(widen<Wide>(value));
+        }
+        return value;
+    }
+};
+
+template <class From, class To, class Rule>
+__device__ bool copy_piece(const From* from, To* to, std::size_t count, const Rule& rule) {
+    constexpr unsigned size = 16 / (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+    constexpr unsigned ahead = 4;
+    using In = Pack<From, size>;
+    using Out = Pack<To, size>;
+    bool is_nonfinite = false;
+    std::size_t done = 0;
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(In) == 0 &&
+                            reinterpret_cast<std::uintptr_t>(to) % sizeof(Out) == 0;
+    if (is_aligned) {
+        const std::size_t packs = count / size;
+        const auto* in = reinterpret_cast<const In*>(from);
+        auto* out = reinterpret_cast<Out*>(to);
+        for (std::size_t first = threadIdx.x; first < packs; first += ahead * block_size) {
+            In loaded[ahead];
+#pragma unroll
+            for (unsigned k = 0; k < ahead; ++k)
+                if (first + k * block_size < packs) loaded[k] = in[first + k * block_size];
+#pragma unroll
+            for (unsigned k = 0; k < ahead; ++k) {
+                if (first + k * block_size >= packs) break;
+                Out stored;
+#pragma unroll
+                for (unsigned i = 0; i < size; ++i) stored.values[i] = rule(loaded[k].values[i], is_nonfinite);
+                out[first + k * block_size] = stored;
+            }
+        }
+        done = packs * size;
+    }
+    for (std::size_t i = done + threadIdx.x; i < count; i += block_size) to[i] = rule(from[i], is_nonfinite);
+    return is_nonfinite;
+}
+
+template <class T>
+__device__ void zero_piece(T* to, std::size_t count) {
+    for (std::size_t i = threadIdx.x; i < count; i += block_size) to[i] = T{};
+}
+
+template <class From, class To, bool scales>
+__global__ void __launch_bounds__(block_size)
+    copy_kernel(const __grid_constant__ TensorTable<CopiedTensor> table, CopyWeight weight,
+                int* found_nonfinite) {
+    const auto [tensor, begin, end] = table.own_piece();
+    const auto* from = static_cast<const From*>(tensor.from) + begin;
+    auto* to = static_cast<To*>(tensor.to) + begin;
+    double factor = weight.factor;
+    if (weight.divisor != nullptr) factor = *weight.divisor == 0 ? 0 : factor / *weight.divisor;
+    if (factor == 0) return zero_piece(to, end - begin);
+    bool is_nonfinite = false;
+    if constexpr (scales) {
+        using Wide =
+            std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
+        is_nonfinite = copy_piece(from, to, end - begin, Scale<From, To, Wide>{static_cast<Wide>(factor)});
+    } else {
+        is_nonfinite = copy_piece(from, to, end - begin, Same<From>());
+    }
+    if (found_nonfinite != nullptr && is_nonfinite) *found_nonfinite = 1;
+}
+
+template <class From, class To, bool scales>
+void launch(std::span<const CopiedTensor> tensors, const CopyWeight& weight, int* found_nonfinite,
+            StreamRef stream) {
+    for_each_tensor(tensors, [&](const TensorTable<CopiedTensor>& table) {
+        copy_kernel<From, To, scales>
+            <<<table.blocks(), block_size, 0, stream.get()>>>(table, weight, found_nonfinite);
+        check(cudaGetLastError(), "copy_kernel");
+    });
+}
+
+/// Calls fn with a value of the type where it is a floating-point one.
+template <class Fn>
+[[nodiscard]] bool with_type(DType type, Fn&& fn) {
+    switch (type) {
+        case DType::f16: return fn(__half{}), true;
+        case DType::bf16: return fn(__nv_bfloat16{}), true;
+        case DType::f32: return fn(float{}), true;
+        case DType::f64: return fn(double{}), true;
+        default: return false;
+    }
+}
+
+/// Of any other type, by its size.
+template <class Fn>
+[[nodiscard]] bool with_size(DType type, Fn&& fn) {
+    switch (dtype_size(type)) {
+        case 1: return fn(std::uint8_t{}), true;
+        case 2: return fn(std::uint16_t{}), true;
+        case 4: return fn(std::uint32_t{}), true;
+        case 8: return fn(std::uint64_t{}), true;
+        case 16: return fn(Pack<std::uint64_t, 2>{}), true;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, const CopyWeight& weight,
+              StreamRef stream) {
+    const bool is_plain = format.from == format.to && weight.divisor == nullptr &&
+                          (weight.factor == 1 || weight.factor == 0);
+    int* const found = format.found_nonfinite;
+    const bool is_done = with_type(format.from, [&]<class From>(From) {
+        if (is_plain) return launch<From, From, false>(tensors, weight, found, stream);
+        const bool is_known = with_type(format.to, [&]<class To>(To) {
+            launch<From, To, true>(tensors, weight, found, stream);
+        });
+        if (!is_known) throw ArgumentError("copy_all: from a floating-point type to another kind");
+    });
+    if (is_done) return;
+    const bool is_moved = is_plain && with_size(format.from, [&]<class T>(T) {
+                              launch<T, T, false>(tensors, weight, nullptr, stream);
+                          });
+    if (!is_moved) throw ArgumentError("copy_all: weights are for floating-point types");
+}
+
+}  // namespace dptk::cuda::kernels

@@ -1,0 +1,41 @@
+/// The kernels that gradients travel with, as plain host functions: kernels.cu has them. Each puts its work
+/// on a stream and returns; pointers are to device memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/stream_ref.hpp"
+
+namespace dptk::cuda::kernels {
+
+/// A tensor of a copy. Elements are aligned to their size; what is aligned to 16 bytes is copied faster.
+struct CopiedTensor {
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t count = 0;
+};
+
+/// What elements are multiplied by.
+struct CopyWeight {
+    double factor = 1;
+    /// In device memory, or null: what the factor is divided by. Where it is 0, the weight is 0.
+    const double* divisor = nullptr;
+};
+
+/// Of all tensors of a copy.
+struct CopyFormat {
+    DType from = DType::f32;
+    DType to = DType::f32;
+    /// In device memory, or null: becomes 1 where an element that is read is infinite or not a number.
+    int* found_nonfinite = nullptr;
+};
+
+/// to[i] = weight · from[i] in f32 (f64 where one of the two is that), rounded once; bits as they are where
+/// the types are one and the weight is 1, and zeros where it is 0, whatever `from` holds. Types are f16,
+/// bf16, f32 and f64; any other goes to itself, with a weight of 1 or 0. Throws ArgumentError otherwise.
+void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, const CopyWeight& weight,
+              StreamRef stream);
+
+}  // namespace dptk::cuda::kernels

@@ -1,0 +1,78 @@
+/// One kernel over many tensors: a table of them, which travels with the launch, and each block's piece of one.
+/// For .cu files.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace dptk::cuda::detail {
+
+/// A piece of this many elements for each block.
+inline constexpr std::size_t piece_elements = 16384;
+
+/// As many tensors as go with one launch, whose arguments have 4 KiB.
+template <class Tensor>
+class TensorTable {
+  public:
+    static constexpr unsigned capacity = static_cast<unsigned>(3900 / (sizeof(Tensor) + sizeof(unsigned)));
+
+    /// Whether there was room.
+    bool add(const Tensor& tensor) {
+        if (size_ == capacity) return false;
+        tensors_[size_] = tensor;
+        blocks_ += static_cast<unsigned>((tensor.count + piece_elements - 1) / piece_elements);
+        end_[size_++] = blocks_;
+        return true;
+    }
+
+    [[nodiscard]] unsigned blocks() const { return blocks_; }
+
+#ifdef __CUDACC__
+    struct Piece {
+        const Tensor& tensor;
+        std::size_t begin;
+        std::size_t end;
+    };
+
+    /// Of the block that asks.
+    [[nodiscard]] __device__ Piece own_piece() const {
+        unsigned first = 0;
+        unsigned last = size_ - 1;
+        while (first < last) {
+            const unsigned middle = (first + last) / 2;
+            if (blockIdx.x < end_[middle]) {
+                last = middle;
+            } else {
+                first = middle + 1;
+            }
+        }
+        const unsigned before = first == 0 ? 0 : end_[first - 1];
+        const std::size_t begin = static_cast<std::size_t>(blockIdx.x - before) * piece_elements;
+        const std::size_t count = tensors_[first].count;
+        return {tensors_[first], begin, begin + piece_elements < count ? begin + piece_elements : count};
+    }
+#endif
+
+  private:
+    Tensor tensors_[capacity] = {};
+    unsigned end_[capacity] = {};  // for each tensor, the block behind its last one
+    unsigned size_ = 0;
+    unsigned blocks_ = 0;
+};
+
+/// Calls launch(table) with all tensors that have elements, as many at a time as fit.
+template <class Tensor, class Launch>
+void for_each_tensor(std::span<const Tensor> tensors, Launch&& launch) {
+    TensorTable<Tensor> table;
+    for (const Tensor& tensor : tensors) {
+        if (tensor.count == 0) continue;
+        if (table.add(tensor)) continue;
+        launch(table);
+        table = {};
+        table.add(tensor);
+    }
+    if (table.blocks() > 0) launch(table);
+}
+
+}  // namespace dptk::cuda::detail

@@ -1,0 +1,143 @@
+/// What the layers of a network on a GPU share: the stream, the libraries' handles and scratch memory.
+#pragma once
+
+#if !__has_include(<cublasLt.h>)
+#error "dptk/nn/cuda needs cuBLASLt of the CUDA Toolkit: link dptk::nn_cuda"
+#endif
+#if !__has_include(<cudnn.h>)
+#error "dptk/nn/cuda needs cuDNN 9: link dptk::nn_cuda, or add the folder of cudnn.h"
+#endif
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#if CUDNN_MAJOR < 9
+#error "dptk/nn/cuda needs cuDNN 9 or newer"
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/nn/cuda/precision.hpp"
+
+namespace dptk::nn::cuda {
+
+using dptk::cuda::DeviceBuffer;
+
+/// Throws BackendError where a function of cuBLASLt has failed.
+inline void check(cublasStatus_t status, const char* function) {
+    if (status != CUBLAS_STATUS_SUCCESS)
+        throw BackendError(dptk::detail::text(function, ": ", cublasLtGetStatusString(status)));
+}
+
+/// Throws BackendError where a function of cuDNN has failed.
+inline void check(cudnnStatus_t status, const char* function) {
+    if (status != CUDNN_STATUS_SUCCESS)
+        throw BackendError(dptk::detail::text(function, ": ", cudnnGetErrorString(status)));
+}
+
+/// Scratch memory that the operations of one stream use one after the other. It grows while they are planned.
+class Scratch {
+  public:
+    void reserve(std::size_t bytes) {
+        if (bytes > memory_.size()) memory_ = DeviceBuffer<std::byte>(bytes);
+    }
+    [[nodiscard]] void* data() noexcept { return memory_.data(); }
+    [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
+
+  private:
+    DeviceBuffer<std::byte> memory_;
+};
+
+/// On the device that is current when it is made.
+class Context {
+  public:
+    Context(Precision precision, StreamRef stream)
+        : precision_(precision), stream_(stream), device_(dptk::cuda::current_device()) {
+        cublasLtHandle_t blas = nullptr;
+        check(cublasLtCreate(&blas), "cublasLtCreate");
+        blas_.reset(blas);
+        cudnnHandle_t dnn = nullptr;
+        check(cudnnCreate(&dnn), "cudnnCreate");
+        dnn_.reset(dnn);
+        check(cudnnSetStream(dnn, stream.get()), "cudnnSetStream");
+        scratch_.reserve(blas_scratch);
+    }
+
+    /// What the cuBLASLt of a Hopper GPU asks for.
+    static constexpr std::size_t blas_scratch = std::size_t{32} << 20;
+
+    [[nodiscard]] Precision precision() const noexcept { return precision_; }
+    [[nodiscard]] DType type() const noexcept { return activation_type(precision_); }
+    [[nodiscard]] std::size_t type_size() const noexcept { return dtype_size(type()); }
+    [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
+    [[nodiscard]] int device() const noexcept { return device_; }
+    [[nodiscard]] cublasLtHandle_t blas() const noexcept { return blas_.get(); }
+    [[nodiscard]] cudnnHandle_t dnn() const noexcept { return dnn_.get(); }
+    [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }
+
+    /// Channels of images lie in packs of 16 bytes.
+    [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept {
+        const std::size_t pack = 16 / type_size();
+        return (channels + pack - 1) / pack * pack;
+    }
+
+  private:
+    struct CloseBlas {
+        void operator()(cublasLtHandle_t handle) const noexcept {
+            static_cast<void>(cublasLtDestroy(handle));
+        }
+    };
+    struct CloseDnn {
+        void operator()(cudnnHandle_t handle) const noexcept { static_cast<void>(cudnnDestroy(handle)); }
+    };
+
+    Precision precision_;
+    StreamRef stream_;
+    int device_;
+    std::unique_ptr<cublasLtContext, CloseBlas> blas_;
+    std::unique_ptr<cudnnContext, CloseDnn> dnn_;
+    Scratch scratch_;
+};
+
+/// Runs each of the candidates a few times, and gives the index of the fastest. Blocks.
+template <class Run>
+[[nodiscard]] std::size_t find_fastest(Context& context, std::size_t candidates, Run&& run) {
+    if (candidates == 1) return 0;
+    const cudaStream_t stream = context.stream().get();
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+    dptk::cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
+    dptk::cuda::check(cudaEventCreate(&end), "cudaEventCreate");
+    std::size_t best = 0;
+    float least = 0;
+    for (std::size_t i = 0; i < candidates; ++i) {
+        float fastest = 0;
+        for (int turn = 0; turn < 4; ++turn) {  // the first one loads the kernels
+            dptk::cuda::check(cudaEventRecord(begin, stream), "cudaEventRecord");
+            run(i);
+            dptk::cuda::check(cudaEventRecord(end, stream), "cudaEventRecord");
+            dptk::cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
+            float milliseconds = 0;
+            dptk::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+            if (turn > 0) fastest = turn == 1 ? milliseconds : std::min(fastest, milliseconds);
+        }
+        if (i == 0 || fastest < least) {
+            least = fastest;
+            best = i;
+        }
+    }
+    static_cast<void>(cudaEventDestroy(begin));
+    static_cast<void>(cudaEventDestroy(end));
+    return best;
+}
+
+}  // namespace dptk::nn::cuda

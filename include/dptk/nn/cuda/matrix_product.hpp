@@ -1,0 +1,136 @@
+/// A product of two matrices by cuBLASLt, planned once and run many times.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dptk/nn/cuda/context.hpp"
+
+namespace dptk::nn::cuda {
+
+[[nodiscard]] inline cudaDataType_t cuda_type(DType type) noexcept {
+    return type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/// How a row-major matrix takes part.
+enum class Side : std::uint8_t { as_it_is, transposed };
+
+/// What is done to each row of the result.
+enum class Epilogue : std::uint8_t { none, bias, bias_and_relu };
+
+/// C [rows, columns] = op(A) · op(B), with `inner` products for each element; all row-major and dense.
+struct ProductShape {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::size_t inner = 0;
+    Side a = Side::as_it_is;
+    Side b = Side::as_it_is;
+    DType result = DType::f32;
+    Epilogue epilogue = Epilogue::none;
+};
+
+class MatrixProduct {
+  public:
+    /// cuBLASLt's matrices are column-major: what is ours is their transpose, and Cᵀ = op(B)ᵀ · op(A)ᵀ.
+    MatrixProduct(Context& context, const ProductShape& shape) : context_(&context), shape_(shape) {
+        const cublasComputeType_t compute =
+            context.precision() == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        cublasLtMatmulDesc_t operation = nullptr;
+        check(cublasLtMatmulDescCreate(&operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+        operation_.reset(operation);
+        set(CUBLASLT_MATMUL_DESC_TRANSA, transposition(shape.b));
+        set(CUBLASLT_MATMUL_DESC_TRANSB, transposition(shape.a));
+        if (shape.epilogue != Epilogue::none)
+            set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+                shape.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS);
+        const cudaDataType_t in = cuda_type(context.type());
+        const bool b_is_turned = shape.b == Side::transposed;
+        const bool a_is_turned = shape.a == Side::transposed;
+        b_ = layout(in, b_is_turned ? shape.columns : shape.inner, b_is_turned ? shape.inner : shape.columns);
+        a_ = layout(in, a_is_turned ? shape.inner : shape.rows, a_is_turned ? shape.rows : shape.inner);
+        c_ = layout(cuda_type(shape.result), shape.rows, shape.columns);
+    }
+
+    /// \param bias one for each column, of the result's type; null where the epilogue takes none
+    void run(const void* a, const void* b, void* c, const void* bias = nullptr) {
+        if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+        if (!is_planned_) plan(a, b, c);
+        launch(algorithm_, a, b, c);
+    }
+
+  private:
+    struct Destroy {
+        void operator()(cublasLtMatmulDescOpaque_t* operation) const noexcept {
+            static_cast<void>(cublasLtMatmulDescDestroy(operation));
+        }
+        void operator()(cublasLtMatrixLayoutOpaque_t* layout) const noexcept {
+            static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
+        }
+        void operator()(cublasLtMatmulPreferenceOpaque_t* preference) const noexcept {
+            static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+        }
+    };
+    using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
+
+    [[nodiscard]] static cublasOperation_t transposition(Side side) noexcept {
+        return side == Side::transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    }
+
+    template <class Value>
+    void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+        check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value),
+              "cublasLtMatmulDescSetAttribute");
+    }
+
+    /// Of a row-major matrix.
+    [[nodiscard]] static Layout layout(cudaDataType_t type, std::size_t rows, std::size_t columns) {
+        cublasLtMatrixLayout_t made = nullptr;
+        check(cublasLtMatrixLayoutCreate(&made, type, columns, rows, static_cast<std::int64_t>(columns)),
+              "cublasLtMatrixLayoutCreate");
+        return Layout(made);
+    }
+
+    void plan(const void* a, const void* b, void* c) {
+        cublasLtMatmulPreference_t made = nullptr;
+        check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+        const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy> preference(made);
+        const std::size_t scratch = Context::blas_scratch;
+        check(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch,
+                                                   sizeof scratch),
+              "cublasLtMatmulPreferenceSetAttribute");
+        std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+        int count = 0;
+        check(cublasLtMatmulAlgoGetHeuristic(context_->blas(), operation_.get(), b_.get(), a_.get(), c_.get(),
+                                             c_.get(), made, static_cast<int>(found.size()), found.data(),
+                                             &count),
+              "cublasLtMatmulAlgoGetHeuristic");
+        if (count == 0) throw BackendError("cuBLASLt has no algorithm for a matrix product");
+        const std::size_t best = find_fastest(*context_, static_cast<std::size_t>(count),
+                                              [&](std::size_t i) { launch(found[i].algo, a, b, c); });
+        algorithm_ = found[best].algo;
+        is_planned_ = true;
+    }
+
+    void launch(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b, void* c) {
+        const float one = 1;
+        const float zero = 0;
+        check(cublasLtMatmul(context_->blas(), operation_.get(), &one, b, b_.get(), a, a_.get(), &zero, c,
+                             c_.get(), c, c_.get(), &algorithm, context_->scratch().data(),
+                             Context::blas_scratch, context_->stream().get()),
+              "cublasLtMatmul");
+    }
+
+    Context* context_;
+    ProductShape shape_;
+    std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy> operation_;
+    Layout a_;
+    Layout b_;
+    Layout c_;
+    cublasLtMatmulAlgo_t algorithm_{};
+    bool is_planned_ = false;
+};
+
+}  // namespace dptk::nn::cuda
