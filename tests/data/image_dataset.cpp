@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "dptk/data/dataset.hpp"
@@ -101,4 +102,15 @@ TEST_CASE("a subset of an image that is not there is refused") {
     const Shape indices = {0, 3};
     CHECK_THROWS_WITH_AS(static_cast<void>(small_dataset({9, 1, 2}).subset(indices)),
                          doctest::Contains("below 3 for a subset, found 3"), dptk::ArgumentError);
+}
+
+TEST_CASE("all pixels and labels are there in one piece, and an id tells datasets apart") {
+    ImageDataset dataset = small_dataset({9, 1, 2});
+    CHECK(dataset.pixels().size() == 18);
+    CHECK(dataset.pixels().data() == dataset[0].pixels.data());
+    CHECK(std::ranges::equal(dataset.labels(), Bytes{9, 1, 2}));
+    const std::uint64_t id = dataset.id();
+    CHECK(small_dataset({9, 1, 2}).id() != id);
+    const ImageDataset moved = std::move(dataset);
+    CHECK(moved.id() == id);
 }

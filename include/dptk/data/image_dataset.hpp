@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -78,6 +79,15 @@ class ImageDataset {
         return {all.subspan(index * pixels_per_image(), pixels_per_image()), labels_[index]};
     }
 
+    /// Of all images, one after the other.
+    [[nodiscard]] std::span<const std::uint8_t> pixels() const noexcept { return pixels_; }
+
+    [[nodiscard]] std::span<const std::uint8_t> labels() const noexcept { return labels_; }
+
+    /// Tells these images from those of every other dataset that this process has made; goes along where the
+    /// dataset is moved.
+    [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+
     /// A dataset of copies of the images at `indices`, in that order, with the same number of classes.
     /// Throws ArgumentError where an index is not below size().
     [[nodiscard]] ImageDataset subset(std::span<const std::size_t> indices) const {
@@ -99,6 +109,11 @@ class ImageDataset {
     }
 
   private:
+    [[nodiscard]] static std::uint64_t next_id() noexcept {
+        static std::atomic<std::uint64_t> last = 0;
+        return ++last;
+    }
+
     [[nodiscard]] std::size_t smallest_class_count() const {
         return labels_.empty() ? 0 : std::size_t{*std::max_element(labels_.begin(), labels_.end())} + 1;
     }
@@ -117,6 +132,7 @@ class ImageDataset {
     std::size_t height_ = 0;
     std::size_t width_ = 0;
     std::size_t classes_ = 0;
+    std::uint64_t id_ = next_id();
 };
 
 }  // namespace dptk
