@@ -180,6 +180,8 @@ class Sequential {
 
     [[nodiscard]] const std::vector<LayerSpec>& specs() const noexcept { return specs_; }
 
+    [[nodiscard]] const Backend& backend() const noexcept { return backend_; }
+
   private:
     using Activation = typename Backend::Activation;
     using Parameter = typename Backend::Parameter;

@@ -80,6 +80,10 @@ class Cuda {
 
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
 
+    /// Another number whenever memory of the network has moved, as it does for a larger batch than ever, and
+    /// may for one of a new size: graphs that were captured before are of no use then.
+    [[nodiscard]] std::size_t memory_version() const noexcept { return context_->memory_version(); }
+
   private:
     /// Images only where a layer needs them.
     [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const {

@@ -14,7 +14,10 @@ class BiasGradient {
         const std::size_t rows = gradient.n * gradient.form.pixels();
         const std::size_t channels = gradient.form.padded;
         const std::size_t scratch = kernels::bias_gradient_scratch(rows, channels, context.type());
-        if (scratch > scratch_.size()) scratch_ = DeviceBuffer<float>(scratch);
+        if (scratch > scratch_.size()) {
+            scratch_ = DeviceBuffer<float>(scratch);
+            context.note_move();
+        }
         kernels::bias_gradient(gradient.data, output, context.type(), rows, channels, sums, scratch_.data(),
                                context.stream());
     }

@@ -47,8 +47,11 @@ inline void check(cudnnStatus_t status, const char* function) {
 /// Scratch memory that the operations of one stream use one after the other. It grows while they are planned.
 class Scratch {
   public:
-    void reserve(std::size_t bytes) {
-        if (bytes > memory_.size()) memory_ = DeviceBuffer<std::byte>(bytes);
+    /// Whether it has moved for that.
+    bool reserve(std::size_t bytes) {
+        if (bytes <= memory_.size()) return false;
+        memory_ = DeviceBuffer<std::byte>(bytes);
+        return true;
     }
     [[nodiscard]] void* data() noexcept { return memory_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
@@ -69,7 +72,7 @@ class Context {
         check(cudnnCreate(&dnn), "cudnnCreate");
         dnn_.reset(dnn);
         check(cudnnSetStream(dnn, stream.get()), "cudnnSetStream");
-        scratch_.reserve(blas_scratch);
+        reserve_scratch(blas_scratch);
     }
 
     /// What the cuBLASLt of a Hopper GPU asks for.
@@ -83,6 +86,16 @@ class Context {
     [[nodiscard]] cublasLtHandle_t blas() const noexcept { return blas_.get(); }
     [[nodiscard]] cudnnHandle_t dnn() const noexcept { return dnn_.get(); }
     [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }
+
+    void reserve_scratch(std::size_t bytes) {
+        if (scratch_.reserve(bytes)) note_move();
+    }
+
+    /// To be called where memory that layers compute in has moved.
+    void note_move() noexcept { ++memory_version_; }
+
+    /// Another number whenever memory has moved, of which a graph has the addresses that was captured before.
+    [[nodiscard]] std::size_t memory_version() const noexcept { return memory_version_; }
 
     /// Channels of images lie in packs of 16 bytes.
     [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept {
@@ -106,6 +119,7 @@ class Context {
     std::unique_ptr<cublasLtContext, CloseBlas> blas_;
     std::unique_ptr<cudnnContext, CloseDnn> dnn_;
     Scratch scratch_;
+    std::size_t memory_version_ = 0;
 };
 
 /// Runs each of the candidates a few times, and gives the index of the fastest. Blocks.

@@ -197,7 +197,7 @@ class CudnnPlan {
                                    std::span<std::int64_t>(&scratch, 1)));
         const auto bytes = static_cast<std::size_t>(scratch);
         if (bytes > most_scratch) return;
-        context.scratch().reserve(bytes);
+        context.reserve_scratch(bytes);
         plans.push_back(CudnnPlan(std::move(plan), bytes));
     }
 

@@ -37,9 +37,12 @@ struct Activation {
 /// Memory for activations, which grows.
 class ActivationBuffer {
   public:
-    [[nodiscard]] Activation get(const Context& context, std::size_t n, const Form& form) {
+    [[nodiscard]] Activation get(Context& context, std::size_t n, const Form& form) {
         const std::size_t bytes = n * form.elements() * context.type_size();
-        if (bytes > memory_.size()) memory_ = DeviceBuffer<std::byte>(bytes);
+        if (bytes > memory_.size()) {
+            memory_ = DeviceBuffer<std::byte>(bytes);
+            context.note_move();
+        }
         return {memory_.data(), n, form};
     }
 
