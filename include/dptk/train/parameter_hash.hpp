@@ -9,17 +9,36 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/device_calls.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace dptk {
 
-/// FNV-1a over the bytes of all values, in order. Throws ArgumentError for values in device memory.
+namespace detail {
+
+/// The bytes of a value in device memory. Blocks.
+[[nodiscard]] inline std::vector<char> value_on_host(const ParameterRef& parameter) {
+    std::vector<char> bytes(parameter.count * dtype_size(parameter.dtype));
+    const DeviceCalls& calls = device_calls();
+    calls.copy(bytes.data(), parameter.value, bytes.size(), parameter.device.index);
+    calls.synchronize(parameter.device.index);
+    return bytes;
+}
+
+}  // namespace detail
+
+/// FNV-1a over the bytes of all values, in order and in the layout that they have in memory. Values on a
+/// device must be complete, but for what its default stream still does: blocks for that.
 [[nodiscard]] inline std::uint64_t parameter_hash(std::span<const ParameterRef> parameters) {
-    detail::require_host_memory(parameters, "parameter_hash");
     std::uint64_t hash = detail::fnv1a({});
     for (const ParameterRef& parameter : parameters) {
-        const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
-        hash = detail::fnv1a({static_cast<const char*>(parameter.value), bytes}, hash);
+        if (parameter.device.type == DeviceType::cpu) {
+            const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
+            hash = detail::fnv1a({static_cast<const char*>(parameter.value), bytes}, hash);
+        } else {
+            const std::vector<char> bytes = detail::value_on_host(parameter);
+            hash = detail::fnv1a({bytes.data(), bytes.size()}, hash);
+        }
     }
     return hash;
 }
