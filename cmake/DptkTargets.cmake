@@ -80,7 +80,7 @@ dptk_add_headers(onednn nn/cpu/*.hpp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE oneDNN::oneDNN ${CMAKE_DL_LIBS})
 
-dptk_add_headers(nn_cuda nn/cuda/*.hpp)
+dptk_add_headers(nn_cuda nn/cuda/*.hpp train/cuda/*.hpp)
 target_compile_definitions(dptk_nn_cuda INTERFACE DPTK_WITH_CUDNN)
 target_link_libraries(dptk_nn_cuda INTERFACE dptk_nn dptk_cuda cuDNN::cudnn CUDA::cublasLt)
 

@@ -1,6 +1,6 @@
 /// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers,
-/// optimizers and the Trainer. Networks run on plain loops (nn::Reference) and, where DPTK_WITH_ONEDNN is
-/// defined, on oneDNN.
+/// optimizers and the Trainer. Networks run on plain loops (nn::Reference), where DPTK_WITH_ONEDNN is defined
+/// on oneDNN, and where DPTK_WITH_CUDNN is, on GPUs.
 #pragma once
 
 #include "dptk/data/image_dataset.hpp"
@@ -13,8 +13,13 @@
 #include "dptk/train/parameter_hash.hpp"
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer.hpp"
+#include "dptk/train/trainer_options.hpp"
 
 #ifdef DPTK_WITH_ONEDNN
 #include "dptk/nn/cpu/backend.hpp"
 #include "dptk/nn/cpu/threads.hpp"
+#endif
+#ifdef DPTK_WITH_CUDNN
+#include "dptk/nn/cuda/backend.hpp"
+#include "dptk/train/cuda/computation.hpp"
 #endif

@@ -102,6 +102,10 @@ TEST_CASE("mistakes in the trainer's options are told on all ranks") {
         CHECK(test::contains(text, "3 shards are no multiple of the number of ranks, 2"));
         CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
         CHECK(test::contains(text, "hook"));
+        CHECK(make({.cuda_graph = true}));
+        CHECK(test::contains(text, "cuda_graph is for networks on a GPU"));
+        CHECK(make({.data_on_device = true}));
+        CHECK(test::contains(text, "data_on_device is for networks on a GPU"));
         // On one rank alone.
         CHECK(make({.batch_size = group.rank() == 1 ? std::size_t{0} : std::size_t{8}}));
         CHECK(test::throws<dptk::MismatchError>(

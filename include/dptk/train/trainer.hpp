@@ -1,6 +1,6 @@
 /// The training loop of an image classifier on dptk's own networks: sampler, DDP, loss and SGD put together,
 /// with the gradients living in DDP's buckets. Every number that it gives is over all ranks, each sample
-/// counted once.
+/// counted once. What is another thing in host memory and on a GPU, a TrainerComputation does.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,32 +22,12 @@
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
-#include "dptk/nn/loss.hpp"
 #include "dptk/nn/sequential.hpp"
-#include "dptk/optim/sgd.hpp"
-#include "dptk/train/image_batch.hpp"
+#include "dptk/train/host_computation.hpp"
 #include "dptk/train/progress.hpp"
+#include "dptk/train/trainer_options.hpp"
 
 namespace dptk {
-
-struct TrainerOptions {
-    int epochs = 10;
-    /// Per rank; per shard, where there are reproducible_shards.
-    std::size_t batch_size = 32;
-    SgdOptions sgd = {.lr = 0.01};
-    /// Of the order of the samples.
-    std::uint64_t seed = 0;
-    /// What a pixel is multiplied by.
-    double pixel_scale = 1.0 / 255;
-    /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where
-    /// there is a core for that thread.
-    Ready ready = Ready::at_synchronize;
-    /// How buckets are summed: see set_comm_hook of DistributedDataParallel. The same on all ranks.
-    std::shared_ptr<CommHook> comm_hook = nullptr;
-    /// In so many pieces each step's batch is computed, for the same bits at every number of ranks: see
-    /// ReproducibleDataParallel. 0: by DistributedDataParallel.
-    std::size_t reproducible_shards = 0;
-};
 
 /// A pass over a dataset.
 struct EpochResult {
@@ -63,26 +42,30 @@ class Trainer {
   public:
     using Scalar = typename Backend::Scalar;
 
-    /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer. Throws as
-    /// DistributedDataParallel, ReproducibleDataParallel and SGD do; on all ranks alike ArgumentError for a
-    /// batch size of 0, fewer than 1 epoch, or a hook beside reproducible shards, and MismatchError where
-    /// options differ.
+    /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer, and a
+    /// network's GPU is the current device whenever the trainer is used. Throws as DistributedDataParallel,
+    /// ReproducibleDataParallel and SGD do; on all ranks alike ArgumentError for a batch size of 0, fewer
+    /// than 1 epoch, a hook beside reproducible shards, or options that are not for such a network, and
+    /// MismatchError where options differ.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
-        : group_(group), net_(net), options_(std::move(options)), sgd_(options_.sgd) {
+        : group_(group),
+          options_(std::move(options)),
+          computation_(net, options_),
+          training_(computation_.make_totals()),
+          evaluation_(computation_.make_totals()) {
         check_options();
         if (options_.reproducible_shards > 0) {
             reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
             return;
         }
-        ddp_.emplace(group, net, DistributedDataParallelOptions{.ready = options_.ready});
+        ddp_.emplace(group, net, computation_.ddp_options(options_.ready));
         ddp_->set_comm_hook(options_.comm_hook);
-        for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
-            net_.set_gradient_storage(i, ddp_->template gradient_memory<Scalar>(i));
-        }
+        computation_.put_gradients_into(*ddp_);
     }
 
     /// One epoch of SGD over the dataset, in the order of (seed, epoch), with at most batch_size samples a
-    /// rank and step. `on_progress` is called on all ranks about twenty times. Collective.
+    /// rank and step. `on_progress` is called on all ranks about twenty times. Collective. On a GPU, only
+    /// these times wait for it, and the end.
     ///
     /// Throws Error on all ranks alike when the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
@@ -93,12 +76,13 @@ class Trainer {
         const std::size_t steps = batches.front().size();
         const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
-        Totals totals;
+        training_.reset();
         EpochResult result;
         for (std::size_t done = 1; done <= steps; ++done) {
-            step(dataset, batches, done - 1, totals);
+            step(dataset, batches, done - 1);
             if (done % interval != 0 && done != steps) continue;
-            result = over_all_ranks(totals, begin);
+            result = over_all_ranks(training_, begin);
+            if (done == steps && ddp_) computation_.check(*ddp_);
             check_finite(result.loss, epoch);
             if (on_progress) on_progress(progress(result, epoch, done, steps));
         }
@@ -109,11 +93,13 @@ class Trainer {
     EpochResult evaluate(const ImageDataset& dataset) {
         const DistributedSampler sampler(dataset, group_, {.shuffle = false, .padding = Padding::none});
         const auto begin = std::chrono::steady_clock::now();
-        Totals totals;
+        evaluation_.reset();
         for (const std::span<const std::size_t> batch : BatchSampler(sampler, options_.batch_size)) {
-            if (!batch.empty()) forward(dataset, batch, totals);
+            if (batch.empty()) continue;
+            load(dataset, batch);
+            forward(evaluation_);
         }
-        return over_all_ranks(totals, begin);
+        return over_all_ranks(evaluation_, begin);
     }
 
     /// The parameters, for hashes and checkpoints.
@@ -123,13 +109,9 @@ class Trainer {
 
   private:
     using Batches = BatchSampler<DistributedSampler>;
-
-    /// Sums over this rank's samples.
-    struct Totals {
-        double loss = 0;
-        double correct = 0;
-        double samples = 0;
-    };
+    using Computation = detail::TrainerComputation<Backend>;
+    /// Sums over this rank's samples, in memory of the backend's.
+    using Totals = typename Computation::Totals;
 
     /// On all ranks, before they do different things. Collective.
     void check_options() {
@@ -140,6 +122,8 @@ class Trainer {
             problem = detail::text("Trainer: ", options_.epochs, " epochs");
         } else if (options_.comm_hook && options_.reproducible_shards > 0) {
             problem = "Trainer: a hook sums in an order of its own, and not reproducible_shards";
+        } else {
+            problem = computation_.problem(options_);
         }
         detail::check_no_problem<ArgumentError>(group_, problem);
         detail::check_equal_tables(
@@ -165,51 +149,60 @@ class Trainer {
     }
 
     /// Step `index` of the epoch, with a batch of each of this rank's shares.
-    void step(const ImageDataset& dataset, const std::vector<Batches>& shares, std::size_t index,
-              Totals& totals) {
-        if (reproducible_) {
-            for (const Batches& batches : shares) {
-                const std::vector<std::size_t> batch = batches[index];
-                forward_backward(dataset, batch, totals);
-                reproducible_->add_shard(batch.size());
-            }
-            reproducible_->synchronize();
-        } else {
-            const std::vector<std::size_t> batch = shares.front()[index];
-            ddp_->begin_step(batch.size());
-            forward_backward(dataset, batch, totals);
+    void step(const ImageDataset& dataset, const std::vector<Batches>& shares, std::size_t index) {
+        if (reproducible_) return reproducible_step(dataset, shares, index);
+        const std::vector<std::size_t> batch = shares.front()[index];
+        const std::size_t samples = batch.size();
+        if (samples > 0) load(dataset, batch);
+        computation_.run(samples, [&] {
+            ddp_->begin_step(samples);
+            if (samples > 0) forward_backward();
             ddp_->synchronize();
-        }
-        const trace::Span span("optimizer");
-        for (std::size_t i = 0; i < parameters().size(); ++i) {
-            const ParameterRef& parameter = parameters()[i];
-            sgd_.step(i, std::span(static_cast<Scalar*>(parameter.value), parameter.count),
-                      std::span<const Scalar>(static_cast<Scalar*>(parameter.gradient), parameter.count));
-        }
+            step_values();
+        });
     }
 
-    void forward_backward(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
-        if (batch.empty()) return;
-        forward(dataset, batch, totals);
+    void reproducible_step(const ImageDataset& dataset, const std::vector<Batches>& shares,
+                           std::size_t index) {
+        for (const Batches& batches : shares) {
+            const std::vector<std::size_t> batch = batches[index];
+            if (!batch.empty()) {
+                load(dataset, batch);
+                forward_backward();
+            }
+            reproducible_->add_shard(batch.size());
+        }
+        reproducible_->synchronize();
+        step_values();
+    }
+
+    void load(const ImageDataset& dataset, std::span<const std::size_t> batch) {
+        const trace::Span span("load");
+        computation_.load(dataset, batch);
+    }
+
+    void forward(Totals& totals) {
+        const trace::Span span("forward");
+        computation_.forward(totals);
+    }
+
+    void forward_backward() {
+        forward(training_);
         const trace::Span span("backward");
-        net_.backward(output_gradient_, [&](std::size_t i) {
+        computation_.backward([&](std::size_t i) {
             if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
         });
     }
 
-    void forward(const ImageDataset& dataset, std::span<const std::size_t> batch, Totals& totals) {
-        const trace::Span span("forward");
-        batch_.load(dataset, batch, static_cast<Scalar>(options_.pixel_scale));
-        const nn::Tensor<Scalar>& logits = net_.forward(batch_.images());
-        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_.labels(), output_gradient_);
-        totals.loss += result.loss * static_cast<double>(batch.size());
-        totals.correct += static_cast<double>(result.correct);
-        totals.samples += static_cast<double>(batch.size());
+    void step_values() {
+        const trace::Span span("optimizer");
+        computation_.step_values(parameters());
     }
 
     [[nodiscard]] EpochResult over_all_ranks(const Totals& totals,
                                              std::chrono::steady_clock::time_point begin) {
-        double sums[] = {totals.loss, totals.correct, totals.samples};
+        const auto own = totals.fetch();
+        double sums[] = {own.loss, own.correct, own.samples};
         group_.all_reduce(sums);
         const double samples = std::max(sums[2], 1.0);
         return {sums[0] / samples, sums[1] / samples, static_cast<std::size_t>(sums[2]),
@@ -218,9 +211,9 @@ class Trainer {
 
     void check_finite(double loss, int epoch) {
         if (std::isfinite(loss)) return;
-        detail::throw_agreed(group_,
-                             Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
-                                                "; a smaller learning rate than ", sgd_.lr(), " may help")));
+        detail::throw_agreed(
+            group_, Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
+                                       "; a smaller learning rate than ", options_.sgd.lr, " may help")));
     }
 
     [[nodiscard]] TrainingProgress progress(const EpochResult& result, int epoch, std::size_t done,
@@ -237,13 +230,12 @@ class Trainer {
     }
 
     ProcessGroup& group_;
-    nn::Sequential<Backend>& net_;
     TrainerOptions options_;
     std::optional<DistributedDataParallel> ddp_;
     std::optional<ReproducibleDataParallel> reproducible_;  // one of the two
-    SGD<Scalar> sgd_;
-    ImageBatch<Scalar> batch_;
-    nn::Tensor<Scalar> output_gradient_;
+    Computation computation_;
+    Totals training_;
+    Totals evaluation_;
 };
 
 }  // namespace dptk

@@ -1,0 +1,116 @@
+/// The computation of a Trainer on a GPU. What it does goes on the network's stream, and the host waits only
+/// where totals are fetched, and at the first step of each batch size.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "dptk/core/cuda/graph.hpp"
+#include "dptk/core/device_span.hpp"
+#include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/nn/cuda/backend.hpp"
+#include "dptk/nn/cuda/loss.hpp"
+#include "dptk/nn/cuda/optimizer.hpp"
+#include "dptk/nn/sequential.hpp"
+#include "dptk/train/cuda/batches.hpp"
+#include "dptk/train/host_computation.hpp"
+#include "dptk/train/trainer_options.hpp"
+
+namespace dptk::detail {
+
+/// See the one for host memory for what the calls do. The network's device is the current one in all of them.
+/// Ends before the DistributedDataParallel whose collectives its graph has.
+template <>
+class TrainerComputation<nn::Cuda> {
+  public:
+    using Totals = nn::DeviceLoss;
+
+    TrainerComputation(nn::Sequential<nn::Cuda>& net, const TrainerOptions& options)
+        : net_(net),
+          stream_(net.backend().stream()),
+          batch_size_(options.batch_size),
+          wants_graph_(options.cuda_graph),
+          batches_(net.input_shape(), options, stream_),
+          sgd_(options.sgd, stream_) {}
+
+    [[nodiscard]] std::string problem(const TrainerOptions& options) const {
+        if (options.reproducible_shards > 0)
+            return "Trainer: reproducible_shards are for networks in host memory";
+        if (options.comm_hook) return "Trainer: a comm_hook is for networks in host memory";
+        if (options.cuda_graph && stream_ == StreamRef())
+            return "Trainer: cuda_graph needs a network on a stream of its own, not on the default one";
+        return "";
+    }
+
+    [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
+        return {.ready = ready, .stream = stream_};
+    }
+
+    [[nodiscard]] Totals make_totals() const { return nn::DeviceLoss(stream_); }
+
+    void put_gradients_into(DistributedDataParallel& ddp) {
+        for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
+            const Buffer gradient = ddp.gradient_buffer(i);
+            net_.set_gradient_storage(
+                i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device));
+        }
+    }
+
+    void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
+        batches_.load(dataset, indices);
+    }
+
+    /// A step of a full batch is captured after the first few, which have planned and allocated what it
+    /// needs, and again where the network's memory has moved since.
+    template <std::invocable Step>
+    void run(std::size_t samples, Step&& step) {
+        if (!wants_graph_ || samples != batch_size_ || full_steps_ < plain_steps) {
+            std::forward<Step>(step)();
+            if (samples == batch_size_) ++full_steps_;
+            return;
+        }
+        if (!graph_ || graph_memory_ != net_.backend().memory_version()) {
+            graph_.reset();
+            graph_ = cuda::Graph::capture(stream_, std::forward<Step>(step));
+            graph_memory_ = net_.backend().memory_version();
+        }
+        graph_->launch(stream_);
+    }
+
+    void forward(Totals& totals) {
+        totals.add(net_.forward(batches_.images()), batches_.labels(), output_gradient_);
+    }
+
+    template <std::invocable<std::size_t> OnReady>
+    void backward(OnReady&& on_ready) {
+        net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
+    }
+
+    void step_values(std::span<const ParameterRef> parameters) { sgd_.step(parameters); }
+
+    void check(DistributedDataParallel& ddp) { ddp.check(); }
+
+  private:
+    /// Of a full batch, before one is captured: buckets are settled in the first, and problems of a step are
+    /// known in the next.
+    static constexpr std::size_t plain_steps = 3;
+
+    nn::Sequential<nn::Cuda>& net_;
+    StreamRef stream_;
+    std::size_t batch_size_;
+    bool wants_graph_;
+    DeviceBatches batches_;
+    nn::DeviceTensor<float> output_gradient_;
+    nn::FusedSGD sgd_;
+    std::size_t full_steps_ = 0;
+    std::optional<cuda::Graph> graph_;
+    std::size_t graph_memory_ = 0;
+};
+
+}  // namespace dptk::detail

@@ -1,0 +1,230 @@
+// The Trainer on a real GPU, on the digits that ship with dptk.
+#include <doctest/doctest.h>
+#include <dptk/data/readers/idx_images.hpp>
+#include <dptk/train.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+using dptk::ProcessGroup;
+using dptk::nn::Cuda;
+using dptk::nn::Precision;
+using Net = dptk::nn::Sequential<Cuda>;
+
+namespace {
+
+[[nodiscard]] bool is_launched() {
+    return std::getenv("DPTK_TEST_RANKS") != nullptr;
+}
+
+dptk::ImageDataset digits(const std::string& split) {
+    const std::string prefix = DPTK_EXAMPLE_DATA_DIR "/digits/" + split;
+    return dptk::read_idx_images(prefix + "-images-idx3-ubyte.gz", prefix + "-labels-idx1-ubyte.gz",
+                                 {.classes = 10});
+}
+
+/// The example's.
+dptk::TrainerOptions options_of(int epochs) {
+    return {.epochs = epochs,
+            .batch_size = 32,
+            .sgd = {.lr = 0.05, .momentum = 0.9},
+            .seed = 1,
+            .pixel_scale = 1.0 / 16};
+}
+
+/// In which rounding takes long to show.
+dptk::TrainerOptions slow_options() {
+    dptk::TrainerOptions options = options_of(1);
+    options.sgd.lr = 0.01;
+    return options;
+}
+
+/// What a rank computes with; the stream ends last.
+struct Gpu {
+    dptk::cuda::Stream stream;
+    Net net;
+
+    explicit Gpu(Precision precision)
+        : net(dptk::nn::convnet(10), {1, 8, 8}, 1, Cuda({.precision = precision, .stream = stream})) {}
+};
+
+/// A training's losses and accuracies, by epoch, and its parameters.
+struct Trained {
+    std::vector<double> numbers;
+    std::uint64_t hash = 0;
+
+    [[nodiscard]] double accuracy() const { return numbers.back(); }
+    friend bool operator==(const Trained&, const Trained&) = default;
+};
+
+Trained train(ProcessGroup& group, dptk::Trainer<Cuda>& trainer, int epochs) {
+    const dptk::ImageDataset samples = digits("train");
+    const dptk::ImageDataset tests = digits("test");
+    Trained result;
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+        const dptk::EpochResult trained = trainer.train_epoch(samples, epoch);
+        CHECK(trained.samples == samples.size());
+        const dptk::EpochResult tested = trainer.evaluate(tests);
+        CHECK(tested.samples == tests.size());
+        for (const double number : {trained.loss, trained.accuracy, tested.loss, tested.accuracy})
+            result.numbers.push_back(number);
+    }
+    result.hash = dptk::agreed_parameter_hash(group, trainer.parameters());
+    return result;
+}
+
+std::vector<std::vector<float>> values_of(Net& net) {
+    std::vector<std::vector<float>> values;
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) values.push_back(net.parameter_values(i));
+    return values;
+}
+
+void set_values(Net& net, const std::vector<std::vector<float>>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) net.set_parameter_values(i, values[i]);
+}
+
+}  // namespace
+
+TEST_CASE("the digits are learnt in all precisions" * doctest::skip(is_launched())) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+        const std::string name(precision_name(precision));
+        CAPTURE(name);
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            Gpu gpu(precision);
+            dptk::TrainerOptions options = options_of(15);
+            options.cuda_graph = true;
+            dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+            CHECK(train(group, trainer, options.epochs).accuracy() >= 0.97);
+        });
+    }
+}
+
+TEST_CASE("the first epoch is the reference's" * doctest::skip(is_launched())) {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        const dptk::TrainerOptions options = slow_options();
+        using Reference = dptk::nn::Reference<float>;
+        dptk::nn::Sequential<Reference> reference(dptk::nn::convnet(10), {1, 8, 8}, 1);
+        dptk::Trainer<Reference> expected(group, reference, options);
+        Gpu gpu(Precision::fp32);
+        dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+        const dptk::ImageDataset samples = digits("train");
+        CHECK(trainer.train_epoch(samples, 0).loss ==
+              doctest::Approx(expected.train_epoch(samples, 0).loss).epsilon(1e-3));
+    });
+}
+
+// On one network, which has chosen its kernels once.
+TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::skip(is_launched())) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+        const std::string name(precision_name(precision));
+        CAPTURE(name);
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            Gpu gpu(precision);
+            const std::vector<std::vector<float>> initial = values_of(gpu.net);
+            std::vector<std::unique_ptr<dptk::Trainer<Cuda>>> trainers;  // their gradients are the network's
+            const auto trained_with = [&](const dptk::TrainerOptions& options) {
+                set_values(gpu.net, initial);
+                trainers.push_back(std::make_unique<dptk::Trainer<Cuda>>(group, gpu.net, options));
+                return train(group, *trainers.back(), options.epochs);
+            };
+            dptk::TrainerOptions options = options_of(3);
+            const Trained plain = trained_with(options);
+            CHECK(trained_with(options) == plain);
+            options.cuda_graph = true;
+            CHECK(trained_with(options) == plain);
+            options.data_on_device = true;
+            CHECK(trained_with(options) == plain);
+            options.cuda_graph = false;
+            CHECK(trained_with(options) == plain);
+            options.ready = dptk::Ready::marked;
+            CHECK(trained_with(options) == plain);
+            options.cuda_graph = true;
+            CHECK(trained_with(options) == plain);
+        });
+    }
+}
+
+TEST_CASE("a graph is captured anew when the network's memory has moved" * doctest::skip(is_launched())) {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        const dptk::ImageDataset samples = digits("train");
+        Gpu gpu(Precision::fp32);
+        dptk::TrainerOptions options = options_of(2);
+        options.cuda_graph = true;
+        dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+        const double first = trainer.train_epoch(samples, 0).loss;
+        const std::size_t before = gpu.net.backend().memory_version();
+        dptk::nn::DeviceTensor<float> large({500, 1, 8, 8});
+        dptk::cuda::check(cudaMemsetAsync(large.data(), 0, large.size() * sizeof(float), gpu.stream.get()),
+                          "cudaMemsetAsync");
+        gpu.net.forward(large);
+        CHECK(gpu.net.backend().memory_version() != before);
+        CHECK(trainer.train_epoch(samples, 1).loss < first);
+    });
+}
+
+TEST_CASE("two ranks that share a GPU train as one does" * doctest::skip(is_launched())) {
+    double alone = 0;
+    const dptk::ImageDataset samples = digits("train");
+    dptk::launch_threads(1, [&](ProcessGroup& group) {
+        Gpu gpu(Precision::fp32);
+        dptk::Trainer<Cuda> trainer(group, gpu.net, slow_options());
+        alone = trainer.train_epoch(samples, 0).loss;
+    });
+    ::setenv("DPTK_DEVICE_BACKEND", "staged", 1);
+    for (const dptk::Ready ready : {dptk::Ready::at_synchronize, dptk::Ready::marked}) {
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            Gpu gpu(Precision::fp32);
+            dptk::TrainerOptions options = slow_options();
+            options.batch_size = 16;
+            options.ready = ready;
+            options.data_on_device = group.rank() == 1;
+            dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+            CHECK(trainer.train_epoch(samples, 0).loss == doctest::Approx(alone).epsilon(1e-3));
+            static_cast<void>(dptk::agreed_parameter_hash(group, trainer.parameters()));
+        });
+    }
+    ::unsetenv("DPTK_DEVICE_BACKEND");
+}
+
+TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
+    ::setenv("DPTK_DEVICE_BACKEND", "staged", 1);
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        Gpu gpu(Precision::fp32);
+        std::string text;
+        const auto refuses = [&](const dptk::TrainerOptions& options, const char* why) {
+            CHECK(test::throws<dptk::ArgumentError>(
+                text, [&] { dptk::Trainer<Cuda>(group, gpu.net, options); }, test::Agreed::yes));
+            CHECK(test::contains(text, why));
+        };
+        refuses({.reproducible_shards = 2}, "reproducible_shards are for networks in host memory");
+        refuses({.comm_hook = dptk::comm_hook([](ProcessGroup&, dptk::HookBucket&) {})},
+                "a comm_hook is for networks in host memory");
+        Net on_default_stream(dptk::nn::mlp(10), {1, 8, 8}, 1);
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "a stream of its own"));
+        dptk::nn::Sequential<dptk::nn::Reference<float>> on_host(dptk::nn::mlp(10), {1, 8, 8}, 1);
+        CHECK(test::throws<dptk::ArgumentError>(
+            text,
+            [&] { dptk::Trainer<dptk::nn::Reference<float>>(group, on_host, {.data_on_device = true}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "data_on_device is for networks on a GPU"));
+    });
+    ::unsetenv("DPTK_DEVICE_BACKEND");
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        Gpu gpu(Precision::fp32);
+        dptk::Trainer<Cuda> trainer(group, gpu.net, options_of(1));
+        const std::vector<std::size_t> shape{2, 3, 8, 8};
+        const dptk::ImageDataset coloured(std::vector<std::uint8_t>(2 * 3 * 8 * 8), shape, {0, 1});
+        CHECK_THROWS_WITH_AS(trainer.train_epoch(coloured, 0),
+                             "Trainer: the dataset has images of shape [3, 8, 8], and the network's input is "
+                             "[1, 8, 8]",
+                             dptk::ArgumentError);
+    });
+}
