@@ -97,6 +97,14 @@ struct Carrier {
         return transfer(*transport, message);
     }
 
+    /// Throws what has failed here, which tells more than that the job has, or else that.
+    void check_well() const {
+        const JobHealth& health = *job.control->health();
+        const bool job_has_failed = health.failed();  // after what has failed here was noted
+        if constexpr (HasRethrow<T>) transport->rethrow_failure();
+        if (job_has_failed) health.check();
+    }
+
     /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
     template <class Operation>
     void guarded(Operation&& operation) const {

@@ -106,7 +106,7 @@ class EnqueuedCalls {
     [[nodiscard]] static std::shared_ptr<WorkState> launch(Carrier<T>& carrier, StreamCalls& calls,
                                                            std::span<const Message> messages,
                                                            MessageBatch::Owners owners) {
-        carrier.job.control->health()->check();
+        carrier.check_well();
         std::shared_ptr<WorkState> work;
         carrier.guarded([&] {
             work =

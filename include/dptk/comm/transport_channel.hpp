@@ -86,7 +86,7 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        check_usable();
+        carrier_->check_well();
         check_memory(call);
         if constexpr (detail::HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         guarded([&] {
@@ -102,7 +102,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
-        check_usable();
+        carrier_->check_well();
         check_memory(call);
         if constexpr (detail::HasEnqueue<T>) {
             Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
@@ -167,7 +167,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
         if constexpr (detail::HasDuplicate<T>) {
-            check_usable();
+            carrier_->check_well();
             std::unique_ptr<TransportChannel> copy;
             in_order([&] {
                 copy = carrier_->make({.verb = Verb::duplicate}, [&] {
@@ -188,7 +188,7 @@ class TransportChannel final : public Channel {
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
         std::unique_ptr<TransportChannel> part;
         if constexpr (detail::HasSubgroup<T>) {
-            check_usable();
+            carrier_->check_well();
             in_order([&] {
                 part =
                     carrier_->make({.verb = Verb::subgroup}, [&] { return make_subgroup(ranks, timeout); });
@@ -199,7 +199,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         if constexpr (detail::HasAllocate<T>) {
-            check_usable();
+            carrier_->check_well();
             std::shared_ptr<void> memory;
             in_order([&] {
                 memory = carrier_->make(detail::allocation_call(bytes),
@@ -218,7 +218,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
         if constexpr (detail::HasAllocateOnDevice<T>) {
-            check_usable();
+            carrier_->check_well();
             DeviceMemory memory;
             in_order([&] { memory = transport().allocate_on_device(bytes); });
             if (device && *device != memory.device.index)
@@ -237,7 +237,7 @@ class TransportChannel final : public Channel {
             throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
                                              ", which has no control plane here"));
         }
-        check_usable();
+        carrier_->check_well();
         in_order([&] {
             with_first_cause(
                 *health_, [&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
@@ -323,13 +323,6 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
     [[nodiscard]] Activity& activity() const noexcept { return *carrier_->activity; }
-
-    /// What has failed here in the background tells more than that the job has.
-    void check_usable() {
-        const bool job_has_failed = health_->failed();  // after what has failed here was noted
-        if constexpr (detail::HasRethrow<T>) transport().rethrow_failure();
-        if (job_has_failed) health_->check();
-    }
 
     void check_memory(const Collective& call) const {
         if constexpr (detail::ServesDevices<T>) return;
@@ -419,7 +412,7 @@ class TransportChannel final : public Channel {
 
     /// Throws ArgumentError for a message that cannot be.
     void begin_message(const Message& message) {
-        check_usable();
+        carrier_->check_well();
         const auto refuse = [&](std::string_view why) {
             throw ArgumentError(
                 detail::text("rank ", rank(), ": ", detail::pack(message).describe(), ": ", why));
