@@ -430,7 +430,8 @@ TEST_CASE("a communicator of somebody else's whose other rank stays away: Timeou
     CHECK(contains(text, "rank 0: the ranks' exchange of addresses has not completed within 300 ms"));
 }
 
-TEST_CASE("a stream that is being captured is refused; captures elsewhere are not disturbed") {
+TEST_CASE(
+    "what no graph can do is refused while a stream is captured; captures elsewhere are not disturbed") {
     const test::Machine machine(2);
     dptk::launch_threads(1, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -444,7 +445,11 @@ TEST_CASE("a stream that is being captured is refused; captures elsewhere are no
         work.wait();
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { group.all_reduce(data, dptk::ReduceOp::sum, captured); }));
+            text, [&] { static_cast<void>(group.all_reduce_async(data, dptk::ReduceOp::sum, captured)); }));
+        CHECK(contains(text, "rank 0: a call on a stream that is being captured into a CUDA graph"));
+        auto whole = dptk::cuda::to_device(std::vector<std::int16_t>(4), stream);
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { group.all_reduce(whole, dptk::ReduceOp::sum, captured); }));
         CHECK(contains(text, "rank 0: a call on a stream that is being captured into a CUDA graph"));
         dptk::cuda::check(cudaStreamEndCapture(captured.get(), &graph), "capture");
     });

@@ -40,6 +40,12 @@ class NcclCalls {
         if (to.data != from.data) cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
     }
 
+    /// Whether the host has no part in a call on device memory, and no memory is taken for it.
+    [[nodiscard]] static bool is_all_on_gpu(const Collective& call) {
+        if (reduces(call.verb)) return nccl_reduces(call.input, call.reduction);
+        return call.verb != Verb::all_to_all || !overlap(call.input, call.output);
+    }
+
     /// Hands messages of device memory to the GPU, which carries them out at once.
     void issue(std::span<const Message> messages, StreamRef stream) {
         comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {

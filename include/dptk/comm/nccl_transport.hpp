@@ -104,14 +104,19 @@ class NcclTransport {
     /// Throws what has failed here, if anything has.
     void rethrow_failure() { comm_->rethrow_failure(); }
 
-    /// Hands a call to the GPU, in the order of its stream; one on host memory is over when this returns.
+    /// Hands a call to the GPU, in the order of its stream; one on host memory is over when this returns. On
+    /// a stream that is being captured it goes into the graph, and whoever launches that waits for it.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Collective& call) {
         const cuda::DeviceScope on(device());
         if (call.verb == Verb::barrier) return start_barrier();
         if (!call.shared_shape().on_device()) return carry_out_for_host(call);
-        check_place(call.input, call.stream);
-        check_place(call.output, call.stream);
+        check_place(call.input);
+        check_place(call.output);
+        const bool is_captured = cuda::is_capturing(call.stream);
+        if (is_captured && !detail::NcclCalls::is_all_on_gpu(call))
+            cuda::detail::refuse_capture(rank(), call.stream);
         calls_->issue(call, call.stream);
+        if (is_captured) return std::make_shared<detail::CapturedWork>();
         return calls_->work_behind(call.stream);
     }
 
@@ -120,7 +125,8 @@ class NcclTransport {
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_beside(const Collective& call) {
         if (call.verb == Verb::barrier || !call.shared_shape().on_device()) return enqueue(call);
         const cuda::DeviceScope on(device());
-        check_place(call.shared_shape(), call.stream);
+        check_place(call.shared_shape());
+        cuda::detail::refuse_capture(rank(), call.stream);
         cuda::Event(call.stream).order_before(own_stream());
         Collective beside = call;
         beside.stream = own_stream();
@@ -131,7 +137,8 @@ class NcclTransport {
     void follow(const Message& message) {
         if (!message.buffer.on_device()) return;
         const cuda::DeviceScope on(device());
-        check_place(message.buffer, message.stream);
+        check_place(message.buffer);
+        cuda::detail::refuse_capture(rank(), message.stream);
         cuda::Event(message.stream).order_before(own_stream());
     }
 
@@ -299,11 +306,10 @@ class NcclTransport {
         Work(enqueue_together(std::span(&message, 1))).wait();
     }
 
-    void check_place(const Buffer& buffer, StreamRef stream) const {
+    void check_place(const Buffer& buffer) const {
         if (buffer.count > 0 && buffer.device != Device{DeviceType::cuda, device()})
             throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
                                              " in a group whose NCCL works on cuda:", device()));
-        cuda::detail::refuse_capture(rank(), stream);
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> start_barrier() {

@@ -15,6 +15,15 @@
 
 namespace dptk::detail {
 
+/// A call that went into a CUDA graph: it goes on when that is launched, and nobody can ask for it.
+class CapturedWork final : public WorkState {
+  public:
+    bool wait(std::chrono::nanoseconds) override { return true; }
+    void order_before(StreamRef) override {}
+    std::exception_ptr error() override { return nullptr; }
+    std::exception_ptr unseen_error() override { return nullptr; }
+};
+
 class NcclWork final : public WorkState {
   public:
     /// `end` is recorded behind the call.
