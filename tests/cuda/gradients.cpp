@@ -21,6 +21,21 @@ using dptk::DistributedDataParallel;
 using dptk::ProcessGroup;
 using test::DeviceNet;
 
+/// So far.
+[[nodiscard]] int calls_of(const cuda_double::Place& place) {
+    for (const cuda_double::Count& count : cuda_double::counts())
+        if (count.place == place) return count.calls;
+    return 0;
+}
+
+/// Gives each rank its gradients, in the default stream.
+template <class T>
+void fill_gradients(ProcessGroup& group, DeviceNet<T>& net) {
+    DeviceNet<T>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
+        return test::gradient_element(group.rank(), p, e);
+    });
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("gradients in device memory are averaged there", T, float, double, dptk::bfloat16) {
@@ -150,11 +165,7 @@ TEST_CASE("a copy that fails on one rank ends the others' step, where that rank 
             ddp.begin_step();
             group.barrier();
             if (group.rank() == 1) {
-                int calls = 0;
-                for (const cuda_double::Count& count : cuda_double::counts()) {
-                    if (count.place == cuda_double::Place{"cudaMemcpyAsync", 1}) calls = count.calls;
-                }
-                cuda_double::fail({"cudaMemcpyAsync", 1}, calls + 1, cudaErrorUnknown);
+                cuda_double::fail({"copy_kernel", 1}, calls_of({"copy_kernel", 1}) + 1, cudaErrorUnknown);
             }
             const auto step = [&] {
                 for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
@@ -166,7 +177,7 @@ TEST_CASE("a copy that fails on one rank ends the others' step, where that rank 
                 CHECK(test::throws<dptk::BackendError>(text, step));
             } else {
                 CHECK(test::throws<dptk::PeerLostError>(text, step));
-                CHECK(test::contains(text, "rank 1: cudaMemcpyAsync"));
+                CHECK(test::contains(text, "rank 1: copy_kernel"));
             }
             CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
             both.arrive_and_wait();  // before either lets go of its group
@@ -207,16 +218,136 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.set_comm_hook(dptk::hooks::fp16_compress()); }, test::Agreed::yes));
         CHECK(test::contains(text, "hooks are for gradients in host memory"));
-        ddp.accumulate(3);
-        CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "accumulate() is for host memory"));
         DeviceNet<float>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
             return test::gradient_element(group.rank(), p, e);
         });
         ddp.synchronize();
         CHECK(DeviceNet<float>::read(net.gradients[1])[0] ==
               test::average_gradient(test::Samples::none, 2, 1, 0));
+    });
+}
+
+TEST_CASE("mistakes of a step on devices are told on all ranks at the end of the next, or by check()") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        for (const int ranks : {1, 2, 4}) {
+            const test::Machine machine(ranks);
+            test::on_devices(ranks, [&](ProcessGroup& group) {
+                std::string text;
+                DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+                DistributedDataParallel ddp(group, net.values, net.gradients,
+                                            {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+                const bool is_last = group.rank() + 1 == ranks;
+                const auto step = [&](bool mistaken) {
+                    fill_gradients(group, net);
+                    for (std::size_t p = mistaken && is_last ? 1 : 0; p < 4; ++p) ddp.mark_ready(p);
+                    ddp.synchronize();
+                };
+                const auto check_right = [&] {
+                    for (std::size_t p = 0; p < 4; ++p)
+                        CHECK(DeviceNet<float>::read(net.gradients[p])[0] ==
+                              test::average_gradient(test::Samples::none, ranks, p, 0));
+                };
+                for (int turn = 0; turn < 2; ++turn) {
+                    step(false);
+                    step(true);
+                    CHECK(test::throws<dptk::ArgumentError>(
+                        text, [&] { step(false); }, test::Agreed::yes));
+                    CHECK(test::contains(text, "gradient [0] was neither marked ready nor unused"));
+                    check_right();
+                    step(true);
+                    CHECK(test::throws<dptk::ArgumentError>(
+                        text, [&] { ddp.check(); }, test::Agreed::yes));
+                    CHECK(test::contains(text, "gradient [0] was neither marked ready nor unused"));
+                    step(false);
+                    check_right();
+                    ddp.check();
+                }
+                if (ranks == 1) return;
+                if (is_last) ddp.begin_step(7);
+                step(false);
+                CHECK(test::throws<dptk::ArgumentError>(
+                    text, [&] { ddp.check(); }, test::Agreed::yes));
+                CHECK(test::contains(text, "rank 0: begins the step without a sample count"));
+                CHECK(test::contains(text, dptk::detail::text("rank ", ranks - 1,
+                                                              ": begins the step with a sample count of 7")));
+                step(false);
+                check_right();
+                ddp.check();
+            });
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("micro-batches are accumulated in device memory", T, float, double, dptk::bfloat16) {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        for (const int ranks : {1, 2, 4}) {
+            const test::Machine machine(ranks);
+            test::on_devices(ranks, [&](ProcessGroup& group) {
+                DeviceNet<T> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+                DistributedDataParallel ddp(group, net.values, net.gradients);
+                const auto batch = [&](int micro) {
+                    DeviceNet<T>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
+                        return test::gradient_element(group.rank() + micro, p, e);
+                    });
+                };
+                for (int step = 0; step < 3; ++step) {
+                    // 2 samples, 3 samples, and, in the step itself, as many as the rank says.
+                    batch(0);
+                    ddp.accumulate(2);
+                    CHECK(static_cast<float>(DeviceNet<T>::read(net.gradients[3])[7]) == 0);
+                    batch(1);
+                    ddp.accumulate(3);
+                    const auto own = static_cast<std::size_t>(step == 0 ? 0 : group.rank());
+                    batch(2);
+                    if (step == 0) ddp.synchronize();
+                    if (step > 0) ddp.synchronize(own);
+                    for (std::size_t p = 0; p < test::gradient_sizes.size(); ++p) {
+                        double sum = 0;
+                        double samples = 0;
+                        for (int rank = 0; rank < ranks; ++rank) {
+                            const double last = step == 0 ? 0 : rank;
+                            const auto element = [&](int micro) {
+                                return static_cast<double>(static_cast<float>(
+                                    static_cast<T>(test::gradient_element(rank + micro, p, 0))));
+                            };
+                            sum += 2 * element(0) + 3 * element(1) + last * element(2);
+                            samples += 5 + last;
+                        }
+                        const double found =
+                            static_cast<double>(static_cast<float>(DeviceNet<T>::read(net.gradients[p])[0]));
+                        const double tolerance = sizeof(T) == 2 ? 0.02 : 1e-5;
+                        CHECK(std::abs(found - sum / samples) <= tolerance * (1 + sum / samples));
+                    }
+                }
+                ddp.check();
+            });
+        }
+    }
+}
+
+TEST_CASE("the host waits for nothing of a step that is on the device") {
+    const test::Machine machine(2);
+    test::on_devices(2, [&](ProcessGroup& group) {
+        DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+        DistributedDataParallel ddp(group, net.values, net.gradients,
+                                    {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+        fill_gradients(group, net);
+        for (int step = 0; step < 4; ++step) {
+            const std::vector<std::string> waits = {"cudaStreamSynchronize", "cudaDeviceSynchronize",
+                                                    "cudaFree", "cudaMalloc"};
+            std::vector<int> before;
+            for (const std::string& function : waits) before.push_back(calls_of({function, group.rank()}));
+            ddp.begin_step(3);
+            for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
+            ddp.synchronize();
+            if (step < 2) continue;  // buckets are made anew behind the first
+            for (std::size_t i = 0; i < waits.size(); ++i)
+                CHECK_MESSAGE(calls_of({waits[i], group.rank()}) == before[i], waits[i]);
+        }
+        ddp.check();
+        group.barrier();
     });
 }
 

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 
+#include "dptk/core/device_lane.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/export.hpp"
+#include "dptk/core/stream_ref.hpp"
 
 namespace dptk::detail {
 
@@ -20,6 +23,8 @@ struct DeviceCalls {
     void (*set_zero)(void* data, std::size_t bytes, int device);
     /// Blocks until all that is done.
     void (*synchronize)(int device);
+    /// Null where the program has been built without dptk's kernels.
+    std::unique_ptr<DeviceLane> (*make_lane)(int device, StreamRef program);
 };
 
 inline constexpr const char* no_device_memory =

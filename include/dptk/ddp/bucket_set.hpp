@@ -32,11 +32,11 @@ class BucketSet {
     BucketSet() = default;
 
     /// Buckets for the parameters whose indices `order` has, which leave in this order; all others are in no
-    /// bucket. Where the outcome is everywhere, and all are in host memory, the last one has an element for
-    /// the ranks' status. Collective.
+    /// bucket. Where the outcome is everywhere, and all are in host memory or `on_device` is set, the last
+    /// one has an element for the ranks' status. Collective.
     BucketSet(ProcessGroup& group, const std::vector<ParameterRef>& parameters,
               std::span<const std::size_t> order, const DistributedDataParallelOptions& options,
-              Outcome outcome)
+              Outcome outcome, bool on_device = false)
         : places_(parameters.size()) {
         const bool in_parts = outcome != Outcome::everywhere;
         std::vector<PlannedParameter> planned;
@@ -47,7 +47,7 @@ class BucketSet {
             if (parameter.device.type != DeviceType::cpu && is_new)
                 devices_.push_back(parameter.device.index);
         }
-        carries_status_ = !in_parts && devices_.empty() && !order.empty();
+        carries_status_ = !in_parts && (devices_.empty() || on_device) && !order.empty();
         BucketPlan plan = plan_buckets(planned, caps(options));
         for (std::size_t b = 0; b < plan.size(); ++b) {
             for (std::size_t position = 0; position < plan[b].parameters.size(); ++position) {

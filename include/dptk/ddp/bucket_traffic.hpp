@@ -46,6 +46,9 @@ class BucketTraffic {
     /// The next bucket to leave.
     [[nodiscard]] std::size_t next() const noexcept { return next_; }
 
+    /// Somebody else sends it.
+    std::size_t skip() noexcept { return next_++; }
+
     /// What it leaves with.
     struct Load {
         /// Sums where gradients are weighted; averages otherwise.

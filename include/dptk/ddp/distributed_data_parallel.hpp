@@ -66,7 +66,16 @@ class DistributedDataParallel {
 
     /// Ends the step: on return the gradients are the average over ranks. Collective, blocks. Throws
     /// ArgumentError on all ranks for a mistake of this step on any of them; the next step may begin.
+    ///
+    /// Where all gradients are in device memory, and the program has dptk's kernels, the host goes on: they
+    /// are the average for what the options' stream is given from now on, and what is thrown are mistakes of
+    /// the step before. Over NCCL a step may then be captured into a CUDA graph, with that stream, once two
+    /// steps have been made.
     void synchronize() { reducer_->synchronize(); }
+
+    /// Throws ArgumentError on all ranks for mistakes of the steps so far that synchronize() has not told of:
+    /// on devices, those of the last step, and of steps of a graph. Collective, blocks until they are over.
+    void check() { reducer_->check(); }
 
     /// begin_step(sample_count) and synchronize() in one, for Ready::at_synchronize.
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
@@ -108,23 +117,26 @@ class DistributedDataParallel {
     /// ArgumentError for another element type, and for gradients in device memory.
     template <Element T>
     [[nodiscard]] std::span<T> gradient_memory(std::size_t i) {
-        const Buffer buffer = gradient_buffer<T>(i, DeviceType::cpu);
+        const Buffer buffer = checked_gradient_buffer<T>(i, DeviceType::cpu);
         return {static_cast<T*>(buffer.data), buffer.count};
     }
 
     /// The same in device memory, and for that alone.
     template <Element T>
     [[nodiscard]] DeviceSpan<T> gradient_memory_on_device(std::size_t i) {
-        const Buffer buffer = gradient_buffer<T>(i, DeviceType::cuda);
+        const Buffer buffer = checked_gradient_buffer<T>(i, DeviceType::cuda);
         return {static_cast<T*>(buffer.data), buffer.count, buffer.device};
     }
+
+    /// The same of any type, wherever it lies.
+    [[nodiscard]] Buffer gradient_buffer(std::size_t i) { return reducer_->gradient_memory(i); }
 
     /// Buckets, bytes and times of the steps so far, on this rank.
     [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
 
   private:
     template <Element T>
-    [[nodiscard]] Buffer gradient_buffer(std::size_t i, DeviceType type) {
+    [[nodiscard]] Buffer checked_gradient_buffer(std::size_t i, DeviceType type) {
         const Buffer buffer = reducer_->gradient_memory(i);
         if (buffer.dtype != dtype_of<T>) {
             throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",

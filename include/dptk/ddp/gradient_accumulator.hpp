@@ -26,6 +26,11 @@ class GradientAccumulator {
             if (samples > 0) add_to(i, parameter, static_cast<double>(samples));
             std::memset(parameter.gradient, 0, parameter.count * dtype_size(parameter.dtype));
         }
+        count(samples);
+    }
+
+    /// Somebody else has added them, in another memory.
+    void count(std::size_t samples) noexcept {
         samples_ += samples;
         has_any_ = true;
     }

@@ -53,7 +53,10 @@ class GradientBucket {
     /// All gradients, with zeros between them.
     [[nodiscard]] Buffer gradients() const noexcept { return all_.slice(0, gradients_); }
 
-    /// The element that carries the status: above 0 after the reduction where any rank has raised it.
+    /// The element that carries the status, where there is one.
+    [[nodiscard]] Buffer status_element() const noexcept { return all_.slice(all_.count - 1, 1); }
+
+    /// In host memory: above 0 after the reduction where any rank has raised it.
     void set_status(bool raised) noexcept {
         visit_floating([&](auto zero) {
             store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised ? 1.0F : 0.0F));

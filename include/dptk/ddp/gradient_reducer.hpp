@@ -19,6 +19,7 @@
 #include "dptk/control/agreed_errors.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/bucket_traffic.hpp"
+#include "dptk/ddp/device_steps.hpp"
 #include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
 #include "dptk/ddp/join_round.hpp"
@@ -67,13 +68,18 @@ class GradientReducer {
             parameters_.find(options_);
             buffers_ = detail::ModelBuffers(options_);
             check_options();
+            if (outcome_ == Outcome::everywhere && !buffers_.has_any()) {
+                on_device_ = detail::DeviceSteps::make(
+                    parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
+            }
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
         detail::check_equal_tables(
             *group_, "models",
-            detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()));
+            detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
+                (on_device_ ? "\nsteps by kernels" : ""));
         make_buckets(detail::first_launch_order(parameters_.ignored()));
         clock_.emplace(*group_);
         clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
@@ -102,6 +108,14 @@ class GradientReducer {
         check_in_bucket(i);
         pinned_ = true;
         return buckets_.gradient(i, parameters_[i].count);
+    }
+
+    /// Throws what is wrong with the steps on devices so far, on all ranks alike. Collective, blocks until
+    /// they are over.
+    void check() {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        if (on_device_) throw_if_bad(std::exchange(last_step_, {}), true);
     }
 
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
@@ -158,7 +172,9 @@ class GradientReducer {
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
     void mark_unused(std::size_t i) { mark(i, State::unused); }
 
-    /// Ends the step: on return the gradients are the average. Collective, blocks.
+    /// Ends the step: on return the gradients are the average. Collective, blocks. Where all gradients are in
+    /// device memory, and dptk's kernels are there, they are the average in the stream of the options, behind
+    /// what that has been given; the host goes on, and errors are those of the step before.
     ///
     /// Throws on all ranks alike, ArgumentError: a gradient that was not marked, or twice; a parameter whose
     /// size has changed; a sample count given by some ranks only. The gradients are then unspecified, and the
@@ -205,10 +221,14 @@ class GradientReducer {
         const std::lock_guard lock(mutex_);
         if (begun_) return note_problem("accumulate() in the middle of a step");
         read_addresses();
+        const auto takes = [&](std::size_t i) { return buckets_.has(i); };
+        if (on_device_ && addresses_are_good_ && problem_.empty()) {
+            guarded([&] { on_device_->accumulate(parameters_.refs(), sample_count, takes); });
+            return accumulator_.count(sample_count);
+        }
         note_failure_of([&] { detail::require_host_memory(parameters_.refs(), "accumulate()"); });
         if (addresses_are_good_ && problem_.empty())
-            accumulator_.add(parameters_.refs(), sample_count,
-                             [&](std::size_t i) { return buckets_.has(i); });
+            accumulator_.add(parameters_.refs(), sample_count, takes);
     }
 
     /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
@@ -250,7 +270,8 @@ class GradientReducer {
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
     void make_buckets(const std::vector<std::size_t>& order) {
-        buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_);
+        buckets_ =
+            detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device_ != nullptr);
         reset_step();
     }
 
@@ -262,7 +283,7 @@ class GradientReducer {
         if (local_scopes_ > 0) return;
         check_not_begun();
         begin_locked(sample_count);
-        if (leaves_early()) header_.start(*group_, own_header());
+        if (leaves_early()) start_header();
         if (buffers_.has_any() && may_communicate_here()) ensure_header();
     }
 
@@ -324,8 +345,22 @@ class GradientReducer {
         return {samples_, accumulator_.samples(), !problem_.empty(), is_shadow_};
     }
 
-    /// Waits until the header is reduced; from then on the weight of this rank's gradients is known.
+    void start_header() {
+        if (on_device_) return guarded([&] { on_device_->begin(*group_, own_header()); });
+        header_.start(*group_, own_header());
+    }
+
+    [[nodiscard]] bool has_header() const {
+        return on_device_ ? on_device_->has_begun() : header_.has_started();
+    }
+
+    /// Waits until the header is reduced; from then on the weight of this rank's gradients is known. On
+    /// devices they alone come to know it.
     void ensure_header() {
+        if (on_device_) {
+            if (!has_header()) start_header();
+            return;
+        }
         if (!header_.has_started()) header_.run(*group_, own_header());
         header_.wait();
         if (is_shadow_ && !header_.does_any_count()) samples_.reset();
@@ -333,14 +368,13 @@ class GradientReducer {
     }
 
     [[nodiscard]] bool header_is_good() {
+        if (on_device_) return true;
         const bool some_count = header_.do_some_count();
         if (some_count && problem_.empty()) {
-            if (!samples_) {
-                note_problem("begins the step without a sample count");
-            } else if (accumulator_.has_any()) {
+            if (samples_ && accumulator_.has_any()) {
                 note_problem(detail::text("has accumulated ", accumulator_.samples(), " samples"));
             } else {
-                note_problem(detail::text("begins the step with a sample count of ", *samples_));
+                note_count(samples_);
             }
         }
         return !header_.is_any_in_trouble() && !some_count;
@@ -357,7 +391,7 @@ class GradientReducer {
             begin_locked(std::nullopt);
         }
         // Started early, the header has arrived when the first bucket is full.
-        if (is_marked() && !header_.has_started() && leaves_early()) header_.start(*group_, own_header());
+        if (is_marked() && !has_header() && leaves_early()) start_header();
         if (samples_ == std::size_t{0}) return;
         note_mark(i, state);
         if (!leaves_early()) return;
@@ -394,6 +428,7 @@ class GradientReducer {
         unused_.exchange(
             *group_, parameters_.size(),
             accumulator_.has_any() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
+        if (on_device_) return end_device_step();
         const bool is_carried = traffic_->carries_status(buckets_);
         bool failed = !is_carried && any_problem();
         for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -413,10 +448,60 @@ class GradientReducer {
         reset_step();
     }
 
+    void end_device_step() {
+        const detail::GradientBucket& last = buckets_[buckets_.size() - 1];
+        guarded([&] {
+            for (std::size_t b = 0; b < buckets_.size(); ++b) empty_on_device(b);
+            on_device_->end(last);
+        });
+        const auto now = trace::Clock::now();
+        for (std::size_t b = 0; b < buckets_.size(); ++b)
+            clock_->note_trip(b, buckets_[b].gradients().bytes(), {now, now});
+        clock_->end_step(marks_.arrived());
+        accumulator_.clear();
+        const OwnStep before = std::exchange(last_step_, {std::move(problem_), samples_});
+        problem_.clear();
+        throw_if_bad(before, false);
+        rebuild();
+        reset_step();
+    }
+
+    /// What this rank knows of a step that the devices have judged.
+    struct OwnStep {
+        std::string problem;
+        std::optional<std::size_t> samples;
+    };
+
+    /// \param all also the last one that was judged
+    void throw_if_bad(const OwnStep& step, bool all) {
+        bool is_bad = false;
+        guarded([&] { is_bad = on_device_->was_bad(buckets_[buckets_.size() - 1], all); });
+        if (!is_bad) return;
+        problem_ = step.problem;
+        if (!any_problem()) note_count(step.samples);
+        throw_problems();
+    }
+
+    void note_count(const std::optional<std::size_t>& samples) {
+        note_problem(samples ? detail::text("begins the step with a sample count of ", *samples)
+                             : "begins the step without a sample count");
+    }
+
     /// What fails in a device's memory, the other ranks cannot know of: ends the job.
     template <class Action>
     void guarded(Action&& action) {
         break_job_unless_agreed(group_->channel().job(), std::forward<Action>(action));
+    }
+
+    /// Whether a gradient goes into its bucket, and no zeros. One that waits for its mark takes no part.
+    [[nodiscard]] bool takes_part(std::size_t i) {
+        if (is_marked() && marks_[i] == State::waiting) {
+            if (!options_.find_unused_parameters)
+                note_problem(detail::text("gradient ", parameters_[i].name,
+                                          " was neither marked ready nor unused before synchronize()"));
+            marks_.mark(i, State::unused, buckets_);
+        }
+        return marks_[i] != State::unused && addresses_are_good_ && !is_shadow_;
     }
 
     /// Copies a bucket's gradients in, weighted.
@@ -425,14 +510,7 @@ class GradientReducer {
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const std::size_t i = indices[position];
-            if (is_marked() && marks_[i] == State::waiting) {
-                if (!options_.find_unused_parameters)
-                    note_problem(detail::text("gradient ", parameters_[i].name,
-                                              " was neither marked ready nor unused before synchronize()"));
-                marks_.mark(i, State::unused, buckets_);
-            }
-            const bool counts = marks_[i] != State::unused && addresses_are_good_ && !is_shadow_;
-            const double weight = counts ? copy_weight() : 0;
+            const double weight = takes_part(i) ? copy_weight() : 0;
             const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
             if (accumulator_.has_any()) {
                 accumulator_.blend(place, i, header_.sample_weight(), parameters_[i].gradient, weight);
@@ -442,7 +520,41 @@ class GradientReducer {
         }
     }
 
+    void launch_on_device() {
+        const trace::Span span("copy in");
+        const std::size_t b = traffic_->skip();
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        detail::DeviceSteps::Load load;
+        load.has_sums = accumulator_.has_any();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const std::size_t i = indices[position];
+            load.gradients.push_back({.parameter = i,
+                                      .place = buckets_[b].gradient(position, parameters_[i].count),
+                                      .elements = parameters_[i].gradient,
+                                      .takes_part = takes_part(i)});
+        }
+        load.weight.is_share = samples_.has_value();
+        load.weight.factor = samples_ ? static_cast<double>(*samples_) : 1.0 / ranks_that_count();
+        if (b + 1 == buckets_.size()) load.status = !problem_.empty();
+        on_device_->launch(*group_, buckets_[b], b, load);
+    }
+
+    void empty_on_device(std::size_t b) {
+        if (!addresses_are_good_ || is_shadow_) return;
+        const trace::Span span("copy out");
+        std::vector<detail::LaneCopy> averages;
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const ParameterRef& parameter = parameters_[indices[position]];
+            if (unused_[indices[position]]) continue;
+            const Buffer average = buckets_[b].gradient(position, parameter.count);
+            averages.push_back({average.at(parameter.gradient), average.data});
+        }
+        on_device_->copy_out(buckets_[b], averages);
+    }
+
     void fill_and_launch() {
+        if (on_device_) return guarded([&] { launch_on_device(); });
         const bool sums = samples_ || round_.averages_over_present;
         reduction_ = sums ? ReduceOp::sum : ReduceOp::avg;
         guarded([&] { fill(traffic_->next()); });
@@ -504,6 +616,7 @@ class GradientReducer {
     [[noreturn]] void throw_problems() {
         const std::string problems = detail::gather_problems(*group_, problem_);
         accumulator_.clear();
+        if (on_device_) guarded([&] { on_device_->forget_sums(); });
         unused_.forget();
         reset_step();
         detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
@@ -547,7 +660,9 @@ class GradientReducer {
     ProcessGroup* group_ = nullptr;
     detail::ModelBuffers buffers_;
     detail::BucketSet buckets_;
-    bool pinned_ = false;  // somebody knows the memory of a bucket
+    std::unique_ptr<detail::DeviceSteps> on_device_;  // where all gradients are there
+    OwnStep last_step_;                               // that they have judged
+    bool pinned_ = false;                             // somebody knows the memory of a bucket
     bool rebuilt_ = false;
 
     std::mutex mutex_;

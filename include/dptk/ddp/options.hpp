@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dptk/core/stream_ref.hpp"
 #include "dptk/ddp/buffer_source.hpp"
 
 namespace dptk {
@@ -44,6 +45,9 @@ struct DistributedDataParallelOptions {
     bool gradient_as_bucket_view = false;
     /// Whether all ranks get rank 0's values at construction.
     bool init_sync = true;
+    /// For gradients in device memory: the stream in which they are computed and used; the default stream
+    /// where it is left out. It outlives the DistributedDataParallel. Not compared between ranks.
+    StreamRef stream = {};
     /// Names of parameters that are neither sent at construction nor averaged.
     std::vector<std::string> parameters_to_ignore = {};
 };

@@ -3,6 +3,9 @@
 
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/device.hpp"
+#ifdef DPTK_WITH_KERNELS
+#include "dptk/core/cuda/device_lane.hpp"
+#endif
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/device_calls.hpp"
@@ -27,6 +30,11 @@ inline constexpr dptk::detail::DeviceCalls device_calls = {
             const DeviceScope on(device);
             cuda::synchronize(StreamRef());
         },
+#ifdef DPTK_WITH_KERNELS
+    .make_lane = make_lane,
+#else
+    .make_lane = nullptr,
+#endif
 };
 
 inline const bool device_calls_are_registered = [] {

@@ -166,6 +166,36 @@ template <class Fn>
     }
 }
 
+template <class From, class To>
+__global__ void accumulate_kernel(const __grid_constant__ TensorTable<CopiedTensor> table, To factor) {
+    const auto [tensor, begin, end] = table.own_piece();
+    auto* from = static_cast<From*>(const_cast<void*>(tensor.from));
+    auto* to = static_cast<To*>(tensor.to);
+    for (std::size_t i = begin + threadIdx.x; i < end; i += block_size) {
+        to[i] += factor * widen<To>(from[i]);
+        from[i] = From{};
+    }
+}
+
+__global__ void write_words_kernel(double* to, StepWords words) {
+    to[threadIdx.x] = words.values[threadIdx.x];
+}
+
+template <class T>
+__global__ void write_scalar_kernel(T* to, double value) {
+    *to = narrow<T>(value);
+}
+
+template <class T>
+__global__ void judge_step_kernel(const double* words, const T* status, double* bad_steps) {
+    const double counting = words[1];
+    const double present = words[2];
+    const double problems = words[3];
+    const bool some_count = counting != 0 && counting != present;
+    // A status that is not a number is not 0 either.
+    if (problems != 0 || some_count || !(widen<float>(*status) == 0)) *bad_steps += 1;
+}
+
 }  // namespace
 
 void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, const CopyWeight& weight,
@@ -185,6 +215,40 @@ void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, c
                               launch<T, T, false>(tensors, weight, nullptr, stream);
                           });
     if (!is_moved) throw ArgumentError("copy_all: weights are for floating-point types");
+}
+
+void accumulate_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, double factor,
+                    StreamRef stream) {
+    const bool is_known = with_type(format.from, [&]<class From>(From) {
+        using To = std::conditional_t<std::is_same_v<From, double>, double, float>;
+        for_each_tensor(tensors, [&](const TensorTable<CopiedTensor>& table) {
+            accumulate_kernel<From, To>
+                <<<table.blocks(), block_size, 0, stream.get()>>>(table, static_cast<To>(factor));
+            check(cudaGetLastError(), "accumulate_kernel");
+        });
+    });
+    if (!is_known) throw ArgumentError("accumulate_all is for floating-point types");
+}
+
+void write_words(double* to, const StepWords& words, StreamRef stream) {
+    write_words_kernel<<<1, 4, 0, stream.get()>>>(to, words);
+    check(cudaGetLastError(), "write_words_kernel");
+}
+
+void write_scalar(void* to, DType type, double value, StreamRef stream) {
+    const bool is_known = with_type(type, [&]<class T>(T) {
+        write_scalar_kernel<<<1, 1, 0, stream.get()>>>(static_cast<T*>(to), value);
+    });
+    if (!is_known) throw ArgumentError("write_scalar is for floating-point types");
+    check(cudaGetLastError(), "write_scalar_kernel");
+}
+
+void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream) {
+    const bool is_known = with_type(type, [&]<class T>(T) {
+        judge_step_kernel<<<1, 1, 0, stream.get()>>>(words, static_cast<const T*>(status), bad_steps);
+    });
+    if (!is_known) throw ArgumentError("judge_step is for floating-point types");
+    check(cudaGetLastError(), "judge_step_kernel");
 }
 
 }  // namespace dptk::cuda::kernels

@@ -38,4 +38,22 @@ struct CopyFormat {
 void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, const CopyWeight& weight,
               StreamRef stream);
 
+/// to[i] += factor · from[i], and from[i] = 0. `format.to` is f32, or f64 for f64.
+void accumulate_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, double factor,
+                    StreamRef stream);
+
+/// The words that the ranks of a training sum up at the beginning of a step.
+struct StepWords {
+    double values[4] = {};
+};
+void write_words(double* to, const StepWords& words, StreamRef stream);
+
+/// One element of a floating-point type.
+void write_scalar(void* to, DType type, double value, StreamRef stream);
+
+/// Adds 1 to *bad_steps where the sums of the step's words (samples, ranks that count them, ranks that are
+/// present, ranks with a problem) show a problem, or that only some of those present count; or where *status
+/// is not 0.
+void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream);
+
 }  // namespace dptk::cuda::kernels

@@ -9,7 +9,7 @@
 namespace dptk::cuda::detail {
 
 /// A piece of this many elements for each block.
-inline constexpr std::size_t piece_elements = 16384;
+inline constexpr std::size_t piece_elements = 4096;
 
 /// As many tensors as go with one launch, whose arguments have 4 KiB.
 template <class Tensor>

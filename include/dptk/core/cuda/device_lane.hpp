@@ -1,0 +1,168 @@
+/// DeviceLane over CUDA and dptk's kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dptk/core/cuda/copy.hpp"
+#include "dptk/core/cuda/device.hpp"
+#include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/kernels.hpp"
+#include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/device_lane.hpp"
+
+namespace dptk::cuda::detail {
+
+class CudaLane final : public dptk::detail::DeviceLane {
+  public:
+    CudaLane(int device, StreamRef program)
+        : device_(device),
+          scope_(device),
+          program_(program),
+          stream_(StreamPriority::high),
+          words_(word_count + 1),
+          reports_(2) {
+        check(cudaMemsetAsync(words_.data(), 0, words_.size() * sizeof(double), stream_.get()),
+              "cudaMemsetAsync");
+        scope_.reset();
+    }
+
+    /// Blocks until the device has done all that it has been given.
+    ~CudaLane() override { await_device(device_); }
+
+    [[nodiscard]] StreamRef stream() const noexcept override { return stream_; }
+
+    void follow_program() override {
+        const DeviceScope on(device_);
+        Event(program_).order_before(stream_);
+    }
+
+    void lead_program() override {
+        const DeviceScope on(device_);
+        Event(stream_).order_before(program_);
+    }
+
+    void write_words(std::span<const double, word_count> own) override {
+        const DeviceScope on(device_);
+        kernels::write_words(words_.data(), {own[0], own[1], own[2], own[3]}, stream_);
+    }
+
+    [[nodiscard]] Buffer words() noexcept override {
+        return {words_.data(), word_count, DType::f64, {DeviceType::cuda, device_}};
+    }
+
+    using DeviceLane::copy;
+
+    void copy(std::span<const dptk::detail::LaneCopy> tensors, const dptk::detail::LaneWeight& weight,
+              DType from) override {
+        note_copies(tensors, [&](const dptk::detail::LaneCopy& tensor) {
+            return tensor.to.data == tensor.from && weight.factor == 1 && !weight.is_share;
+        });
+        if (copies_.empty()) return;
+        const DeviceScope on(device_);
+        kernels::copy_all(copies_, {.from = real_type(from), .to = real_type(tensors[0].to.dtype)},
+                          {.factor = weight.factor, .divisor = weight.is_share ? words_.data() : nullptr},
+                          stream_);
+    }
+
+    void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor, DType from) override {
+        note_copies(tensors, [](const dptk::detail::LaneCopy&) { return false; });
+        if (copies_.empty()) return;
+        const DeviceScope on(device_);
+        kernels::accumulate_all(copies_, {.from = real_type(from), .to = real_type(tensors[0].to.dtype)},
+                                factor, stream_);
+    }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
+        const DeviceScope on(device_);
+        const auto memory = std::make_shared<DeviceBuffer<std::byte>>(bytes);
+        check(cudaMemsetAsync(memory->data(), 0, bytes, stream_.get()), "cudaMemsetAsync");
+        return {memory, memory->data()};
+    }
+
+    void write_status(const Buffer& element, bool raised) override {
+        const DeviceScope on(device_);
+        kernels::write_scalar(element.data, real_type(element.dtype), raised ? 1 : 0, stream_);
+    }
+
+    void judge(const Buffer& status) override {
+        const DeviceScope on(device_);
+        kernels::judge_step(words_.data(), status.data, real_type(status.dtype), bad_steps(), stream_);
+        if (is_capturing(program_)) return;  // what a graph's steps come to, was_bad(true) tells
+        Report& report = reports_[judged_++ % reports_.size()];
+        if (report.bad_steps.size() == 0) report.bad_steps = PinnedBuffer<double>(1);
+        copy_bytes(report.bad_steps.data(), bad_steps(), sizeof(double), stream_);
+        report.there.emplace(stream_);
+    }
+
+    [[nodiscard]] bool was_bad(bool all) override {
+        if (all) {
+            const DeviceScope on(device_);
+            double found = 0;
+            copy_bytes(&found, bad_steps(), sizeof found, stream_);
+            stream_.synchronize();
+            return is_news(found);
+        }
+        if (judged_ < 2 || is_capturing(program_)) return false;
+        const Report& report = reports_[judged_ % reports_.size()];
+        report.there->synchronize();
+        return is_news(report.bad_steps[0]);
+    }
+
+    void synchronize() override { stream_.synchronize(); }
+
+  private:
+    /// How many steps had been bad when a step was judged.
+    struct Report {
+        PinnedBuffer<double> bad_steps;
+        std::optional<Event> there;
+    };
+
+    /// Complex numbers are two real ones.
+    [[nodiscard]] static DType real_type(DType type) noexcept {
+        if (type == DType::c64) return DType::f32;
+        return type == DType::c128 ? DType::f64 : type;
+    }
+    [[nodiscard]] static std::size_t real_count(const Buffer& buffer) noexcept {
+        return is_complex(buffer.dtype) ? 2 * buffer.count : buffer.count;
+    }
+
+    /// Those that have elements, but for what `is_there`.
+    template <class IsThere>
+    void note_copies(std::span<const dptk::detail::LaneCopy> tensors, IsThere&& is_there) {
+        copies_.clear();
+        for (const dptk::detail::LaneCopy& tensor : tensors) {
+            if (tensor.to.count > 0 && !is_there(tensor))
+                copies_.push_back({tensor.from, tensor.to.data, real_count(tensor.to)});
+        }
+    }
+
+    [[nodiscard]] double* bad_steps() noexcept { return words_.data() + word_count; }
+
+    [[nodiscard]] bool is_news(double bad_steps) noexcept {
+        const bool more = bad_steps > known_bad_steps_;
+        known_bad_steps_ = bad_steps;
+        return more;
+    }
+
+    int device_;
+    std::optional<DeviceScope> scope_;  // while it is made
+    StreamRef program_;
+    Stream stream_;
+    DeviceBuffer<double> words_;
+    std::vector<Report> reports_;
+    std::size_t judged_ = 0;
+    double known_bad_steps_ = 0;
+    std::vector<kernels::CopiedTensor> copies_;
+};
+
+[[nodiscard]] inline std::unique_ptr<dptk::detail::DeviceLane> make_lane(int device, StreamRef program) {
+    return std::make_unique<CudaLane>(device, program);
+}
+
+}  // namespace dptk::cuda::detail
