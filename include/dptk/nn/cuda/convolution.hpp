@@ -14,6 +14,7 @@
 #include "dptk/nn/cuda/cudnn_graph.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
+#include "dptk/nn/cuda/matrix_product.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 #include "dptk/nn/layers.hpp"
 
@@ -45,10 +46,21 @@ class Conv2dLayer final : public Layer {
     enum Id : std::int64_t { source = 1, weight, bias, output, convolved, biased };
     using Dims = std::array<std::int64_t, 4>;
 
+    /// In bytes, of images.
+    static constexpr std::size_t most_unfolded = std::size_t{512} << 20;
+
+    /// The gradient of the weight as one matrix product, of unfolded images: where windows are few, cuDNN's
+    /// own kernels leave most of a GPU idle.
+    struct UnfoldedGradients {
+        MatrixProduct product;
+        DeviceBuffer<std::byte> rows;
+    };
+
     struct Plan {
         std::optional<CudnnPlan> fused;
         std::optional<CudnnPlan> forward;  // where there is none with the bias
         std::optional<CudnnPlan> gradients;
+        std::optional<UnfoldedGradients> unfolded;  // where that is faster
         std::optional<CudnnPlan> backward_input;
         bool narrow_gradients = false;  // in the type of activations
     };
@@ -210,7 +222,50 @@ class Conv2dLayer final : public Layer {
                 narrow_ = DeviceBuffer<std::byte>(weight_.count() * context().type_size());
             plan.gradients = find_gradients(plan, gradient);
         }
-        if (!plan.gradients) throw BackendError("cuDNN has no kernel for the gradient of the weight");
+        const std::size_t rows = gradient.n * output_form().pixels();
+        const std::size_t bytes = rows * window_elements() * context().type_size();
+        if (bytes <= most_unfolded) {
+            plan.unfolded.emplace(UnfoldedGradients{MatrixProduct(context(), {.rows = output_form().padded,
+                                                                              .columns = window_elements(),
+                                                                              .inner = rows,
+                                                                              .a = Side::transposed}),
+                                                    DeviceBuffer<std::byte>(bytes)});
+            run_unfolded(*plan.unfolded, gradient);
+        }
+        if (!plan.gradients && !plan.unfolded)
+            throw BackendError("cuDNN has no kernel for the gradient of the weight");
+        if (!plan.gradients || !plan.unfolded) return;
+        const std::size_t fastest = find_fastest(context(), 2, [&](std::size_t i) {
+            if (i == 0) run_gradients(plan, gradient);
+            if (i == 1) run_unfolded(*plan.unfolded, gradient);
+        });
+        if (fastest == 0) plan.unfolded.reset();
+    }
+
+    void run_gradients(Plan& plan, const Activation& gradient) {
+        plan.gradients->run(context(), gradient_arguments(plan, gradient));
+        if (plan.narrow_gradients)
+            kernels::convert(narrow_.data(), context().type(), weight_.gradient().data(), DType::f32,
+                             weight_.count(), context().stream());
+    }
+
+    void run_unfolded(UnfoldedGradients& unfolded, const Activation& gradient) {
+        const auto number = [](std::size_t value) { return static_cast<int>(value); };
+        kernels::unfold(source_.data, unfolded.rows.data(), context().type(), gradient.n, input_.padded,
+                        {.height = number(input_.height),
+                         .width = number(input_.width),
+                         .out_height = number(output_form().height),
+                         .out_width = number(output_form().width),
+                         .size = number(spec_.kernel_size),
+                         .stride = number(spec_.stride),
+                         .padding = number(spec_.padding)},
+                        context().stream());
+        unfolded.product.run(gradient.data, unfolded.rows.data(), weight_.gradient().data());
+    }
+
+    /// That one output sees.
+    [[nodiscard]] std::size_t window_elements() const noexcept {
+        return spec_.kernel_size * spec_.kernel_size * input_.padded;
     }
 
     [[nodiscard]] std::vector<CudnnArgument> input_arguments(const Activation& gradient,
@@ -262,11 +317,12 @@ class Conv2dLayer final : public Layer {
         bias_gradient_.run(context(), gradient, activate_ == Activate::relu ? output_.data : nullptr,
                            bias_.gradient().data());
         Plan& plan = *current_;
-        if (!plan.gradients) plan_gradients(plan, gradient);
-        plan.gradients->run(context(), gradient_arguments(plan, gradient));
-        if (plan.narrow_gradients)
-            kernels::convert(narrow_.data(), context().type(), weight_.gradient().data(), DType::f32,
-                             weight_.count(), context().stream());
+        if (!plan.gradients && !plan.unfolded) plan_gradients(plan, gradient);
+        if (plan.unfolded) {
+            run_unfolded(*plan.unfolded, gradient);
+        } else {
+            run_gradients(plan, gradient);
+        }
     }
 
     Activation do_backward_input(const Activation& gradient) override {

@@ -168,18 +168,18 @@ __global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t r
         partial[static_cast<std::size_t>(blockIdx.y) * channels + group * size + i] = own[i];
 }
 
-/// Sums `rows` rows: 32 channels a block, 8 threads for each.
+/// Sums `rows` rows: 32 channels a block, 32 threads for each.
 __global__ void sum_rows_kernel(const float* partial, unsigned rows, unsigned channels, float* sums) {
-    __shared__ float shared[8][32];
+    __shared__ float shared[32][33];
     const unsigned channel = blockIdx.x * 32 + threadIdx.x;
     float own = 0;
     if (channel < channels)
-        for (unsigned row = threadIdx.y; row < rows; row += 8)
+        for (unsigned row = threadIdx.y; row < rows; row += 32)
             own += partial[static_cast<std::size_t>(row) * channels + channel];
     shared[threadIdx.y][threadIdx.x] = own;
     __syncthreads();
     if (threadIdx.y != 0 || channel >= channels) return;
-    for (unsigned y = 1; y < 8; ++y) own += shared[y][threadIdx.x];
+    for (unsigned y = 1; y < 32; ++y) own += shared[y][threadIdx.x];
     sums[channel] = own;
 }
 
@@ -199,7 +199,7 @@ RowBlocks row_blocks(std::size_t rows, std::size_t channels, DType type) {
     out.threads = dim3(wide, block_size / wide);
     const unsigned across = (groups + wide - 1) / wide;
     const std::size_t deep = std::max<std::size_t>(rows / (out.threads.y * 4), 1);
-    const std::size_t wanted = std::max<std::size_t>(132 * 4 / across, 1);
+    const std::size_t wanted = std::max<std::size_t>(132 * 4 / across, 1);  // a few blocks a multiprocessor
     out.blocks = dim3(across, static_cast<unsigned>(std::min(deep, wanted)));
     return out;
 }
@@ -282,6 +282,34 @@ __global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, 
             const std::size_t pixel = (n * height + y) * width + x;
             reinterpret_cast<Pack<T>*>(input_gradient)[pixel * packs + pack] = out;
         }
+    }
+}
+
+// ---- convolution as a matrix product
+
+/// A thread for each pack of channels under each place of the window.
+template <class T>
+__global__ void unfold_kernel(const T* images, T* rows, std::size_t count, Window window, unsigned packs) {
+    for (std::size_t i = thread_index(); i < count; i += thread_count()) {
+        const auto pack = static_cast<unsigned>(i % packs);
+        std::size_t rest = i / packs;
+        const auto kx = static_cast<unsigned>(rest % window.size);
+        rest /= window.size;
+        const auto ky = static_cast<unsigned>(rest % window.size);
+        rest /= window.size;
+        const auto x = static_cast<int>(rest % window.out_width * window.stride + kx) - window.padding;
+        rest /= window.out_width;
+        const auto y = static_cast<int>(rest % window.out_height * window.stride + ky) - window.padding;
+        const std::size_t n = rest / window.out_height;
+        Pack<T> found{};
+        const bool is_inside = x >= 0 && y >= 0 && x < window.width && y < window.height;
+        if (is_inside) {
+            const std::size_t pixel = (n * static_cast<std::size_t>(window.height) + static_cast<std::size_t>(y)) *
+                                          static_cast<std::size_t>(window.width) +
+                                      static_cast<std::size_t>(x);
+            found = reinterpret_cast<const Pack<T>*>(images)[pixel * packs + pack];
+        }
+        reinterpret_cast<Pack<T>*>(rows)[i] = found;
     }
 }
 
@@ -414,22 +442,45 @@ struct Adam {
     }
 };
 
+/// Steps `size` neighbours.
+template <unsigned size, class Rule>
+__device__ void step_group(const OptimizerTensor& tensor, std::size_t group, const Rule& rule,
+                           const typename Rule::Factors& factors) {
+    struct alignas(size * sizeof(float)) Group {
+        float values[size];
+    };
+    const auto at = [&](auto* data) { return reinterpret_cast<Group*>(const_cast<float*>(data)) + group; };
+    Group value = *at(tensor.value);
+    const Group gradient = *at(tensor.gradient);
+    Group first{};
+    Group second{};
+    if (tensor.first != nullptr) first = *at(tensor.first);
+    if (tensor.second != nullptr) second = *at(tensor.second);
+#pragma unroll
+    for (unsigned i = 0; i < size; ++i)
+        rule.step(factors, value.values[i], gradient.values[i],
+                  tensor.first != nullptr ? &first.values[i] : nullptr, &second.values[i]);
+    *at(tensor.value) = value;
+    if (tensor.first != nullptr) *at(tensor.first) = first;
+    if (tensor.second != nullptr) *at(tensor.second) = second;
+}
+
 template <class Rule>
 __global__ void step_kernel(const __grid_constant__ TensorTable<OptimizerTensor> table, Rule rule) {
     __shared__ typename Rule::Factors factors;
     if (threadIdx.x == 0) factors = rule.prepare();
     __syncthreads();
     const auto [tensor, begin, end] = table.own_piece();
-    for (std::size_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        float value = tensor.value[i];
-        float first = tensor.first != nullptr ? tensor.first[i] : 0;
-        float second = tensor.second != nullptr ? tensor.second[i] : 0;
-        rule.step(factors, value, tensor.gradient[i], tensor.first != nullptr ? &first : nullptr, &second);
-        tensor.value[i] = value;
-        if (tensor.first != nullptr) tensor.first[i] = first;
-        if (tensor.second != nullptr) tensor.second[i] = second;
-        if (tensor.copy != nullptr) static_cast<__nv_bfloat16*>(tensor.copy)[i] = __float2bfloat16_rn(value);
+    const auto is_aligned = [](const float* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; };
+    std::size_t done = begin;
+    if (is_aligned(tensor.value) && is_aligned(tensor.gradient) && is_aligned(tensor.first) &&
+        is_aligned(tensor.second)) {
+        const std::size_t groups = (end - begin) / 4;
+        for (std::size_t group = threadIdx.x; group < groups; group += blockDim.x)
+            step_group<4>(tensor, begin / 4 + group, rule, factors);
+        done = begin + groups * 4;
     }
+    for (std::size_t i = done + threadIdx.x; i < end; i += blockDim.x) step_group<1>(tensor, i, rule, factors);
 }
 
 __global__ void count_step_kernel(OptimizerClock* clock) {
@@ -449,6 +500,18 @@ void step_all(std::span<const OptimizerTensor> tensors, const Rule& rule, Optimi
 
 __global__ void convert_all_kernel(const __grid_constant__ TensorTable<ConvertedTensor> table) {
     const auto [tensor, begin, end] = table.own_piece();
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(tensor.from) % 16 == 0 &&
+                            reinterpret_cast<std::uintptr_t>(tensor.to) % 8 == 0;
+    if (is_aligned && end - begin == dptk::cuda::detail::piece_elements) {
+        const auto* from = reinterpret_cast<const float4*>(tensor.from + begin);
+        auto* to = reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(tensor.to) + begin);
+        for (unsigned i = threadIdx.x; i < dptk::cuda::detail::piece_elements / 4; i += blockDim.x) {
+            const float4 four = from[i];
+            to[2 * i] = __floats2bfloat162_rn(four.x, four.y);
+            to[2 * i + 1] = __floats2bfloat162_rn(four.z, four.w);
+        }
+        return;
+    }
     for (std::size_t i = begin + threadIdx.x; i < end; i += blockDim.x)
         static_cast<__nv_bfloat16*>(tensor.to)[i] = __float2bfloat16_rn(tensor.from[i]);
 }
@@ -535,7 +598,7 @@ void bias_gradient(void* gradient, const void* output, DType type, std::size_t r
         }
     });
     check_launch("bias_gradient_kernel");
-    sum_rows_kernel<<<(wide + 31) / 32, dim3(32, 8), 0, stream.get()>>>(scratch, how.blocks.y, wide, sums);
+    sum_rows_kernel<<<(wide + 31) / 32, dim3(32, 32), 0, stream.get()>>>(scratch, how.blocks.y, wide, sums);
     check_launch("sum_rows_kernel");
 }
 
@@ -564,6 +627,20 @@ void max_pool_backward(const void* in, const void* output_gradient, void* input_
             static_cast<unsigned>(pool.window), is_relu);
     });
     check_launch("max_pool_backward_kernel");
+}
+
+void unfold(const void* images, void* rows, DType type, std::size_t n, std::size_t channels,
+            const Window& window, StreamRef stream) {
+    with_type(type, [&]<class T>(T) {
+        const std::size_t packs = channels / Pack<T>::size;
+        const std::size_t count = n * static_cast<std::size_t>(window.out_height) *
+                                  static_cast<std::size_t>(window.out_width) *
+                                  static_cast<std::size_t>(window.size) * static_cast<std::size_t>(window.size) *
+                                  packs;
+        unfold_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
+            static_cast<const T*>(images), static_cast<T*>(rows), count, window, static_cast<unsigned>(packs));
+    });
+    check_launch("unfold_kernel");
 }
 
 void softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t n, std::size_t classes,

@@ -59,6 +59,22 @@ void max_pool(const void* in, void* out, DType type, const Pool& pool, StreamRef
 void max_pool_backward(const void* in, const void* output_gradient, void* input_gradient, DType type,
                        const Pool& pool, bool is_relu, StreamRef stream);
 
+/// What a convolution's window sees.
+struct Window {
+    int height = 0;
+    int width = 0;
+    int out_height = 0;
+    int out_width = 0;
+    int size = 0;
+    int stride = 1;
+    int padding = 0;
+};
+
+/// The images as the rows of a matrix, one for each place of the output: [n · out_height · out_width, size² ·
+/// channels], what lies outside being zero. Channels are a multiple of 16 bytes.
+void unfold(const void* images, void* rows, DType type, std::size_t n, std::size_t channels,
+            const Window& window, StreamRef stream);
+
 /// Sums over the samples since they were zeroed.
 struct LossTotals {
     double loss = 0;
@@ -84,8 +100,6 @@ struct OptimizerTensor {
     const float* gradient = nullptr;
     float* first = nullptr;
     float* second = nullptr;
-    /// The values in bf16, or null.
-    void* copy = nullptr;
     std::size_t count = 0;
 };
 
