@@ -1,5 +1,6 @@
 // Trains an image classifier on dptk's own networks, with one replica per rank:
 //   mpirun -np 2 train --model convnet --dataset digits
+//   dptk-run --nproc-per-node 2 -- train --device cuda --precision bf16 --cuda-graph
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "data.hpp"
 #include "options.hpp"
@@ -19,13 +21,13 @@
 namespace {
 
 #ifdef DPTK_WITH_ONEDNN
-using Backend = dptk::nn::Cpu;
+using HostBackend = dptk::nn::Cpu;
 
 void set_threads(int threads) {
     dptk::nn::cpu::set_num_threads(threads);
 }
 #else
-using Backend = dptk::nn::Reference<float>;
+using HostBackend = dptk::nn::Reference<float>;
 
 void set_threads(int) {}
 #endif
@@ -59,17 +61,13 @@ std::string format(const char* pattern, Arguments... arguments) {
     return text;
 }
 
-void train(dptk::ProcessGroup& group, const Options& options) {
-    const Data data = dptk::on_all_or_none(group, [&] { return load_data(options); });
-    const int cores = cores_of_rank(group);
-    const int threads = options.threads == 0 ? cores : options.threads;
-    set_threads(threads);
-    const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
-    const bool overlap = options.overlap == "on" || (options.overlap == "auto" && spare_core);
-
+/// Trains a network on the backend, and tells of it on rank 0; `computed_by`: what each rank has.
+template <class Backend>
+void train(dptk::ProcessGroup& group, const Options& options, const Data& data, Backend backend, bool overlap,
+           const std::string& computed_by) {
     dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.train.classes()),
                                       {data.train.channels(), data.train.height(), data.train.width()},
-                                      options.seed);
+                                      options.seed, std::move(backend));
     dptk::Trainer<Backend> trainer(
         group, net,
         {.epochs = options.epochs,
@@ -79,13 +77,15 @@ void train(dptk::ProcessGroup& group, const Options& options) {
          .pixel_scale = data.pixel_scale,
          .ready = overlap ? dptk::Ready::marked : dptk::Ready::at_synchronize,
          .comm_hook = comm_hook(options.comm_hook),
-         .reproducible_shards = options.reproducible_shards});
+         .reproducible_shards = options.reproducible_shards,
+         .cuda_graph = options.cuda_graph,
+         .data_on_device = options.data_on_device});
 
     dptk::ProgressPrinter printer(progress_style(options, group.rank()));
     if (!data.remark.empty()) printer.line(data.remark);
-    printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %d thread(s) each",
+    printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %s each",
                         options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
-                        group.size(), group.backend().c_str(), threads));
+                        group.size(), group.backend().c_str(), computed_by.c_str()));
 
     double accuracy = 0;
     for (int epoch = 0; epoch < options.epochs; ++epoch) {
@@ -104,6 +104,35 @@ void train(dptk::ProcessGroup& group, const Options& options) {
     printer.line(format("test accuracy: %.3f", accuracy));
 }
 
+void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data& data) {
+    const int cores = cores_of_rank(group);
+    const int threads = options.threads == 0 ? cores : options.threads;
+    set_threads(threads);
+    const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
+    const bool overlap = options.overlap == "on" || (options.overlap == "auto" && spare_core);
+    train(group, options, data, HostBackend{}, overlap, format("%d thread(s)", threads));
+}
+
+#ifdef DPTK_WITH_CUDNN
+void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data& data) {
+    // Before anything else of CUDA's; on all ranks or on none.
+    dptk::on_all_or_none(group, [&] {
+        const int device = dptk::cuda::local_device(group.local_rank());
+        dptk::cuda::set_device(device);
+        return device;
+    });
+    const dptk::cuda::Stream stream;  // outlives the network
+    const auto precision = options.precision == "fp32"   ? dptk::nn::Precision::fp32
+                           : options.precision == "tf32" ? dptk::nn::Precision::tf32
+                                                         : dptk::nn::Precision::bf16;
+    const bool overlap = options.overlap == "on" || (options.overlap == "auto" && group.size() > 1);
+    train(group, options, data, dptk::nn::Cuda({.precision = precision, .stream = stream}), overlap,
+          "a GPU in " + options.precision);
+}
+#else
+void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data&) {}  // parse_options has refused it
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,7 +142,13 @@ int main(int argc, char** argv) {
         rank = group.rank();
         const ParsedOptions parsed = parse_options(argc, argv);
         if (parsed.options) {
-            train(group, *parsed.options);
+            const Options& options = *parsed.options;
+            const Data data = dptk::on_all_or_none(group, [&] { return load_data(options); });
+            if (options.device == "cuda") {
+                train_on_gpu(group, options, data);
+            } else {
+                train_on_host(group, options, data);
+            }
         } else if (rank == 0) {
             std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
         }

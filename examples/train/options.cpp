@@ -4,6 +4,33 @@
 
 #include <sstream>
 
+namespace {
+
+#ifdef DPTK_WITH_CUDNN
+constexpr bool is_built_with_cuda = true;
+#else
+constexpr bool is_built_with_cuda = false;
+#endif
+
+/// What CLI11 cannot see in one option alone.
+void check_device(const CLI::App& app, const Options& options) {
+    if (options.device == "cuda") {
+        if (!is_built_with_cuda)
+            throw CLI::ValidationError(
+                "--device cuda",
+                "this program was built without the trainer on a GPU, which needs nvcc and cuDNN 9");
+        if (options.reproducible_shards > 0)
+            throw CLI::ValidationError("--reproducible", "needs --device cpu");
+        if (options.comm_hook != "none") throw CLI::ValidationError("--comm-hook", "needs --device cpu");
+        return;
+    }
+    for (const char* name : {"--precision", "--cuda-graph", "--data-on-device"}) {
+        if (app.count(name) > 0) throw CLI::ValidationError(name, "needs --device cuda");
+    }
+}
+
+}  // namespace
+
 ParsedOptions parse_options(int argc, char** argv) {
     Options options;
     CLI::App app(
@@ -34,8 +61,15 @@ ParsedOptions parse_options(int argc, char** argv) {
         ->type_name("SHARDS");
     app.add_option("--progress", options.progress, "how to show it")
         ->check(CLI::IsMember({"auto", "bar", "lines"}));
+    app.add_option("--device", options.device, "what computes: the host, or a GPU for each rank")
+        ->check(CLI::IsMember({"cpu", "cuda"}));
+    app.add_option("--precision", options.precision, "of a GPU's arithmetic")
+        ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+    app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
+    app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");
     try {
         app.parse(argc, argv);
+        check_device(app, options);
         return {options, "", 0};
     } catch (const CLI::ParseError& error) {
         std::ostringstream text;

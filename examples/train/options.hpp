@@ -22,6 +22,10 @@ struct Options {
     std::string overlap = "auto";
     std::string comm_hook = "none";
     std::size_t reproducible_shards = 0;  // 0: none
+    std::string device = "cpu";
+    std::string precision = "tf32";  // of a GPU
+    bool cuda_graph = false;
+    bool data_on_device = false;
 };
 
 /// What came of the command line: options to run with, or a text to print and an exit status to end with.
