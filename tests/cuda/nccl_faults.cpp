@@ -210,7 +210,8 @@ Ending expected(const Fault& fault) {
 
 /// What the watchdog calls.
 bool may_fail_in_background(const std::string& function) {
-    static const std::vector<std::string> asks = {"cudaSetDevice", "cudaEventQuery", "ncclCommGetAsyncError"};
+    static const std::vector<std::string> asks = {"cudaSetDevice", "cudaEventQuery", "ncclCommGetAsyncError",
+                                                  "in the background"};
     return std::ranges::find(asks, function) != asks.end();
 }
 
@@ -224,9 +225,11 @@ void check_fault(Phase phase, const Fault& fault) {
     // What is known on all ranks before they connect is the same error on all of them.
     // A destructor throws nothing: there the next call tells.
     const bool behind_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
-    // Where there are several groups, one's error that the watchdog has found is told by the others, too.
-    const bool of_another_group =
-        phase == Phase::split && outcome.endings[1] == Ending::lost && may_fail_in_background(fault.function);
+    // Where there are several groups, one's error that the watchdog has found is told by the others, too; a
+    // training has one of its own.
+    const bool of_another_group = (phase == Phase::split || phase == Phase::training) &&
+                                  outcome.endings[1] == Ending::lost &&
+                                  may_fail_in_background(fault.function);
     const bool right_type = outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend ||
                             behind_close || of_another_group;
     CHECK_MESSAGE((!thrown || right_type), what);

@@ -64,6 +64,7 @@ class GradientReducer {
         traffic_.emplace(*group_, own_group_ != nullptr, outcome_);
 
         std::string problem;
+        std::string device_problem;
         try {
             parameters_.find(options_);
             buffers_ = detail::ModelBuffers(options_);
@@ -72,10 +73,13 @@ class GradientReducer {
                 on_device_ = detail::DeviceSteps::make(
                     parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
             }
+        } catch (const BackendError& error) {
+            device_problem = error.what();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(*group_, problem);
+        detail::check_no_problem<BackendError>(*group_, device_problem);
         detail::check_equal_tables(
             *group_, "models",
             detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
@@ -476,6 +480,7 @@ class GradientReducer {
     void throw_if_bad(const OwnStep& step, bool all) {
         bool is_bad = false;
         guarded([&] { is_bad = on_device_->was_bad(buckets_[buckets_.size() - 1], all); });
+        group_->channel().control().health()->check();  // what was broken off looks like any other end
         if (!is_bad) return;
         problem_ = step.problem;
         if (!any_problem()) note_count(step.samples);
