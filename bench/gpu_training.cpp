@@ -87,8 +87,11 @@ int main(int argc, char** argv) {
     cuda::check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
     const double captured = median_seconds(
         stream, [&] { cuda::check(cudaGraphLaunch(executable, stream.get()), "cudaGraphLaunch"); });
-    const auto rate = [&](double seconds) { return static_cast<double>(batch) / seconds; };
-    std::printf("gpu_training_%s_%s_%zu %.0f samples/s plain, %.0f samples/s graph (%.1f us, %.1f us)\n",
-                model.c_str(), argv[2], batch, rate(plain), rate(captured), plain * 1e6, captured * 1e6);
+    const auto report = [&](const char* how, double seconds) {
+        std::printf("gpu_training_%s_%s_%s_%zu %.0f samples/s | %.1f us\n", how, model.c_str(), argv[2],
+                    batch, static_cast<double>(batch) / seconds, seconds * 1e6);
+    };
+    report("plain", plain);
+    report("graph", captured);
     std::printf("loss %.6f\n", loss.fetch().loss / loss.fetch().samples);
 }

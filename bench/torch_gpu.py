@@ -55,4 +55,4 @@ for _ in range(15):
     times.append((time.perf_counter() - begin) / 50)
 seconds = statistics.median(times)
 kind = "compile" if compiled else "eager"
-print(f"torch_{kind}_{model_name}_{precision}_{batch} {batch / seconds:.0f} samples/s ({seconds * 1e6:.1f} us)")
+print(f"torch_{kind}_{model_name}_{precision}_{batch} {batch / seconds:.0f} samples/s | {seconds * 1e6:.1f} us")

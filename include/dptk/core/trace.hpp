@@ -2,6 +2,7 @@
 /// see ddp/timeline.hpp), and nothing but a look at a pointer otherwise.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -48,26 +49,44 @@ class Recorder {
 /// Where this thread's spans go; null where nobody has asked for any.
 inline thread_local Recorder* current = nullptr;
 
+/// A profiler that is shown the same spans, such as Nsight by core/cuda/nvtx.hpp.
+struct Profiler {
+    void (*begin)(const char* name);
+    void (*end)();  // of the last on this thread
+};
+
+inline std::atomic<const Profiler*> profiler = nullptr;
+
 /// From its construction to its end, on this thread.
 class Span {
   public:
-    explicit Span(std::string_view name) : recorder_(current) {
-        if (recorder_ == nullptr) return;
-        name_ = name;
-        begin_ = Clock::now();
+    explicit Span(std::string_view name) : Span() {
+        if (is_wanted()) open(std::string(name));
     }
     /// "backward 3"
-    Span(std::string_view name, std::size_t number) : Span(name) {
-        if (recorder_ != nullptr) name_ += ' ' + std::to_string(number);
+    Span(std::string_view name, std::size_t number) : Span() {
+        if (is_wanted()) open(std::string(name) + ' ' + std::to_string(number));
     }
     ~Span() {
+        if (profiler_ != nullptr) profiler_->end();
         if (recorder_ != nullptr) recorder_->record({std::move(name_), Lane::program, begin_, Clock::now()});
     }
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
 
   private:
+    Span() : recorder_(current), profiler_(profiler.load(std::memory_order_relaxed)) {}
+
+    [[nodiscard]] bool is_wanted() const noexcept { return recorder_ != nullptr || profiler_ != nullptr; }
+
+    void open(std::string name) {
+        name_ = std::move(name);
+        begin_ = Clock::now();
+        if (profiler_ != nullptr) profiler_->begin(name_.c_str());
+    }
+
     Recorder* recorder_;
+    const Profiler* profiler_;
     std::string name_;
     Clock::time_point begin_;
 };

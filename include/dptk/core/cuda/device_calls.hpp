@@ -7,6 +7,7 @@
 #include "dptk/core/cuda/device_lane.hpp"
 #endif
 #include "dptk/core/cuda/error.hpp"
+#include "dptk/core/cuda/nvtx.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/device_calls.hpp"
 

@@ -1,0 +1,26 @@
+/// The spans of a training as NVTX ranges, for Nsight Systems and Nsight Compute. Including this registers
+/// it, where one of them has started the program.
+#pragma once
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstdlib>
+
+#include "dptk/core/trace.hpp"
+
+namespace dptk::cuda::detail {
+
+inline constexpr trace::Profiler nvtx_profiler = {
+    .begin = [](const char* name) { static_cast<void>(nvtxRangePushA(name)); },
+    .end = [] { static_cast<void>(nvtxRangePop()); },
+};
+
+inline const bool nvtx_is_registered = [] {
+    const bool is_profiled = std::getenv("NVTX_INJECTION64_PATH") != nullptr;  // a profiler sets it
+    if (is_profiled) trace::profiler = &nvtx_profiler;
+    return is_profiled;
+}();
+
+}  // namespace dptk::cuda::detail
+#endif
