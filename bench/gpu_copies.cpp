@@ -59,7 +59,7 @@ int main() {
     }
     const cuda::Stream stream;
     for (const auto& [type, name] : {std::pair{DType::f32, "f32"}, std::pair{DType::bf16, "bf16"}}) {
-        for (const std::size_t mib : {1, 25, 256, 1024}) {
+        for (const std::size_t mib : {1U, 25U, 256U, 1024U}) {
             const std::size_t bytes = mib << 20;
             const std::size_t element = dtype_size(type);
             cuda::DeviceBuffer<std::byte> from(2 * bytes);

@@ -54,7 +54,7 @@ class ShardedParameters {
         if (!options.has_value_memory) return;
         for (std::size_t i = 0; i < reducer_.parameters().size(); ++i) {
             if (buckets().has(i))
-                std::ranges::copy_n(value_of(i), reducer_.parameters()[i].count, value_memory(i).begin());
+                std::copy_n(value_of(i), reducer_.parameters()[i].count, value_memory(i).begin());
         }
     }
 

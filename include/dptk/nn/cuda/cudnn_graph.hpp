@@ -139,8 +139,7 @@ class CudnnPlan {
     static constexpr std::size_t most_candidates = 8;
     static constexpr std::size_t most_scratch = std::size_t{512} << 20;
 
-    explicit CudnnPlan(CudnnDescriptor plan, std::size_t scratch)
-        : plan_(std::move(plan)), scratch_(scratch) {}
+    explicit CudnnPlan(CudnnDescriptor plan) : plan_(std::move(plan)) {}
 
     [[nodiscard]] static std::vector<CudnnPlan> candidates(Context& context, const CudnnDescriptor& graph,
                                                            cudnnBackendHeurMode_t mode) {
@@ -198,7 +197,7 @@ class CudnnPlan {
         const auto bytes = static_cast<std::size_t>(scratch);
         if (bytes > most_scratch) return;
         context.reserve_scratch(bytes);
-        plans.push_back(CudnnPlan(std::move(plan), bytes));
+        plans.push_back(CudnnPlan(std::move(plan)));
     }
 
     /// Some plans fail only when they run.
@@ -224,7 +223,6 @@ class CudnnPlan {
     }
 
     CudnnDescriptor plan_;
-    std::size_t scratch_ = 0;
 };
 
 }  // namespace dptk::nn::cuda
