@@ -50,6 +50,62 @@ TEST_CASE_TEMPLATE("gradients in device memory are averaged there", T, float, do
     }
 }
 
+TEST_CASE(
+    "gradients in device memory without dptk's kernels: the host waits, and errors are of their own step") {
+    const dptk::detail::DeviceCalls* const with_kernels = dptk::detail::registered_device_calls();
+    dptk::detail::DeviceCalls without = *with_kernels;
+    without.make_lane = nullptr;
+    dptk::detail::registered_device_calls() = &without;
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        for (const int ranks : {1, 2}) {
+            const test::Machine machine(ranks);
+            test::on_devices(ranks, [](ProcessGroup& group) {
+                const auto own_device = [&](std::size_t) { return group.rank(); };
+                test::check_gradients<float>(group, own_device);
+                test::check_gradients<dptk::bfloat16>(group, own_device);
+                DeviceNet<float> net(test::gradient_sizes, own_device);
+                DistributedDataParallel ddp(group, net.values, net.gradients, {.ready = dptk::Ready::marked});
+                ddp.mark_ready(3);
+                CHECK_THROWS_AS(ddp.synchronize(), dptk::ArgumentError);
+                ddp.check();
+            });
+        }
+    }
+    dptk::detail::registered_device_calls() = with_kernels;
+}
+
+TEST_CASE("a mistake in the last step of a training on devices is logged") {
+    const test::LogRecorder log;
+    const test::Machine machine(1);
+    test::on_devices(1, [](ProcessGroup& group) {
+        DeviceNet<float> net(test::gradient_sizes, [](std::size_t) { return 0; });
+        DistributedDataParallel ddp(group, net.values, net.gradients, {.ready = dptk::Ready::marked});
+        ddp.mark_ready(3);
+        ddp.synchronize();
+    });
+    REQUIRE(log.lines().size() == 1);
+    CHECK(test::contains(log.lines()[0], "neither marked ready nor unused"));
+}
+
+TEST_CASE("a model that spans devices: a mistake is told where the last bucket has changed its device") {
+    const test::Machine machine(2);
+    test::on_devices(1, [](ProcessGroup& group) {
+        DeviceNet<float> net(test::gradient_sizes, [](std::size_t p) { return p == 0 ? 1 : 0; });
+        DistributedDataParallel ddp(group, net.values, net.gradients,
+                                    {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+        for (const std::size_t p : {0U, 0U, 1U, 2U, 3U}) ddp.mark_ready(p);  // one of them twice
+        ddp.synchronize();
+        CHECK_THROWS_AS(
+            [&] {
+                for (const std::size_t p : {0U, 1U, 2U, 3U}) ddp.mark_ready(p);
+                ddp.synchronize();
+            }(),
+            dptk::ArgumentError);
+        ddp.check();
+    });
+}
+
 TEST_CASE("a model that spans devices: buckets stay on theirs") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);

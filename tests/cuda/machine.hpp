@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/nccl.hpp>
 #include <dptk/comm/thread.hpp>
+#include <dptk/core/log.hpp>
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,22 @@ class DeviceBackend {
     ~DeviceBackend() { ::unsetenv("DPTK_DEVICE_BACKEND"); }
     DeviceBackend(const DeviceBackend&) = delete;
     DeviceBackend& operator=(const DeviceBackend&) = delete;
+};
+
+/// What is logged while it lives.
+class LogRecorder {
+  public:
+    LogRecorder() {
+        dptk::set_log_sink([this](dptk::LogLevel, int, std::string_view line) { lines_.emplace_back(line); });
+    }
+    ~LogRecorder() { dptk::set_log_sink({}); }
+    LogRecorder(const LogRecorder&) = delete;
+    LogRecorder& operator=(const LogRecorder&) = delete;
+
+    [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
+
+  private:
+    std::vector<std::string> lines_;
 };
 
 /// fn(ProcessGroup& threads), as so many ranks that have a device each.

@@ -116,25 +116,10 @@ void train(ProcessGroup& group) {
     CHECK(average[2999] == 0.75F);
 }
 
-class LogRecorder {
-  public:
-    LogRecorder() {
-        dptk::set_log_sink([this](dptk::LogLevel, int, std::string_view line) { lines_.emplace_back(line); });
-    }
-    ~LogRecorder() { dptk::set_log_sink({}); }
-    LogRecorder(const LogRecorder&) = delete;
-    LogRecorder& operator=(const LogRecorder&) = delete;
-
-    [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
-
-  private:
-    std::vector<std::string> lines_;
-};
-
 /// Runs all phases; the fault strikes in one.
 Outcome run(Phase struck, const std::optional<Fault>& fault) {
     const test::Machine machine(2);
-    const LogRecorder log;
+    const test::LogRecorder log;
     Outcome outcome;
     std::map<std::string, int> before;
     const auto begin = std::chrono::steady_clock::now();

@@ -139,7 +139,8 @@ void judge_step(const double* words, const void* status, DType type, double* bad
         const double* sums = at<double>(words, 4, device, "judge_step_kernel");
         bool is_bad = sums[3] != 0 || (sums[1] != 0 && sums[1] != sums[2]);
         static_cast<void>(with_type(type, [&]<class T>(T) {
-            is_bad = is_bad || !(wide(*at<T>(status, 1, device, "judge_step_kernel")) == 0);
+            is_bad =
+                is_bad || (status != nullptr && !(wide(*at<T>(status, 1, device, "judge_step_kernel")) == 0));
         }));
         if (is_bad) *at<double>(bad_steps, 1, device, "judge_step_kernel") += 1;
     });

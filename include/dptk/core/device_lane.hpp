@@ -66,7 +66,7 @@ class DeviceLane {
     virtual void write_status(const Buffer& element, bool raised) = 0;
 
     /// Ends a step. It is bad where the words say that a rank has a problem, or that some ranks count samples
-    /// and others do not, or where the status is not 0.
+    /// and others do not, or where the status, which may have no data here, is not 0.
     virtual void judge(const Buffer& status) = 0;
 
     /// Whether a step was bad of those up to the one before the last judged, or, with `all`, up to that; and

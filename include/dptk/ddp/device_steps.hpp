@@ -131,13 +131,20 @@ class DeviceSteps {
 
     /// The program's streams go on behind the averages. `last` carries the ranks' status.
     void end(const GradientBucket& last) {
-        lane_of(last).judge(last.status_element());
-        for (auto& [device, lane] : lanes_) lane->lead_program();
+        const Buffer status = last.status_element();
+        for (auto& [device, lane] : lanes_) {
+            lane->judge(lane.get() == &lane_of(last) ? status : status.at(nullptr));
+            lane->lead_program();
+        }
         has_begun_ = false;
     }
 
     /// Whether a step has come to a bad end, on all ranks alike: see DeviceLane.
-    [[nodiscard]] bool was_bad(const GradientBucket& last, bool all) { return lane_of(last).was_bad(all); }
+    [[nodiscard]] bool was_bad(bool all) {
+        bool any = false;
+        for (auto& [device, lane] : lanes_) any = lane->was_bad(all) || any;
+        return any;
+    }
 
   private:
     DeviceSteps() = default;

@@ -17,6 +17,7 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/control/agreed_errors.hpp"
+#include "dptk/core/log.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/bucket_traffic.hpp"
 #include "dptk/ddp/device_steps.hpp"
@@ -87,6 +88,19 @@ class GradientReducer {
         make_buckets(detail::first_launch_order(parameters_.ignored()));
         clock_.emplace(*group_);
         clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
+    }
+
+    /// Logs what is wrong with a step on devices that nobody has heard of yet; blocks until they are over.
+    ~GradientReducer() {
+        if (!on_device_ || group_->channel().control().health()->failed()) return;
+        try {
+            if (on_device_->was_bad(true))
+                log(LogLevel::error, group_->rank(),
+                    detail::text("the last step on the devices was a mistake of some rank; of this one: ",
+                                 last_step_.problem.empty() ? "none" : last_step_.problem));
+        } catch (const std::exception& error) {
+            log(LogLevel::error, group_->rank(), error.what());
+        }
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -479,7 +493,7 @@ class GradientReducer {
     /// \param all also the last one that was judged
     void throw_if_bad(const OwnStep& step, bool all) {
         bool is_bad = false;
-        guarded([&] { is_bad = on_device_->was_bad(buckets_[buckets_.size() - 1], all); });
+        guarded([&] { is_bad = on_device_->was_bad(all); });
         group_->channel().control().health()->check();  // what was broken off looks like any other end
         if (!is_bad) return;
         problem_ = step.problem;

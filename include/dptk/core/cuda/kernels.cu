@@ -193,7 +193,8 @@ __global__ void judge_step_kernel(const double* words, const T* status, double* 
     const double problems = words[3];
     const bool some_count = counting != 0 && counting != present;
     // A status that is not a number is not 0 either.
-    if (problems != 0 || some_count || !(widen<float>(*status) == 0)) *bad_steps += 1;
+    const bool is_raised = status != nullptr && !(widen<float>(*status) == 0);
+    if (problems != 0 || some_count || is_raised) *bad_steps += 1;
 }
 
 }  // namespace

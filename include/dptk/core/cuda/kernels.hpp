@@ -53,7 +53,7 @@ void write_scalar(void* to, DType type, double value, StreamRef stream);
 
 /// Adds 1 to *bad_steps where the sums of the step's words (samples, ranks that count them, ranks that are
 /// present, ranks with a problem) show a problem, or that only some of those present count; or where *status
-/// is not 0.
+/// is not 0; status may be null.
 void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream);
 
 }  // namespace dptk::cuda::kernels
