@@ -2,11 +2,16 @@
 # project need not have CUDA among its languages.
 
 set(DPTK_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}")
-set(DPTK_CUDA_FLAGS -std=c++20 -O3 -Xcompiler -fPIC -ccbin ${CMAKE_CXX_COMPILER})
+set(DPTK_CUDA_FLAGS -std=c++20 -O3 -Xcompiler -fPIC -ccbin)
+if(CMAKE_CUDA_HOST_COMPILER)
+    list(APPEND DPTK_CUDA_FLAGS ${CMAKE_CUDA_HOST_COMPILER})
+else()
+    list(APPEND DPTK_CUDA_FLAGS ${CMAKE_CXX_COMPILER})
+endif()
 if(CMAKE_CUDA_ARCHITECTURES MATCHES "^(native|all|all-major)$")
     list(APPEND DPTK_CUDA_FLAGS -arch=${CMAKE_CUDA_ARCHITECTURES})
 else()
-    set(architectures 80-real 90)
+    set(architectures 75-real 80-real 90)
     if(CMAKE_CUDA_ARCHITECTURES)
         set(architectures ${CMAKE_CUDA_ARCHITECTURES})
     endif()
@@ -31,7 +36,7 @@ function(dptk_add_kernels target source include_dir)
     add_custom_command(OUTPUT ${object}
         COMMAND ${DPTK_NVCC} ${DPTK_CUDA_FLAGS} -I${include_dir} -MD -MF ${object}.d -c ${source} -o ${object}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling the kernels of ${target}" VERBATIM)
-    add_library(${target} STATIC ${object})
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${object})
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${target} INTERFACE CUDA::cudart)
 endfunction()

@@ -5,7 +5,7 @@ find_path(cuDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(cuDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(cuDNN_INCLUDE_DIR cuDNN_LIBRARY)
 
-if(cuDNN_INCLUDE_DIR)
+if(EXISTS ${cuDNN_INCLUDE_DIR}/cudnn_version.h) # cuDNN 7 has none
     file(STRINGS ${cuDNN_INCLUDE_DIR}/cudnn_version.h numbers REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
     string(REGEX REPLACE "[^0-9;]" "" numbers "${numbers}")
     string(REPLACE ";" "." cuDNN_VERSION "${numbers}")

@@ -52,10 +52,7 @@ TEST_CASE_TEMPLATE("gradients in device memory are averaged there", T, float, do
 
 TEST_CASE(
     "gradients in device memory without dptk's kernels: the host waits, and errors are of their own step") {
-    const dptk::detail::DeviceCalls* const with_kernels = dptk::detail::registered_device_calls();
-    dptk::detail::DeviceCalls without = *with_kernels;
-    without.make_lane = nullptr;
-    dptk::detail::registered_device_calls() = &without;
+    const dptk::detail::LaneMaker with_kernels = dptk::detail::registered_lane_maker().exchange(nullptr);
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
         for (const int ranks : {1, 2}) {
@@ -72,7 +69,7 @@ TEST_CASE(
             });
         }
     }
-    dptk::detail::registered_device_calls() = with_kernels;
+    dptk::detail::registered_lane_maker() = with_kernels;
 }
 
 TEST_CASE("a mistake in the last step of a training on devices is logged") {

@@ -59,25 +59,17 @@ void check_graph(ProcessGroup& group, dptk::Ready ready) {
     };
     for (int i = 0; i < 3; ++i) step();
     check();
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    dptk::cuda::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal),
-                      "cudaStreamBeginCapture");
-    step();
-    dptk::cuda::check(cudaStreamEndCapture(stream.get(), &graph), "cudaStreamEndCapture");
-    dptk::cuda::check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    const dptk::cuda::Graph graph = dptk::cuda::Graph::capture(stream, step);
     for (int i = 0; i < 5; ++i) {
         for (dptk::cuda::DeviceBuffer<float>& gradient : net.gradients)
             dptk::cuda::copy_to_device(std::vector<float>(gradient.size(), -1), gradient.span(), stream);
-        dptk::cuda::check(cudaGraphLaunch(executable, stream.get()), "cudaGraphLaunch");
+        graph.launch(stream);
         check();
     }
     ddp.check();
     step();  // and one by one again
     check();
     ddp.check();
-    static_cast<void>(cudaGraphExecDestroy(executable));
-    static_cast<void>(cudaGraphDestroy(graph));
 }
 
 }  // namespace

@@ -23,8 +23,6 @@ struct DeviceCalls {
     void (*set_zero)(void* data, std::size_t bytes, int device);
     /// Blocks until all that is done.
     void (*synchronize)(int device);
-    /// Null where the program has been built without dptk's kernels.
-    std::unique_ptr<DeviceLane> (*make_lane)(int device, StreamRef program);
 };
 
 inline constexpr const char* no_device_memory =
@@ -35,6 +33,15 @@ inline constexpr const char* no_device_memory =
 DPTK_EXPORT inline std::atomic<const DeviceCalls*>& registered_device_calls() {
     static std::atomic<const DeviceCalls*> calls = nullptr;
     return calls;
+}
+
+/// Makes a lane beside a stream of the program's.
+using LaneMaker = std::unique_ptr<DeviceLane> (*)(int device, StreamRef program);
+
+/// Null where the program has been built without dptk's kernels.
+DPTK_EXPORT inline std::atomic<LaneMaker>& registered_lane_maker() {
+    static std::atomic<LaneMaker> maker = nullptr;
+    return maker;
 }
 
 /// Throws ArgumentError where the program has none.

@@ -41,6 +41,9 @@ class DeviceLane {
 
     [[nodiscard]] virtual StreamRef stream() const noexcept = 0;
 
+    /// Whether the program's stream is being captured into a graph.
+    [[nodiscard]] virtual bool is_captured() const = 0;
+
     /// The lane goes on behind what the program's stream has been given.
     virtual void follow_program() = 0;
     /// The program's stream goes on behind what the lane has been given.
@@ -69,12 +72,9 @@ class DeviceLane {
     /// and others do not, or where the status, which may have no data here, is not 0.
     virtual void judge(const Buffer& status) = 0;
 
-    /// Whether a step was bad of those up to the one before the last judged, or, with `all`, up to that; and
-    /// forgets it. Blocks until they are over.
+    /// Whether a step was bad of those up to the one before the last judged, or, with `all`, of all that the
+    /// program's stream has been given, in graphs as well; and forgets it. Blocks until they are over.
     [[nodiscard]] virtual bool was_bad(bool all) = 0;
-
-    /// Blocks until the lane has done all that it has been given.
-    virtual void synchronize() = 0;
 };
 
 }  // namespace dptk::detail

@@ -54,14 +54,19 @@ class BatchSampler {
 
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
-    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end. Keep it in a
-    /// variable: a span of it does not keep it alive.
+    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end. Keep it in
+    /// a variable: a span of it does not keep it alive.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
         const auto indices = std::ranges::begin(*sampler_);
         const auto share = static_cast<std::size_t>(std::ranges::size(*sampler_));
         const std::size_t first = std::min(index * batch_size_, share);
         const std::size_t last = first + std::min(batch_size_, share - first);
         return {indices + static_cast<std::ptrdiff_t>(first), indices + static_cast<std::ptrdiff_t>(last)};
+    }
+
+    /// Whether batch `index` is full on all ranks.
+    [[nodiscard]] bool is_full_everywhere(std::size_t index) const {
+        return index < sampler_->smallest_share() / batch_size_;
     }
 
     [[nodiscard]] Iterator begin() const { return {*this, 0}; }

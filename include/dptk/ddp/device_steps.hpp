@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +12,7 @@
 
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/core/device_calls.hpp"
 #include "dptk/core/device_lane.hpp"
 #include "dptk/ddp/bucket_set.hpp"
@@ -32,31 +32,38 @@ class DeviceSteps {
                                                            StreamRef program) {
         const auto is_on_host = [&](std::size_t i) { return parameters[i].device.type == DeviceType::cpu; };
         if (order.empty() || std::ranges::any_of(order, is_on_host)) return nullptr;
-        const DeviceCalls* calls = registered_device_calls();
-        if (calls == nullptr || calls->make_lane == nullptr) return nullptr;
+        const LaneMaker make_lane = registered_lane_maker();
+        if (make_lane == nullptr) return nullptr;
         std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
-        for (const std::size_t i : order) {
-            std::unique_ptr<DeviceLane>& lane = steps->lanes_[parameters[i].device.index];
-            if (!lane) lane = calls->make_lane(parameters[i].device.index, program);
+        for (const ParameterRef& parameter : parameters) {  // in the order that all ranks have
+            const int device = parameter.device.index;
+            if (parameter.device.type == DeviceType::cpu || steps->find(device) != nullptr) continue;
+            steps->lanes_.push_back({.device = device, .lane = make_lane(device, program), .words = {}});
         }
         if (steps->lanes_.size() > 1 && program != StreamRef())
             throw ArgumentError("a stream for a model that spans devices, which have streams of their own");
         return steps;
     }
 
+    /// Whether this is a graph's.
+    [[nodiscard]] bool is_captured() const { return lanes_.front().lane->is_captured(); }
+
     [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
 
     /// Tells the others' devices what this rank says of the step. Collective.
     void begin(ProcessGroup& group, const StepHeader::Own& own) {
         has_begun_ = true;
+        works_.clear();
         const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
         const double words[] = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
                                 one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
                                 one_if(own.has_problem)};
-        for (auto& [device, lane] : lanes_) {
+        for (auto& [device, lane, summed] : lanes_) {
             lane->follow_program();
             lane->write_words(words);
-            run(group, *lane, {.verb = Verb::all_reduce, .input = lane->words(), .output = lane->words()});
+            summed =
+                start(group, *lane,
+                      {.verb = Verb::all_reduce, .input = lane->words(), .output = lane->words()}, nullptr);
         }
     }
 
@@ -65,11 +72,11 @@ class DeviceSteps {
     template <class Takes>
     void accumulate(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
         sums_.resize(parameters.size());
-        for (auto& [device, lane] : lanes_) lane->follow_program();
+        for (Place& place : lanes_) place.lane->follow_program();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             const ParameterRef& parameter = parameters[i];
             if (parameter.count == 0 || !takes(i)) continue;
-            DeviceLane& lane = *lanes_.at(parameter.device.index);
+            DeviceLane& lane = lane_on(parameter.device);
             const LaneCopy into{sum_of(lane, i, parameter), parameter.gradient};
             if (samples > 0) {
                 lane.accumulate(std::span(&into, 1), static_cast<double>(samples), parameter.dtype);
@@ -77,13 +84,13 @@ class DeviceSteps {
                 zero(lane, {parameter.gradient, parameter.count, parameter.dtype, parameter.device});
             }
         }
-        for (auto& [device, lane] : lanes_) lane->lead_program();
+        for (Place& place : lanes_) place.lane->lead_program();
     }
 
     /// Of the sums that no step has sent.
     void forget_sums() {
         for (const Sum& sum : sums_)
-            if (sum.memory) zero(*lanes_.at(sum.elements.device.index), sum.elements);
+            if (sum.memory) zero(lane_on(sum.elements.device), sum.elements);
     }
 
     /// What a rank puts into a bucket.
@@ -106,8 +113,10 @@ class DeviceSteps {
     /// Copies the load into the bucket behind what the program's stream has been given, and sums it over the
     /// ranks. Collective.
     void launch(ProcessGroup& group, const GradientBucket& bucket, std::size_t number, const Load& load) {
-        DeviceLane& lane = lane_of(bucket);
+        Place& place = *find(bucket.gradients().device.index);
+        DeviceLane& lane = *place.lane;
         lane.follow_program();
+        std::exchange(place.words, Work()).wait(lane.stream());  // of which the weights are shares
         if (load.has_sums) {
             copy_in_sums(lane, load);
         } else {
@@ -121,20 +130,24 @@ class DeviceSteps {
         if (load.status) lane.write_status(bucket.status_element(), *load.status);
         Collective call = bucket.all_reduce(ReduceOp::sum);
         call.bucket = static_cast<int>(number);
-        run(group, lane, call);
+        works_.resize(number + 1);
+        works_[number] = start(group, lane, call, bucket.memory());
     }
 
-    /// Copies averages out of a bucket.
-    void copy_out(const GradientBucket& bucket, std::span<const LaneCopy> averages) {
-        lane_of(bucket).copy(averages, {});
+    /// Copies averages out of a bucket that was launched. Blocks where they go through the host.
+    void copy_out(const GradientBucket& bucket, std::size_t number, std::span<const LaneCopy> averages) {
+        DeviceLane& lane = lane_on(bucket.gradients().device);
+        std::exchange(works_[number], Work()).wait(lane.stream());
+        lane.copy(averages, {});
     }
 
     /// The program's streams go on behind the averages. `last` carries the ranks' status.
     void end(const GradientBucket& last) {
         const Buffer status = last.status_element();
-        for (auto& [device, lane] : lanes_) {
-            lane->judge(lane.get() == &lane_of(last) ? status : status.at(nullptr));
-            lane->lead_program();
+        for (Place& place : lanes_) {
+            std::exchange(place.words, Work()).wait(place.lane->stream());
+            place.lane->judge(place.device == status.device.index ? status : status.at(nullptr));
+            place.lane->lead_program();
         }
         has_begun_ = false;
     }
@@ -142,7 +155,7 @@ class DeviceSteps {
     /// Whether a step has come to a bad end, on all ranks alike: see DeviceLane.
     [[nodiscard]] bool was_bad(bool all) {
         bool any = false;
-        for (auto& [device, lane] : lanes_) any = lane->was_bad(all) || any;
+        for (Place& place : lanes_) any = place.lane->was_bad(all) || any;
         return any;
     }
 
@@ -183,13 +196,27 @@ class DeviceSteps {
         }
     }
 
-    [[nodiscard]] DeviceLane& lane_of(const GradientBucket& bucket) {
-        return *lanes_.at(bucket.gradients().device.index);
+    struct Place {
+        int device = 0;
+        std::unique_ptr<DeviceLane> lane;
+        Work words;  // on their way
+    };
+
+    [[nodiscard]] Place* find(int device) {
+        const auto found = std::ranges::find(lanes_, device, &Place::device);
+        return found == lanes_.end() ? nullptr : &*found;
     }
 
-    static void run(ProcessGroup& group, const DeviceLane& lane, Collective call) {
+    [[nodiscard]] DeviceLane& lane_on(Device device) { return *find(device.index)->lane; }
+
+    /// Beside the lane, which comes behind it where somebody waits for it; in the lane where that goes into a
+    /// graph. Collective.
+    [[nodiscard]] static Work start(ProcessGroup& group, const DeviceLane& lane, Collective call,
+                                    std::shared_ptr<const void> keep_alive) {
         call.stream = lane.stream();
+        if (!lane.is_captured()) return group.channel().start(call, std::move(keep_alive));
         group.channel().run(call);
+        return {};
     }
 
     /// Of a parameter's gradients, each times its samples.
@@ -198,8 +225,9 @@ class DeviceSteps {
         Buffer elements;
     };
 
-    std::map<int, std::unique_ptr<DeviceLane>> lanes_;  // by device
-    std::vector<Sum> sums_;                             // by parameter
+    std::vector<Place> lanes_;
+    std::vector<Work> works_;  // by bucket
+    std::vector<Sum> sums_;    // by parameter
     bool has_begun_ = false;
 };
 

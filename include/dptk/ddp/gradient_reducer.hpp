@@ -74,6 +74,10 @@ class GradientReducer {
                 on_device_ = detail::DeviceSteps::make(
                     parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
             }
+            if (options_.stream != StreamRef() && !on_device_)
+                throw ArgumentError(
+                    "a stream is for gradients that are all in device memory, without buffers, in a program "
+                    "with dptk's kernels");
         } catch (const BackendError& error) {
             device_problem = error.what();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
@@ -92,7 +96,8 @@ class GradientReducer {
 
     /// Logs what is wrong with a step on devices that nobody has heard of yet; blocks until they are over.
     ~GradientReducer() {
-        if (!on_device_ || group_->channel().control().health()->failed()) return;
+        const bool is_amid = begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
+        if (!on_device_ || is_amid || group_->channel().control().health()->failed()) return;
         try {
             if (on_device_->was_bad(true))
                 log(LogLevel::error, group_->rank(),
@@ -113,7 +118,7 @@ class GradientReducer {
     /// Collective, blocks.
     void broadcast_values(int root = 0) {
         buffers_.broadcast(*group_, root);
-        parameters_.broadcast_values(*group_, root);
+        parameters_.broadcast_values(*group_, root, options_.stream);
     }
 
     /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
@@ -376,6 +381,7 @@ class GradientReducer {
     /// devices they alone come to know it.
     void ensure_header() {
         if (on_device_) {
+            if (on_device_->is_captured()) check_capturable();
             if (!has_header()) start_header();
             return;
         }
@@ -383,6 +389,16 @@ class GradientReducer {
         header_.wait();
         if (is_shadow_ && !header_.does_any_count()) samples_.reset();
         send_buffers();
+    }
+
+    /// Throws ArgumentError where the host has a part in the step.
+    void check_capturable() const {
+        const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
+        if (settled && !options_.find_unused_parameters) return;
+        throw ArgumentError(detail::text(
+            "rank ", group_->rank(),
+            ": a step is captured into a CUDA graph before buckets are settled, which two steps do, or with "
+            "find_unused_parameters"));
     }
 
     [[nodiscard]] bool header_is_good() {
@@ -559,17 +575,17 @@ class GradientReducer {
     }
 
     void empty_on_device(std::size_t b) {
-        if (!addresses_are_good_ || is_shadow_) return;
         const trace::Span span("copy out");
+        const bool has_place = addresses_are_good_ && !is_shadow_;
         std::vector<detail::LaneCopy> averages;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
             const ParameterRef& parameter = parameters_[indices[position]];
-            if (unused_[indices[position]]) continue;
+            if (!has_place || unused_[indices[position]]) continue;
             const Buffer average = buckets_[b].gradient(position, parameter.count);
             averages.push_back({average.at(parameter.gradient), average.data});
         }
-        on_device_->copy_out(buckets_[b], averages);
+        on_device_->copy_out(buckets_[b], b, averages);
     }
 
     void fill_and_launch() {
@@ -700,6 +716,7 @@ class GradientReducer {
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;
     std::optional<detail::BucketTraffic> traffic_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace dptk

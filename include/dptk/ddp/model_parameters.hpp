@@ -31,11 +31,13 @@ class ModelParameters {
     }
 
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.
-    void broadcast_values(ProcessGroup& group, int root) {
+    /// Those on a device behind what `stream` has been given, and done when this returns.
+    void broadcast_values(ProcessGroup& group, int root, StreamRef stream = {}) {
         for (std::size_t i = 0; i < size(); ++i) {
             if (ignored_[i]) continue;
             const Buffer value{refs_[i].value, refs_[i].count, refs_[i].dtype, refs_[i].device};
-            run(group, {.verb = Verb::broadcast, .input = value, .output = value, .root = root});
+            run(group,
+                {.verb = Verb::broadcast, .input = value, .output = value, .root = root, .stream = stream});
         }
     }
 

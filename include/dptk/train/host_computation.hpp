@@ -63,9 +63,13 @@ class TrainerComputation {
         batch_.load(dataset, indices, pixel_scale_);
     }
 
-    /// A step, behind load(): calls `step`, which is the same for each number of samples.
+    /// Before the first step of an epoch. Collective.
+    void begin_epoch(ProcessGroup& /*group*/) {}
+
+    /// A step, behind load(): calls `step`, which is the same for each number of samples. `all_are_full`: all
+    /// ranks have a full batch.
     template <std::invocable Step>
-    void run(std::size_t /*samples*/, Step&& step) {
+    void run(bool /*all_are_full*/, Step&& step) {
         std::forward<Step>(step)();
     }
 

@@ -77,6 +77,7 @@ class Trainer {
         const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
         training_.reset();
+        computation_.begin_epoch(group_);
         EpochResult result;
         for (std::size_t done = 1; done <= steps; ++done) {
             step(dataset, batches, done - 1);
@@ -131,7 +132,8 @@ class Trainer {
             detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\nseed ",
                          options_.seed, "\nlr ", options_.sgd.lr, "\nmomentum ", options_.sgd.momentum,
                          "\nweight_decay ", options_.sgd.weight_decay, "\npixel_scale ", options_.pixel_scale,
-                         "\nreproducible_shards ", options_.reproducible_shards));
+                         "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
+                         options_.cuda_graph));
     }
 
     /// This rank's share of the epoch's samples: one, or one for each of its shards.
@@ -154,7 +156,7 @@ class Trainer {
         const std::vector<std::size_t> batch = shares.front()[index];
         const std::size_t samples = batch.size();
         if (samples > 0) load(dataset, batch);
-        computation_.run(samples, [&] {
+        computation_.run(shares.front().is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
             if (samples > 0) forward_backward();
             ddp_->synchronize();

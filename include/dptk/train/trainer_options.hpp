@@ -30,8 +30,8 @@ struct TrainerOptions {
     /// ReproducibleDataParallel. 0: by DistributedDataParallel. For networks in host memory.
     std::size_t reproducible_shards = 0;
     /// For networks on a GPU: after a few steps, one of a full batch is captured into a CUDA graph, and
-    /// launched as a whole from then on, which leaves the host next to nothing to do. Ranks may differ in
-    /// this. Several ranks need NCCL, and a process each: while a step is captured, no other thread may wait
+    /// launched as a whole from then on, which leaves the host next to nothing to do. The same on all
+    /// ranks. Several ranks need NCCL, and a process each: while a step is captured, no other thread may wait
     /// for a GPU or allocate its memory.
     bool cuda_graph = false;
     /// For networks on a GPU: datasets are copied there when a pass over them begins, as pixels of a byte,

@@ -31,11 +31,6 @@ inline constexpr dptk::detail::DeviceCalls device_calls = {
             const DeviceScope on(device);
             cuda::synchronize(StreamRef());
         },
-#ifdef DPTK_WITH_KERNELS
-    .make_lane = make_lane,
-#else
-    .make_lane = nullptr,
-#endif
 };
 
 inline const bool device_calls_are_registered = [] {

@@ -1,4 +1,4 @@
-/// DeviceLane over CUDA and dptk's kernels.
+/// DeviceLane over CUDA and dptk's kernels. Including this registers it.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "dptk/core/cuda/kernels.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/device_calls.hpp"
 #include "dptk/core/device_lane.hpp"
 
 namespace dptk::cuda::detail {
@@ -36,6 +37,8 @@ class CudaLane final : public dptk::detail::DeviceLane {
     ~CudaLane() override { await_device(device_); }
 
     [[nodiscard]] StreamRef stream() const noexcept override { return stream_; }
+
+    [[nodiscard]] bool is_captured() const override { return is_capturing(program_); }
 
     void follow_program() override {
         const DeviceScope on(device_);
@@ -102,6 +105,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
 
     [[nodiscard]] bool was_bad(bool all) override {
         if (all) {
+            follow_program();  // where graphs were launched
             const DeviceScope on(device_);
             double found = 0;
             copy_bytes(&found, bad_steps(), sizeof found, stream_);
@@ -113,8 +117,6 @@ class CudaLane final : public dptk::detail::DeviceLane {
         report.there->synchronize();
         return is_news(report.bad_steps[0]);
     }
-
-    void synchronize() override { stream_.synchronize(); }
 
   private:
     /// How many steps had been bad when a step was judged.
@@ -145,9 +147,9 @@ class CudaLane final : public dptk::detail::DeviceLane {
     [[nodiscard]] double* bad_steps() noexcept { return words_.data() + word_count; }
 
     [[nodiscard]] bool is_news(double bad_steps) noexcept {
-        const bool more = bad_steps > known_bad_steps_;
+        if (!(bad_steps > known_bad_steps_)) return false;  // a report may be older than one read before
         known_bad_steps_ = bad_steps;
-        return more;
+        return true;
     }
 
     int device_;
@@ -161,8 +163,11 @@ class CudaLane final : public dptk::detail::DeviceLane {
     std::vector<kernels::CopiedTensor> copies_;
 };
 
-[[nodiscard]] inline std::unique_ptr<dptk::detail::DeviceLane> make_lane(int device, StreamRef program) {
-    return std::make_unique<CudaLane>(device, program);
-}
+inline const bool lanes_are_registered = [] {
+    dptk::detail::registered_lane_maker() = [](int device, StreamRef program) {
+        return std::unique_ptr<dptk::detail::DeviceLane>(std::make_unique<CudaLane>(device, program));
+    };
+    return true;
+}();
 
 }  // namespace dptk::cuda::detail

@@ -97,10 +97,18 @@ class MatrixProduct {
         cublasLtMatmulPreference_t made = nullptr;
         check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
         const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy> preference(made);
-        const std::size_t scratch = Context::blas_scratch;
-        check(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch,
-                                                   sizeof scratch),
-              "cublasLtMatmulPreferenceSetAttribute");
+        const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+            check(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulPreferenceSetAttribute");
+        };
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Context::blas_scratch);
+        for (const auto attribute :
+             {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+            prefer(attribute, std::uint32_t{16});  // of parameters and gradients in the program's memory
+        // Parts of a sum are not rounded to the type of the result.
+        prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+               std::uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
         std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
         int count = 0;
         check(cublasLtMatmulAlgoGetHeuristic(context_->blas(), operation_.get(), b_.get(), a_.get(), c_.get(),

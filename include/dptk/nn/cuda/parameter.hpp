@@ -83,14 +83,19 @@ class Parameter {
     [[nodiscard]] DeviceSpan<float> values() const noexcept { return values_; }
     [[nodiscard]] DeviceSpan<float> gradient() const noexcept { return gradient_; }
 
+    /// Throws ArgumentError, as the next, for storage that is not aligned to 16 bytes.
     void set_value_storage(DeviceSpan<float> storage) {
+        check_aligned(storage);
         dptk::cuda::copy_on_device(DeviceSpan<const float>(values_), storage, stream());
         values_ = storage;
         dptk::cuda::synchronize(stream());
         own_values_ = {};
+        context_.note_move();
     }
 
     void set_gradient_storage(DeviceSpan<float> storage) {
+        check_aligned(storage);
+        context_.note_move();
         gradient_ = storage;
         dptk::cuda::check(cudaMemsetAsync(storage.data(), 0, count() * sizeof(float), stream().get()),
                           "cudaMemsetAsync");
@@ -119,6 +124,12 @@ class Parameter {
 
   private:
     [[nodiscard]] StreamRef stream() const noexcept { return context_.stream(); }
+
+    void check_aligned(DeviceSpan<float> storage) const {
+        if (reinterpret_cast<std::uintptr_t>(storage.data()) % 16 != 0)
+            throw ArgumentError(
+                dptk::detail::text("the storage for a ", name_, " is not aligned to 16 bytes"));
+    }
 
     void fetch(DeviceSpan<const float> from, std::span<float> out) const {
         const std::vector<float> placed = dptk::cuda::to_host(from, stream());

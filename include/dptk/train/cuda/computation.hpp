@@ -34,7 +34,6 @@ class TrainerComputation<nn::Cuda> {
     TrainerComputation(nn::Sequential<nn::Cuda>& net, const TrainerOptions& options)
         : net_(net),
           stream_(net.backend().stream()),
-          batch_size_(options.batch_size),
           wants_graph_(options.cuda_graph),
           batches_(net.input_shape(), options, stream_),
           sgd_(options.sgd, stream_) {}
@@ -66,17 +65,27 @@ class TrainerComputation<nn::Cuda> {
         batches_.load(dataset, indices);
     }
 
-    /// A step of a full batch is captured after the first few, which have planned and allocated what it
-    /// needs, and again where the network's memory has moved since.
+    /// Where the network's memory has moved on a rank, all of them capture anew: NCCL demands that a graph
+    /// with its collectives is launched on all ranks or on none.
+    void begin_epoch(ProcessGroup& group) {
+        if (!wants_graph_) return;
+        const bool has_moved = graph_memory_ != net_.backend().memory_version();
+        if (group.all_reduce_value<int>(has_moved ? 1 : 0, ReduceOp::max) == 0) return;
+        graph_.reset();
+        plain_steps_ = 0;
+    }
+
+    /// A step in which all ranks have full batches is captured after the first few of an epoch, which have
+    /// planned and allocated what it needs.
     template <std::invocable Step>
-    void run(std::size_t samples, Step&& step) {
-        if (!wants_graph_ || samples != batch_size_ || full_steps_ < plain_steps) {
+    void run(bool all_are_full, Step&& step) {
+        const bool is_plain = !wants_graph_ || !all_are_full || (!graph_ && plain_steps_ < plain_steps);
+        if (is_plain) {
             std::forward<Step>(step)();
-            if (samples == batch_size_) ++full_steps_;
+            if (all_are_full) ++plain_steps_;
             return;
         }
-        if (!graph_ || graph_memory_ != net_.backend().memory_version()) {
-            graph_.reset();
+        if (!graph_) {
             graph_ = cuda::Graph::capture(stream_, std::forward<Step>(step));
             graph_memory_ = net_.backend().memory_version();
         }
@@ -103,12 +112,11 @@ class TrainerComputation<nn::Cuda> {
 
     nn::Sequential<nn::Cuda>& net_;
     StreamRef stream_;
-    std::size_t batch_size_;
     bool wants_graph_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;
-    std::size_t full_steps_ = 0;
+    std::size_t plain_steps_ = 0;  // since the last graph
     std::optional<cuda::Graph> graph_;
     std::size_t graph_memory_ = 0;
 };
