@@ -7,7 +7,7 @@
 
 namespace dptk {
 
-/// In seconds.
+/// In seconds, on the host: of steps that it does not wait for, on devices, no communication is measured.
 struct StepTimes {
     /// From the beginning of the step to synchronize().
     double compute = 0;
