@@ -493,9 +493,11 @@ class GradientReducer {
             clock_->note_trip(b, buckets_[b].gradients().bytes(), {now, now});
         clock_->end_step(marks_.arrived());
         accumulator_.clear();
-        const OwnStep before = std::exchange(last_step_, {std::move(problem_), samples_});
-        problem_.clear();
-        throw_if_bad(before, false);
+        if (!on_device_->is_captured()) {  // a graph's steps are judged when it is launched
+            const OwnStep before = std::exchange(last_step_, {std::move(problem_), samples_});
+            problem_.clear();
+            throw_if_bad(before, false);
+        }
         rebuild();
         reset_step();
     }
