@@ -1,4 +1,4 @@
-# The kernels of a .cu file as a static library, built once by a project that uses dptk. nvcc is called by itself: a
+# The kernels of .cu files as a static library, built once by a project that uses dptk. nvcc is called by itself: a
 # project need not have CUDA among its languages.
 
 set(DPTK_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}")
@@ -27,16 +27,22 @@ else()
     endforeach()
 endif()
 
-# dptk_add_kernels(<target> <file> <include folder>): the library <target>, of <file>.
-function(dptk_add_kernels target source include_dir)
+# dptk_add_kernels(<target> <include folder> <file>...): the library <target>, of files in <include folder>/dptk.
+function(dptk_add_kernels target include_dir)
     if(TARGET ${target})
         return()
     endif()
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}.o)
-    add_custom_command(OUTPUT ${object}
-        COMMAND ${DPTK_NVCC} ${DPTK_CUDA_FLAGS} -I${include_dir} -MD -MF ${object}.d -c ${source} -o ${object}
-        DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling the kernels of ${target}" VERBATIM)
-    add_library(${target} STATIC EXCLUDE_FROM_ALL ${object})
+    set(objects)
+    foreach(source ${ARGN})
+        string(MAKE_C_IDENTIFIER ${source} name)
+        set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_${name}.o)
+        add_custom_command(OUTPUT ${object}
+            COMMAND ${DPTK_NVCC} ${DPTK_CUDA_FLAGS} -I${include_dir} -MD -MF ${object}.d
+                -c ${include_dir}/dptk/${source} -o ${object}
+            DEPENDS ${include_dir}/dptk/${source} DEPFILE ${object}.d COMMENT "Compiling ${source}" VERBATIM)
+        list(APPEND objects ${object})
+    endforeach()
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${objects})
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${target} INTERFACE CUDA::cudart)
 endfunction()

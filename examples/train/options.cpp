@@ -21,7 +21,6 @@ void check_device(const CLI::App& app, const Options& options) {
                 "this program was built without the trainer on a GPU, which needs nvcc and cuDNN 9");
         if (options.reproducible_shards > 0)
             throw CLI::ValidationError("--reproducible", "needs --device cpu");
-        if (options.comm_hook != "none") throw CLI::ValidationError("--comm-hook", "needs --device cpu");
         return;
     }
     for (const char* name : {"--precision", "--cuda-graph", "--data-on-device"}) {

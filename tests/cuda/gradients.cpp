@@ -206,6 +206,69 @@ TEST_CASE("options with gradients in device memory: no_sync, unused parameters, 
     }
 }
 
+TEST_CASE("buffers in device memory are rank 0's from the beginning of each step on") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        for (const int ranks : {1, 2, 4}) {
+            const test::Machine machine(ranks);
+            test::on_devices(ranks, [&](ProcessGroup& group) {
+                DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
+                dptk::cuda::DeviceBuffer<double> means(33);
+                dptk::cuda::DeviceBuffer<std::int32_t> counter(1);
+                dptk::cuda::DeviceBuffer<float> more(7);
+                const auto write = [&](int first) {
+                    dptk::cuda::copy_to_device(std::vector<double>(33, first + group.rank()), means.span());
+                    dptk::cuda::copy_to_device(std::vector<std::int32_t>{first + group.rank()},
+                                               counter.span());
+                    dptk::cuda::copy_to_device(
+                        std::vector<float>(7, static_cast<float>(first + group.rank())), more.span());
+                };
+                const auto check = [&](int expected) {
+                    CHECK(dptk::cuda::to_host(means.span()) == std::vector<double>(33, expected));
+                    CHECK(dptk::cuda::to_host(counter.span()) == std::vector<std::int32_t>{expected});
+                    CHECK(dptk::cuda::to_host(more.span()) ==
+                          std::vector<float>(7, static_cast<float>(expected)));
+                };
+                auto buffers = std::tie(means, counter, more);
+                write(10);
+                DistributedDataParallel ddp(
+                    group, net.values, net.gradients,
+                    {.ready = dptk::Ready::marked, .buffers = dptk::BufferSource(buffers)});
+                check(10);
+                std::string text;
+                for (int step = 0; step < 3; ++step) {
+                    write(100 * step);
+                    ddp.begin_step();
+                    check(100 * step);
+                    fill_gradients(group, net);
+                    for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
+                    ddp.synchronize();
+                    CHECK(DeviceNet<float>::read(net.gradients[3])[0] ==
+                          test::average_gradient(test::Samples::none, ranks, 3, 0));
+                }
+                ddp.check();
+
+                // Another size on the last rank, whose own stay as they are.
+                const bool is_last = group.rank() + 1 == ranks;
+                if (is_last) more = dptk::cuda::DeviceBuffer<float>(8);
+                ddp.begin_step();
+                for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
+                ddp.synchronize();
+                CHECK(test::throws<dptk::ArgumentError>(
+                    text, [&] { ddp.check(); }, test::Agreed::yes));
+                CHECK(test::contains(text, "the model's buffers are not those of construction"));
+                if (is_last) more = dptk::cuda::DeviceBuffer<float>(7);
+                write(7);
+                ddp.begin_step();
+                check(7);
+                for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
+                ddp.synchronize();
+                ddp.check();
+            });
+        }
+    }
+}
+
 TEST_CASE("a copy that fails on one rank ends the others' step, where that rank goes on") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
@@ -267,10 +330,33 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
             test::Agreed::yes));
         CHECK(test::contains(text, "a sharded optimizer is for host memory"));
 
-        DistributedDataParallel ddp(group, net.values, net.gradients);
+        std::vector<float> host_value(5), host_gradient(5);
+        auto mixed_values = std::tie(host_value, net.values);
+        auto mixed_gradients = std::tie(host_gradient, net.gradients);
+        DistributedDataParallel mixed(group, mixed_values, mixed_gradients);
         CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { ddp.set_comm_hook(dptk::hooks::fp16_compress()); }, test::Agreed::yes));
-        CHECK(test::contains(text, "hooks are for gradients in host memory"));
+            text, [&] { mixed.set_comm_hook(dptk::hooks::fp16_compress()); }, test::Agreed::yes));
+        CHECK(test::contains(text, "hooks are for gradients that are all in host memory, or all in device"));
+        const auto with_buffers = [&](auto& buffers) {
+            return test::throws<dptk::ArgumentError>(
+                text,
+                [&] {
+                    DistributedDataParallel(group, net.values, net.gradients,
+                                            {.buffers = dptk::BufferSource(buffers)});
+                },
+                test::Agreed::yes);
+        };
+        dptk::cuda::DeviceBuffer<float> here(5);
+        const dptk::cuda::DeviceScope on(2 + group.rank());
+        dptk::cuda::DeviceBuffer<float> there(5);
+        auto mixed_buffers = std::tie(host_value, here);
+        CHECK(with_buffers(mixed_buffers));
+        CHECK(test::contains(text, "and not some of them here and some there"));
+        auto buffers_elsewhere = std::tie(here, there);
+        CHECK(with_buffers(buffers_elsewhere));
+        CHECK(test::contains(text, "a buffer is on cuda:2, where it can be with gradients"));
+
+        DistributedDataParallel ddp(group, net.values, net.gradients);
         DeviceNet<float>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
             return test::gradient_element(group.rank(), p, e);
         });

@@ -1,15 +1,19 @@
 // Each call of CUDA's and NCCL's failing in turn, on one of two ranks, in each phase of a communicator's
 // life.
 #include <dptk/ddp/distributed_data_parallel.hpp>
+#include <dptk/ddp/hooks/compress.hpp>
+#include <dptk/ddp/hooks/powersgd.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "machine.hpp"
@@ -18,15 +22,17 @@ namespace {
 
 using dptk::ProcessGroup;
 
-enum class Phase { init, collective, training, split, close };
+enum class Phase { init, collective, training, hooks, split, close };
 
-constexpr Phase all_phases[] = {Phase::init, Phase::collective, Phase::training, Phase::split, Phase::close};
+constexpr Phase all_phases[] = {Phase::init,  Phase::collective, Phase::training,
+                                Phase::hooks, Phase::split,      Phase::close};
 
 constexpr const char* name_of(Phase phase) {
     switch (phase) {
         case Phase::init: return "init";
         case Phase::collective: return "collective";
         case Phase::training: return "training";
+        case Phase::hooks: return "training with hooks";
         case Phase::split: return "split";
         case Phase::close: return "close";
     }
@@ -117,6 +123,36 @@ void train(ProcessGroup& group) {
     CHECK(average[2999] == 0.75F);
 }
 
+/// A gradient of two dimensions, which PowerSGD compresses.
+struct FaultyMatrix : dptk::cuda::DeviceBuffer<float> {
+    using DeviceBuffer::DeviceBuffer;
+    [[nodiscard]] std::vector<std::size_t> shape() const { return {size() / 10, 10}; }
+};
+
+/// Steps with buffers and a hook, whose averages are clipped.
+void train_with_hooks(ProcessGroup& group) {
+    FaultyMatrix value(300), gradient(300);
+    dptk::cuda::DeviceBuffer<float> bias(7), bias_gradient(7), mean(5);
+    auto buffers = std::tie(mean);
+    dptk::DistributedDataParallel ddp(group, std::tie(value, bias), std::tie(gradient, bias_gradient),
+                                      {.bucket_cap_mb = 0.0005, .buffers = dptk::BufferSource(buffers)});
+    ddp.set_comm_hook(dptk::hooks::bf16_compress(dptk::hooks::powersgd({.start_step = 1})));
+    for (int step = 0; step < 3; ++step) {
+        dptk::cuda::copy_to_device(std::vector<float>(300, 1.0F), gradient.span());
+        dptk::cuda::copy_to_device(std::vector<float>(7, 0.0F), bias_gradient.span());
+        ddp.begin_step(static_cast<std::size_t>(1 + group.rank()));
+        ddp.synchronize();
+        const bool finite = ddp.unscale(0.5);
+        CHECK(finite);
+        ddp.clip_grad_value(1.0);
+        const double norm = ddp.clip_grad_norm(3.0).value();
+        CHECK(norm > 3.0);
+    }
+    ddp.check();
+    const std::vector<float> clipped = dptk::cuda::to_host(gradient.span());
+    CHECK(clipped[299] == doctest::Approx(3 / std::sqrt(300.0)).epsilon(0.01));
+}
+
 /// Runs all phases; the fault strikes in one.
 Outcome run(Phase struck, const std::optional<Fault>& fault) {
     const test::Machine machine(2);
@@ -149,6 +185,9 @@ Outcome run(Phase struck, const std::optional<Fault>& fault) {
         enter(threads, Phase::training);
         train(*group);
         leave(threads, Phase::training);
+        enter(threads, Phase::hooks);
+        train_with_hooks(*group);
+        leave(threads, Phase::hooks);
         enter(threads, Phase::split);
         {
             ProcessGroup copy = group->duplicate();
@@ -213,9 +252,9 @@ void check_fault(Phase phase, const Fault& fault) {
     const bool behind_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
     // Where there are several groups, one's error that the watchdog has found is told by the others, too; a
     // training has one of its own.
-    const bool of_another_group = (phase == Phase::split || phase == Phase::training) &&
-                                  outcome.endings[1] == Ending::lost &&
-                                  may_fail_in_background(fault.function);
+    const bool of_another_group =
+        (phase == Phase::split || phase == Phase::training || phase == Phase::hooks) &&
+        outcome.endings[1] == Ending::lost && may_fail_in_background(fault.function);
     const bool right_type = outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend ||
                             behind_close || of_another_group;
     CHECK_MESSAGE((!thrown || right_type), what);

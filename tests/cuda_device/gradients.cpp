@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "support/device_clipping.hpp"
 #include "support/device_gradients.hpp"
+#include "support/device_hooks.hpp"
 
 namespace {
 
@@ -41,6 +43,39 @@ TEST_CASE("gradients of the launcher's ranks" * doctest::skip(!is_launched())) {
     dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank()));
     check_here<float>(group);
 }
+
+#ifdef DPTK_WITH_KERNELS
+
+TEST_CASE_TEMPLATE("averages on a GPU are clipped" * doctest::skip(is_launched()), T, float, double,
+                   dptk::bfloat16, dptk::float16) {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        test::check_clipping<T>(group, [](std::size_t) { return dptk::cuda::current_device(); });
+        test::check_clipping_of_nonfinite(group, dptk::cuda::current_device());
+        test::check_loss_scaler(group, dptk::cuda::current_device());
+    });
+}
+
+TEST_CASE("hooks on a GPU" * doctest::skip(is_launched())) {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        for (const test::NamedHook& hook : test::all_hooks()) {
+            CAPTURE(hook.name);
+            test::check_hook(group, hook);
+        }
+    });
+}
+
+TEST_CASE("hooks and clipping of the launcher's ranks" * doctest::skip(!is_launched())) {
+    ProcessGroup group = dptk::init_process_group();
+    dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank()));
+    for (const test::NamedHook& hook : test::all_hooks()) {
+        CAPTURE(hook.name);
+        test::check_hook(group, hook);
+    }
+    test::check_clipping<float>(group, [](std::size_t) { return dptk::cuda::current_device(); });
+    test::check_loss_scaler(group, dptk::cuda::current_device());
+}
+
+#endif
 
 TEST_CASE("a model that spans all GPUs" * doctest::skip(is_launched())) {
     dptk::launch_threads(1, [](ProcessGroup& group) {

@@ -1,6 +1,8 @@
 // The Trainer on a real GPU, on the digits that ship with dptk.
 #include <doctest/doctest.h>
 #include <dptk/data/readers/idx_images.hpp>
+#include <dptk/ddp/hooks/compress.hpp>
+#include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
 
 #include <cstdint>
@@ -118,6 +120,25 @@ TEST_CASE("the first epoch is the reference's" * doctest::skip(is_launched())) {
     });
 }
 
+TEST_CASE("compressed gradients train as well, kernel by kernel and as a graph" *
+          doctest::skip(is_launched())) {
+    namespace hooks = dptk::hooks;
+    for (const bool cuda_graph : {false, true}) {
+        for (const int way : {0, 1}) {
+            dptk::launch_threads(1, [&](ProcessGroup& group) {
+                Gpu gpu(Precision::tf32);
+                dptk::TrainerOptions options = options_of(15);
+                options.cuda_graph = cuda_graph;
+                if (way == 0) options.comm_hook = hooks::bf16_compress();
+                if (way == 1)
+                    options.comm_hook = hooks::powersgd({.matrix_approximation_rank = 4, .start_step = 50});
+                dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+                CHECK(train(group, trainer, options.epochs).accuracy() >= 0.96);
+            });
+        }
+    }
+}
+
 // On one network, which has chosen its kernels once.
 TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::skip(is_launched())) {
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
@@ -202,8 +223,6 @@ TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
             CHECK(test::contains(text, why));
         };
         refuses({.reproducible_shards = 2}, "reproducible_shards are for networks in host memory");
-        refuses({.comm_hook = dptk::comm_hook([](ProcessGroup&, dptk::HookBucket&) {})},
-                "a comm_hook is for networks in host memory");
         Net on_default_stream(dptk::nn::mlp(10), {1, 8, 8}, 1);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },

@@ -1,54 +1,21 @@
 // Stands in for dptk's kernels: the same host functions, as loops that a stream's thread carries out.
-#include <dptk/core/cuda/error.hpp>
 #include <dptk/core/cuda/kernels.hpp>
-#include <dptk/core/float16.hpp>
 
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <utility>
 #include <vector>
 
-#include "cuda_double/state.hpp"
+#include "cuda_double/launch.hpp"
 
 namespace dptk::cuda::kernels {
 
 namespace {
 
-/// On the stream, behind what it has been given.
-void launch(const char* kernel, StreamRef stream, std::function<void(int device)> work) {
-    cuda_double::Stream& its = cuda_double::stream_of(stream.get());
-    check(static_cast<cudaError_t>(cuda_double::on_call(kernel, its.device())), kernel);
-    its.add([work = std::move(work), device = its.device()] { work(device); });
-}
-
-template <class T>
-T* at(const void* data, std::size_t count, int device, const char* who) {
-    return reinterpret_cast<T*>(cuda_double::translate(data, count * sizeof(T), device, who));
-}
-
-template <class Fn>
-bool with_type(DType type, Fn&& fn) {
-    switch (type) {
-        case DType::f16: return fn(float16{}), true;
-        case DType::bf16: return fn(bfloat16{}), true;
-        case DType::f32: return fn(float{}), true;
-        case DType::f64: return fn(double{}), true;
-        default: return false;
-    }
-}
-
-template <class T>
-double wide(T value) {
-    if constexpr (std::is_same_v<T, double>) return value;
-    return static_cast<double>(static_cast<float>(value));
-}
-
-template <class T>
-T narrow(double value) {
-    if constexpr (std::is_same_v<T, double>) return value;
-    return static_cast<T>(static_cast<float>(value));
-}
+using cuda_double::at;
+using cuda_double::launch;
+using cuda_double::narrow;
+using cuda_double::wide;
+using cuda_double::with_type;
 
 double factor_of(const CopyWeight& weight, int device) {
     if (weight.divisor == nullptr) return weight.factor;

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/device_math.hpp"
 #include "dptk/core/stream_ref.hpp"
 
 namespace dptk::detail {
@@ -20,11 +22,11 @@ struct LaneCopy {
 /// What a rank's elements are multiplied by.
 struct LaneWeight {
     double factor = 1;
-    /// The factor is divided by the first word's sum; a sum of 0 makes the weight 0.
-    bool is_share = false;
+    /// The factor is divided by this f64 in the lane's memory, where it is not null; 0 makes the weight 0.
+    const void* divisor = nullptr;
 };
 
-/// On one device. All calls return at once; none is for two threads at a time.
+/// On one device. But for read() and was_bad() all calls return at once; none is for two threads at a time.
 class DeviceLane {
   public:
     /// The words that a step begins with, and their places.
@@ -39,6 +41,7 @@ class DeviceLane {
     DeviceLane(const DeviceLane&) = delete;
     DeviceLane& operator=(const DeviceLane&) = delete;
 
+    [[nodiscard]] virtual Device device() const noexcept = 0;
     [[nodiscard]] virtual StreamRef stream() const noexcept = 0;
 
     /// Whether the program's stream is being captured into a graph.
@@ -52,6 +55,8 @@ class DeviceLane {
     /// Writes this rank's words. Their sums over the ranks are made by a collective on words().
     virtual void write_words(std::span<const double, word_count> own) = 0;
     [[nodiscard]] virtual Buffer words() noexcept = 0;
+    /// Of all ranks' samples, once the words are summed.
+    [[nodiscard]] const void* samples_sum() noexcept { return words().data; }
 
     /// to = weight · from, for tensors of one dtype, from elements of `from`; zeros for a weight of 0.
     virtual void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight, DType from) = 0;
@@ -65,16 +70,36 @@ class DeviceLane {
     /// Zeros.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-    /// Writes a bucket's status, which a collective then sums.
-    virtual void write_status(const Buffer& element, bool raised) = 0;
+    /// One element of a floating-point type.
+    virtual void write(const Buffer& element, double value) = 0;
+    /// Elements of the host's, which may change when this returns.
+    virtual void write_all(const Buffer& to, const void* from) = 0;
+    /// To the host's memory. Blocks until it is there.
+    virtual void read(const Buffer& from, void* to) = 0;
+
+    [[nodiscard]] virtual DeviceMath& math() noexcept = 0;
 
     /// Ends a step. It is bad where the words say that a rank has a problem, or that some ranks count samples
-    /// and others do not, or where the status, which may have no data here, is not 0.
+    /// and others do not, or where the status, a sum over the ranks that may have no data here, is not 0.
     virtual void judge(const Buffer& status) = 0;
 
     /// Whether a step was bad of those up to the one before the last judged, or, with `all`, of all that the
     /// program's stream has been given, in graphs as well; and forgets it. Blocks until they are over.
     [[nodiscard]] virtual bool was_bad(bool all) = 0;
 };
+
+/// Elements, and what keeps their memory.
+struct OwnedBuffer {
+    Buffer elements;
+    std::shared_ptr<void> memory;
+};
+
+/// Zeros.
+[[nodiscard]] inline OwnedBuffer allocate(DeviceLane& lane, std::size_t count, DType dtype) {
+    Buffer elements{nullptr, count, dtype, lane.device()};
+    std::shared_ptr<void> memory = lane.allocate(elements.bytes());
+    elements.data = memory.get();
+    return {elements, std::move(memory)};
+}
 
 }  // namespace dptk::detail

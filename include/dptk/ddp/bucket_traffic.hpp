@@ -40,14 +40,7 @@ class BucketTraffic {
         in_flight_.assign(buckets, Work());
         trips_.assign(buckets, nullptr);
         last_end_ = {};
-        next_ = 0;
     }
-
-    /// The next bucket to leave.
-    [[nodiscard]] std::size_t next() const noexcept { return next_; }
-
-    /// Somebody else sends it.
-    std::size_t skip() noexcept { return next_++; }
 
     /// What it leaves with.
     struct Load {
@@ -62,17 +55,21 @@ class BucketTraffic {
         bool may_block = false;
     };
 
-    /// Launches the next bucket, whose gradients are in it. Collective; blocks where it must.
-    void launch(BucketSet& buckets, const std::vector<ParameterRef>& parameters, const Load& load) {
-        const std::size_t b = next_++;
+    /// Launches bucket `b`, whose gradients are in it, behind those before it. Collective; blocks where it
+    /// must.
+    void launch(BucketSet& buckets, std::size_t b, const std::vector<ParameterRef>& parameters,
+                const Load& load) {
         GradientBucket& bucket = buckets[b];
         const auto trip = std::make_shared<Trip>(trace::Clock::now());
         const auto arrive = [trip] { trip->end = trace::Clock::now(); };
         trips_[b] = trip;
-        const bool is_last = next_ == buckets.size();
+        const bool is_last = b + 1 == buckets.size();
         if (outcome_ == BucketSet::Outcome::unreduced) return arrive();
         if (hook_runner_) {
-            in_flight_[b] = hook_runner_->start(for_hook(bucket, b, is_last, parameters, load), arrive);
+            HookBucket for_hook = hook_bucket(buckets, b, parameters);
+            for_hook.step = load.step;
+            for_hook.weight = load.weight;
+            in_flight_[b] = hook_runner_->start(std::move(for_hook), arrive);
             return;
         }
         if (is_last && carries_status(buckets)) bucket.set_status(load.has_problem);
@@ -111,31 +108,12 @@ class BucketTraffic {
     }
 
   private:
-    [[nodiscard]] static HookBucket for_hook(const GradientBucket& bucket, std::size_t b, bool is_last,
-                                             const std::vector<ParameterRef>& parameters, const Load& load) {
-        HookBucket out{.index = b,
-                       .is_last = is_last,
-                       .step = load.step,
-                       .weight = load.weight,
-                       .elements = bucket.gradients(),
-                       .gradients = {}};
-        const std::vector<std::size_t>& indices = bucket.indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const ParameterRef& parameter = parameters[indices[position]];
-            out.gradients.push_back({.parameter = indices[position],
-                                     .shape = parameter.shape,
-                                     .elements = bucket.gradient(position, parameter.count)});
-        }
-        return out;
-    }
-
     ProcessGroup& group_;
     bool is_own_;
     BucketSet::Outcome outcome_;
     std::vector<Work> in_flight_;
     std::vector<std::shared_ptr<Trip>> trips_;
     trace::Clock::time_point last_end_;
-    std::size_t next_ = 0;
     std::unique_ptr<HookRunner> hook_runner_;
 };
 

@@ -1,14 +1,17 @@
-/// Clipping of averaged gradients, which are the same on all ranks: nothing communicates. ShardedOptimizer
-/// has its own.
+/// Clipping of averaged gradients, which are the same on all ranks: nothing communicates. Those in host
+/// memory here; DistributedDataParallel clips its own wherever they are, and ShardedOptimizer its parts of
+/// them.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/device_lane.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace dptk {
@@ -36,29 +39,67 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     }
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// What gradients of that norm are multiplied with; 1 or more where they stay. PyTorch's.
 [[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
     return max_norm / (norm + 1e-6);
 }
 
+/// Divides the gradients by the scale. Returns whether all were finite.
+[[nodiscard]] inline bool unscale(const std::vector<ParameterRef>& parameters, double scale) {
+    bool finite = true;
+    for_each_gradient(parameters, [&](double element, auto&& store) {
+        store(element / scale);
+        finite = finite && std::isfinite(element);
+    });
+    return finite;
+}
+
+/// Of two sizes; what is not a number is larger than all that are.
+[[nodiscard]] inline double larger(double a, double b) noexcept {
+    return b > a || std::isnan(b) ? b : a;
+}
+
+inline void check_norm_type(double norm_type) {
+    if (!(norm_type >= 1)) throw ArgumentError(text("clip_grad_norm with a norm_type of ", norm_type));
+}
+
 }  // namespace detail
+
+/// The norm of gradients as it was before they were clipped.
+class GradientNorm {
+  public:
+    explicit GradientNorm(double norm) : norm_(norm) {}
+
+    /// An f64 that is to come in device memory.
+    GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm)
+        : lane_(std::move(lane)), on_device_(std::move(norm)) {}
+
+    /// Of gradients in device memory: blocks until it is known. Ask before they are clipped again.
+    [[nodiscard]] double value() const {
+        if (!lane_) return norm_;
+        double norm = 0;
+        lane_->follow_program();
+        lane_->read(on_device_.elements.slice(0, 1), &norm);
+        return norm;
+    }
+
+  private:
+    double norm_ = 0;
+    std::shared_ptr<detail::DeviceLane> lane_;
+    detail::OwnedBuffer on_device_;
+};
 
 /// Where the norm of all gradients together is above `max_norm`, multiplies them so that it comes to that.
 /// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
 /// torch.nn.utils.clip_grad_norm_. Throws ArgumentError for a norm_type below 1.
 inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm,
                              double norm_type = 2) {
-    if (!(norm_type >= 1))
-        throw ArgumentError(detail::text("clip_grad_norm with a norm_type of ", norm_type));
+    detail::check_norm_type(norm_type);
     double sum = 0;
     detail::for_each_gradient(parameters, [&](double element, auto&&) {
         const double size = std::abs(element);
         if (std::isinf(norm_type)) {
-            sum = size > sum || std::isnan(size) ? size : sum;
+            sum = detail::larger(sum, size);
         } else {
             sum += norm_type == 2 ? size * size : std::pow(size, norm_type);
         }

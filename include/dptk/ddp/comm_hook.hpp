@@ -13,6 +13,8 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/device_lane.hpp"
+#include "dptk/core/stream_ref.hpp"
 
 namespace dptk {
 
@@ -32,11 +34,20 @@ struct HookBucket {
     bool is_last = false;
     /// Counts from 0.
     std::size_t step = 0;
-    /// What this rank's gradients have been multiplied with already: the sum over ranks is the average.
+    /// What this rank's gradients have been multiplied with already: the sum over ranks is the average. Where
+    /// they are in device memory, `device_weight` alone has it, and this is NaN.
     double weight = 1;
     /// All gradients, with zeros between them.
     Buffer elements;
     std::vector<Gradient> gradients;
+
+    /// Where `elements` are in device memory: the stream that has them ready, and behind which they are taken
+    /// as the sum. A hook puts its work there, and need not wait for it.
+    StreamRef stream = {};
+    /// One f64 in device memory.
+    Buffer device_weight = {};
+    /// Of dptk's own hooks; null in host memory.
+    std::shared_ptr<detail::DeviceLane> lane = nullptr;
 };
 
 class CommHook {
@@ -51,9 +62,13 @@ class CommHook {
 
     /// Replaces the bucket's elements by their sum over the ranks. Collective; blocks, on a thread of dptk's
     /// own while backward goes on, where the transport can do that and has a processor for it; else inside
-    /// synchronize() or a mark. It must not call the DistributedDataParallel. `group` is the hook's alone.
-    /// What it throws breaks the job.
+    /// synchronize() or a mark. In device memory it does not block, and is called where a bucket is full. It
+    /// must not call the DistributedDataParallel. `group` is the hook's alone. What it throws breaks the job.
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
+
+    /// Whether it does the same on the device in all steps from now on, as in a CUDA graph, for which it is
+    /// called once.
+    [[nodiscard]] virtual bool is_capturable() const { return true; }
 };
 
 namespace detail {

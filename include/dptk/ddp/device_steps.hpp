@@ -1,11 +1,12 @@
 /// Steps of a training whose gradients are all in device memory: they are copied, summed and copied back in
-/// streams of dptk's own, and the host waits for none of it.
+/// streams of dptk's own, and the host waits for none of it. What was wrong with a step, it hears of in the
+/// next.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
+#include <exception>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,222 +14,357 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/core/device_calls.hpp"
 #include "dptk/core/device_lane.hpp"
-#include "dptk/ddp/bucket_set.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
-#include "dptk/ddp/step_header.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/core/trace.hpp"
+#include "dptk/ddp/device_lanes.hpp"
+#include "dptk/ddp/gradient_steps.hpp"
+#include "dptk/ddp/hook_runner.hpp"
 
 namespace dptk::detail {
 
-class DeviceSteps {
+class DeviceSteps final : public GradientSteps {
   public:
-    /// Null where not all of the parameters whose indices `order` has are on devices, and where the program
-    /// has been built without dptk's kernels. `program`: the stream in which gradients are computed and used;
-    /// the default stream of each device where there are several. Throws ArgumentError where it is another
-    /// one then.
-    [[nodiscard]] static std::unique_ptr<DeviceSteps> make(const std::vector<ParameterRef>& parameters,
-                                                           std::span<const std::size_t> order,
-                                                           StreamRef program) {
-        const auto is_on_host = [&](std::size_t i) { return parameters[i].device.type == DeviceType::cpu; };
-        if (order.empty() || std::ranges::any_of(order, is_on_host)) return nullptr;
-        const LaneMaker make_lane = registered_lane_maker();
-        if (make_lane == nullptr) return nullptr;
-        std::unique_ptr<DeviceSteps> steps(new DeviceSteps);
-        for (const ParameterRef& parameter : parameters) {  // in the order that all ranks have
-            const int device = parameter.device.index;
-            if (parameter.device.type == DeviceType::cpu || steps->find(device) != nullptr) continue;
-            steps->lanes_.push_back({.device = device, .lane = make_lane(device, program), .words = {}});
-        }
-        if (steps->lanes_.size() > 1 && program != StreamRef())
-            throw ArgumentError("a stream for a model that spans devices, which have streams of their own");
-        return steps;
-    }
+    /// `is_own`: nobody else uses the group.
+    DeviceSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets, DeviceLanes lanes,
+                bool is_own)
+        : GradientSteps(group, parameters, buckets),
+          lanes_(std::move(lanes)),
+          is_own_(is_own),
+          words_(lanes_.size()),
+          buffers_(lanes_.size()),
+          for_hooks_(lanes_.size()),
+          sums_(parameters.size()) {}
 
-    /// Whether this is a graph's.
-    [[nodiscard]] bool is_captured() const { return lanes_.front().lane->is_captured(); }
-
-    [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
-
-    /// Tells the others' devices what this rank says of the step. Collective.
-    void begin(ProcessGroup& group, const StepHeader::Own& own) {
-        has_begun_ = true;
-        works_.clear();
-        const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
-        const double words[] = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
-                                one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
-                                one_if(own.has_problem)};
-        for (auto& [device, lane, summed] : lanes_) {
-            lane->follow_program();
-            lane->write_words(words);
-            summed =
-                start(group, *lane,
-                      {.verb = Verb::all_reduce, .input = lane->words(), .output = lane->words()}, nullptr);
+    /// Logs what is wrong with a step that nobody has heard of yet; blocks until they are over.
+    ~DeviceSteps() override {
+        const bool is_amid = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
+        if (is_amid || group_.channel().control().health()->failed()) return;
+        try {
+            if (was_bad(true))
+                log(LogLevel::error, group_.rank(),
+                    text("the last step on the devices was a mistake of some rank; of this one: ",
+                         last_.problem.empty() ? "none" : last_.problem));
+        } catch (const std::exception& error) {
+            log(LogLevel::error, group_.rank(), error.what());
         }
     }
 
-    /// Takes the gradients of `samples` samples, whose mean each is, into sums, and sets them to zero.
-    /// `takes(i)`: whether parameter i takes part.
-    template <class Takes>
-    void accumulate(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
-        sums_.resize(parameters.size());
-        for (Place& place : lanes_) place.lane->follow_program();
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            const ParameterRef& parameter = parameters[i];
-            if (parameter.count == 0 || !takes(i)) continue;
-            DeviceLane& lane = lane_on(parameter.device);
-            const LaneCopy into{sum_of(lane, i, parameter), parameter.gradient};
-            if (samples > 0) {
-                lane.accumulate(std::span(&into, 1), static_cast<double>(samples), parameter.dtype);
-            } else {
-                zero(lane, {parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+    void set_hook(std::shared_ptr<CommHook> hook) override {
+        hook_.reset();
+        if (!hook) return;
+        hook_ = std::make_unique<HookRunner>(group_, std::move(hook), is_own_);
+        for (std::size_t n = 0; n < lanes_.size(); ++n)
+            if (!for_hooks_[n].memory) for_hooks_[n] = allocate(lanes_[n], 2, DType::f64);
+    }
+
+    [[nodiscard]] bool is_captured() const override { return lanes_[0].is_captured(); }
+
+    void accumulate(std::size_t samples) override {
+        guarded([&] {
+            lanes_.follow_program();
+            for (std::size_t i = 0; i < parameters_.size(); ++i) {
+                if (buckets_.has(i)) accumulate(i, static_cast<double>(samples));
             }
-        }
-        for (Place& place : lanes_) place.lane->lead_program();
+            lanes_.lead_program();
+        });
+        note_accumulated(samples);
     }
 
-    /// Of the sums that no step has sent.
-    void forget_sums() {
-        for (const Sum& sum : sums_)
-            if (sum.memory) zero(lane_on(sum.elements.device), sum.elements);
+    void forget_sums() override {
+        GradientSteps::forget_sums();
+        guarded([&] {
+            for (const OwnedBuffer& sum : sums_)
+                if (sum.memory) zero(lanes_.on(sum.elements.device), sum.elements);
+        });
     }
 
-    /// What a rank puts into a bucket.
-    struct Load {
-        struct Gradient {
-            std::size_t parameter = 0;
-            Buffer place;
-            const void* elements = nullptr;
-            /// Otherwise zeros stand for it.
-            bool takes_part = true;
-        };
-        std::vector<Gradient> gradients;
-        LaneWeight weight;
-        /// The sums of micro-batches go with them.
-        bool has_sums = false;
-        /// Whether something is wrong here; in the bucket that carries the ranks' status.
-        std::optional<bool> status;
-    };
+    void begin(const OwnStep& own) override {
+        has_begun_ = true;
+        const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
+        const double words[] = {static_cast<double>(own.samples.value_or(0) + accumulated_samples()),
+                                one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
+                                one_if(!own.problem.empty())};
+        guarded([&] {
+            for (std::size_t n = 0; n < lanes_.size(); ++n) {
+                lanes_[n].follow_program();
+                lanes_[n].write_words(words);
+                words_[n] = start_sum(lanes_[n], lanes_[n].words());
+            }
+        });
+    }
+    [[nodiscard]] bool has_begun() const noexcept override { return has_begun_; }
 
-    /// Copies the load into the bucket behind what the program's stream has been given, and sums it over the
-    /// ranks. Collective.
-    void launch(ProcessGroup& group, const GradientBucket& bucket, std::size_t number, const Load& load) {
-        Place& place = *find(bucket.gradients().device.index);
-        DeviceLane& lane = *place.lane;
-        lane.follow_program();
-        std::exchange(place.words, Work()).wait(lane.stream());  // of which the weights are shares
-        if (load.has_sums) {
-            copy_in_sums(lane, load);
-        } else {
-            std::vector<LaneCopy> gradients;
-            std::vector<LaneCopy> zeros;
-            for (const Load::Gradient& gradient : load.gradients)
-                (gradient.takes_part ? gradients : zeros).push_back({gradient.place, gradient.elements});
-            lane.copy(gradients, load.weight);
-            lane.copy(zeros, {.factor = 0});
-        }
-        if (load.status) lane.write_status(bucket.status_element(), *load.status);
-        Collective call = bucket.all_reduce(ReduceOp::sum);
-        call.bucket = static_cast<int>(number);
-        works_.resize(number + 1);
-        works_[number] = start(group, lane, call, bucket.memory());
+    /// The devices alone know.
+    [[nodiscard]] bool goes_on(OwnStep& own) override {
+        if (is_captured() && hook_ && !hook_->hook().is_capturable())
+            throw ArgumentError(text("rank ", group_.rank(), ": a step is captured into a CUDA graph, and ",
+                                     hook_->hook().description(), " does not do the same in all steps yet"));
+        if (!has_begun_) begin(own);
+        return true;
     }
 
-    /// Copies averages out of a bucket that was launched. Blocks where they go through the host.
-    void copy_out(const GradientBucket& bucket, std::size_t number, std::span<const LaneCopy> averages) {
-        DeviceLane& lane = lane_on(bucket.gradients().device);
-        std::exchange(works_[number], Work()).wait(lane.stream());
-        lane.copy(averages, {});
+    /// As bytes, by memory of dptk's own: a rank that cannot read its buffers takes part all the same.
+    void send(const ModelBuffers& buffers, int root, const OwnStep& own) override {
+        guarded([&] {
+            for (std::size_t n = 0; n < lanes_.size(); ++n) send_those_on(n, buffers, root, own);
+            lanes_.lead_program();
+        });
     }
 
-    /// The program's streams go on behind the averages. `last` carries the ranks' status.
-    void end(const GradientBucket& last) {
-        const Buffer status = last.status_element();
-        for (Place& place : lanes_) {
-            std::exchange(place.words, Work()).wait(place.lane->stream());
-            place.lane->judge(place.device == status.device.index ? status : status.at(nullptr));
-            place.lane->lead_program();
-        }
+    [[nodiscard]] bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override {
+        guarded([&] {
+            for (std::size_t b = 0; b < buckets_.size(); ++b) copy_out(b, own, unused);
+            judge();
+        });
+        GradientSteps::forget_sums();  // their memory is zero again
+        const auto now = trace::Clock::now();
+        for (std::size_t b = 0; b < buckets_.size(); ++b)
+            clock.note_trip(b, buckets_[b].gradients().bytes(), {now, now});
+        if (is_captured()) return true;  // a graph's steps are judged when it is launched
+        const OwnStep before = std::exchange(last_, own);
+        return was_well(own, before, false);
+    }
+
+    [[nodiscard]] bool was_well(OwnStep& own) override {
+        return was_well(own, std::exchange(last_, {}), true);
+    }
+
+    void reset() override {
+        GradientSteps::reset();
         has_begun_ = false;
+        works_.assign(buckets_.size(), Work());
     }
 
-    /// Whether a step has come to a bad end, on all ranks alike: see DeviceLane.
-    [[nodiscard]] bool was_bad(bool all) {
-        bool any = false;
-        for (Place& place : lanes_) any = place.lane->was_bad(all) || any;
-        return any;
-    }
+    [[nodiscard]] const DeviceLanes* lanes() const noexcept override { return &lanes_; }
 
   private:
-    DeviceSteps() = default;
-
-    /// Of a gradient, with its memory.
-    [[nodiscard]] Buffer sum_of(DeviceLane& lane, std::size_t i, const ParameterRef& parameter) {
-        Buffer& sum = sums_[i].elements;
-        if (!sums_[i].memory) {
-            sum = {nullptr, parameter.count, accumulation_dtype(parameter.dtype), parameter.device};
-            sums_[i].memory = lane.allocate(sum.bytes());
-            sum.data = sums_[i].memory.get();
-        }
-        return sum;
+    static void copy(DeviceLane& lane, const LaneCopy& tensor, const LaneWeight& weight, DType from) {
+        lane.copy(std::span(&tensor, 1), weight, from);
     }
 
     static void zero(DeviceLane& lane, const Buffer& elements) {
-        const LaneCopy copy{elements, elements.data};
-        lane.copy(std::span(&copy, 1), {.factor = 0});
+        copy(lane, {elements, elements.data}, {.factor = 0}, elements.dtype);
+    }
+
+    // ---- sums of micro-batches
+
+    void accumulate(std::size_t i, double samples) {
+        const ParameterRef& parameter = parameters_[i];
+        if (parameter.count == 0) return;
+        DeviceLane& lane = lanes_.on(parameter.device);
+        if (samples == 0)
+            return zero(lane, {parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+        if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
+        const LaneCopy into{sums_[i].elements, parameter.gradient};
+        lane.accumulate(std::span(&into, 1), samples, parameter.dtype);
     }
 
     /// This step's own gradients go to the sums first, and these into the bucket, which leaves them zero.
-    void copy_in_sums(DeviceLane& lane, const Load& load) {
-        for (const Load::Gradient& gradient : load.gradients) {
-            const Sum& sum = sums_[gradient.parameter];
+    void copy_in_sums(DeviceLane& lane, std::size_t b, const OwnStep& own,
+                      const std::vector<bool>& takes_part) {
+        const auto samples = static_cast<double>(own.samples.value_or(0));
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const std::size_t i = indices[position];
+            const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
+            const OwnedBuffer& sum = sums_[i];
             if (!sum.memory) {
-                zero(lane, gradient.place);
+                zero(lane, place);
                 continue;
             }
-            if (gradient.takes_part && load.weight.factor > 0) {
-                const LaneCopy own{sum.elements, gradient.elements};
-                lane.accumulate(std::span(&own, 1), load.weight.factor, gradient.place.dtype);
+            if (takes_part[position] && samples > 0) {
+                const LaneCopy gradient{sum.elements, parameters_[i].gradient};
+                lane.accumulate(std::span(&gradient, 1), samples, place.dtype);
             }
-            const LaneCopy all{gradient.place, sum.elements.data};
-            lane.copy(std::span(&all, 1), {.factor = 1, .is_share = true}, sum.elements.dtype);
+            copy(lane, {place, sum.elements.data}, {.factor = 1, .divisor = lane.samples_sum()},
+                 sum.elements.dtype);
             zero(lane, sum.elements);
         }
     }
 
-    struct Place {
-        int device = 0;
-        std::unique_ptr<DeviceLane> lane;
-        Work words;  // on their way
-    };
+    // ---- buffers
 
-    [[nodiscard]] Place* find(int device) {
-        const auto found = std::ranges::find(lanes_, device, &Place::device);
-        return found == lanes_.end() ? nullptr : &*found;
+    void send_those_on(std::size_t n, const ModelBuffers& buffers, int root, const OwnStep& own) {
+        DeviceLane& lane = lanes_[n];
+        const auto take_bytes = [](Buffer buffer) {
+            return Buffer{buffer.data, buffer.bytes(), DType::u8, buffer.device};
+        };
+        constexpr std::size_t alignment = 64;
+        const auto place_of = [](const Buffer& bytes) {
+            return (bytes.count + alignment - 1) / alignment * alignment;
+        };
+        std::size_t all = 0;
+        for (const Buffer& buffer : buffers.buffers())
+            if (buffer.device == lane.device()) all += place_of(take_bytes(buffer));
+        if (all == 0) return;
+        if (!buffers_[n].memory) buffers_[n] = allocate(lane, all, DType::u8);
+        std::vector<LaneCopy> in;
+        std::vector<LaneCopy> out;
+        std::size_t first = 0;
+        for (const Buffer& buffer : buffers.buffers()) {
+            if (buffer.device != lane.device()) continue;
+            const Buffer bytes = take_bytes(buffer);
+            const Buffer place = buffers_[n].elements.slice(first, bytes.count);
+            in.push_back({place, bytes.data});
+            out.push_back({bytes, place.data});
+            first += place_of(bytes);
+        }
+        lane.follow_program();
+        const bool is_root = group_.rank() == root;
+        if (is_root && own.has_buffers) lane.copy(in, {});
+        const Buffer sent = buffers_[n].elements;
+        start(lane, {.verb = Verb::broadcast, .input = sent, .output = sent, .root = root},
+              buffers_[n].memory)
+            .wait(lane.stream());
+        if (!is_root && own.has_buffers) lane.copy(out, {});
     }
 
-    [[nodiscard]] DeviceLane& lane_on(Device device) { return *find(device.index)->lane; }
+    // ---- buckets
+
+    void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override {
+        guarded([&] {
+            const trace::Span span("copy in");
+            const std::size_t n = lanes_.number_of(buckets_[b].gradients().device);
+            lanes_[n].follow_program();
+            std::exchange(words_[n], Work()).wait(lanes_[n].stream());  // of which the weights are shares
+            if (has_accumulated()) {
+                copy_in_sums(lanes_[n], b, own, takes_part);
+            } else {
+                copy_in(lanes_[n], b, own, takes_part);
+            }
+            if (hook_) {
+                run_hook(n, b, own);
+            } else {
+                sum_bucket(lanes_[n], b, own);
+            }
+        });
+    }
+
+    void copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) {
+        std::vector<LaneCopy> gradients;
+        std::vector<LaneCopy> zeros;
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const ParameterRef& parameter = parameters_[indices[position]];
+            (takes_part[position] ? gradients : zeros)
+                .push_back({buckets_[b].gradient(position, parameter.count), parameter.gradient});
+        }
+        lane.copy(gradients, weight_of(lane, own, own.samples.value_or(0)));
+        lane.copy(zeros, {.factor = 0});
+    }
+
+    /// Of `samples` of this rank's, where it counts them.
+    [[nodiscard]] LaneWeight weight_of(DeviceLane& lane, const OwnStep& own, std::size_t samples) const {
+        if (own.samples) return {.factor = static_cast<double>(samples), .divisor = lane.samples_sum()};
+        return {.factor = 1.0 / ranks_that_count()};
+    }
+
+    [[nodiscard]] bool is_last(std::size_t b) const noexcept { return b + 1 == buckets_.size(); }
+    [[nodiscard]] static double status_of(const OwnStep& own) { return own.problem.empty() ? 0 : 1; }
+
+    void sum_bucket(DeviceLane& lane, std::size_t b, const OwnStep& own) {
+        if (is_last(b)) lane.write(buckets_[b].status_element(), status_of(own));
+        Collective call = buckets_[b].all_reduce(ReduceOp::sum);
+        call.bucket = static_cast<int>(b);
+        works_[b] = start(lane, call, buckets_[b].memory());
+    }
+
+    void run_hook(std::size_t n, std::size_t b, const OwnStep& own) {
+        DeviceLane& lane = lanes_[n];
+        const Buffer weight = for_hooks_[n].elements.slice(0, 1);
+        const LaneWeight of_all = weight_of(lane, own, own.samples.value_or(0) + accumulated_samples());
+        lane.write(weight, own.is_shadow ? 0 : of_all.factor);
+        copy(lane, {weight, weight.data}, {.factor = 1, .divisor = of_all.divisor}, weight.dtype);
+        HookBucket bucket = hook_bucket(buckets_, b, parameters_.refs());
+        bucket.step = own.number;
+        bucket.weight = std::numeric_limits<double>::quiet_NaN();
+        bucket.device_weight = weight;
+        bucket.stream = lane.stream();
+        bucket.lane = lanes_.shared(n);
+        hook_->run(bucket);
+        if (!is_last(b)) return;
+        lane.write(own_status(n), status_of(own));
+        works_[b] = start_sum(lane, own_status(n));
+    }
+
+    /// Beside a hook, which knows of none.
+    [[nodiscard]] Buffer own_status(std::size_t n) const { return for_hooks_[n].elements.slice(1, 1); }
+
+    /// Blocks where averages come through the host.
+    void copy_out(std::size_t b, const OwnStep& own, const UnusedParameters& unused) {
+        const trace::Span span("copy out");
+        DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
+        std::exchange(works_[b], Work()).wait(lane.stream());
+        if (!own.has_addresses || own.is_shadow) return;
+        std::vector<LaneCopy> averages;
+        const std::vector<std::size_t>& indices = buckets_[b].indices();
+        for (std::size_t position = 0; position < indices.size(); ++position) {
+            const ParameterRef& parameter = parameters_[indices[position]];
+            if (unused[indices[position]]) continue;
+            const Buffer average = buckets_[b].gradient(position, parameter.count);
+            averages.push_back({average.at(parameter.gradient), average.data});
+        }
+        lane.copy(averages, {});
+    }
+
+    // ---- the end of a step
+
+    /// The program's streams go on behind the averages.
+    void judge() {
+        const std::size_t with_status = lanes_.number_of(buckets_[buckets_.size() - 1].gradients().device);
+        for (std::size_t n = 0; n < lanes_.size(); ++n) {
+            std::exchange(words_[n], Work()).wait(lanes_[n].stream());
+            Buffer status = hook_ ? own_status(with_status) : buckets_[buckets_.size() - 1].status_element();
+            if (n != with_status) status.data = nullptr;
+            lanes_[n].judge(status);
+            lanes_[n].lead_program();
+        }
+    }
+
+    [[nodiscard]] bool was_bad(bool all) {
+        bool any = false;
+        for (std::size_t n = 0; n < lanes_.size(); ++n) any = lanes_[n].was_bad(all) || any;
+        return any;
+    }
+
+    /// `step`: what this rank knows of the one that has been judged.
+    [[nodiscard]] bool was_well(OwnStep& own, const OwnStep& step, bool all) {
+        bool is_bad = false;
+        guarded([&] { is_bad = was_bad(all); });
+        group_.channel().control().health()->check();  // what was broken off looks like any other end
+        if (!is_bad) return true;
+        own = step;
+        if (!any_problem(own)) own.note_count();
+        return false;
+    }
+
+    [[nodiscard]] Work start_sum(const DeviceLane& lane, const Buffer& elements) {
+        return start(lane, {.verb = Verb::all_reduce, .input = elements, .output = elements}, nullptr);
+    }
 
     /// Beside the lane, which comes behind it where somebody waits for it; in the lane where that goes into a
     /// graph. Collective.
-    [[nodiscard]] static Work start(ProcessGroup& group, const DeviceLane& lane, Collective call,
-                                    std::shared_ptr<const void> keep_alive) {
+    [[nodiscard]] Work start(const DeviceLane& lane, Collective call,
+                             std::shared_ptr<const void> keep_alive) {
         call.stream = lane.stream();
-        if (!lane.is_captured()) return group.channel().start(call, std::move(keep_alive));
-        group.channel().run(call);
+        if (!lane.is_captured()) return group_.channel().start(call, std::move(keep_alive));
+        group_.channel().run(call);
         return {};
     }
 
-    /// Of a parameter's gradients, each times its samples.
-    struct Sum {
-        std::shared_ptr<void> memory;
-        Buffer elements;
-    };
-
-    std::vector<Place> lanes_;
-    std::vector<Work> works_;  // by bucket
-    std::vector<Sum> sums_;    // by parameter
+    DeviceLanes lanes_;
+    bool is_own_;
+    std::unique_ptr<HookRunner> hook_;
     bool has_begun_ = false;
+    OwnStep last_;                        // that has been judged
+    std::vector<Work> words_;             // on their way; by lane
+    std::vector<Work> works_;             // by bucket
+    std::vector<OwnedBuffer> buffers_;    // by lane
+    std::vector<OwnedBuffer> for_hooks_;  // by lane: a rank's weight, and its status
+    std::vector<OwnedBuffer> sums_;       // by parameter: of gradients, each times its samples
+    int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace dptk::detail

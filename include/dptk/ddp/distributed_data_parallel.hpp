@@ -107,6 +107,22 @@ class DistributedDataParallel {
     /// ArgumentError in the middle of a step. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook) { reducer_->set_comm_hook(std::move(hook)); }
 
+    /// Between synchronize() and the optimizer's step: multiplies the averages, where the norm of all of them
+    /// together is above `max_norm`, so that it comes to that. As torch.nn.utils.clip_grad_norm_; `norm_type`
+    /// is 1 or more, infinity takes the largest absolute value. The averages are the same on all ranks:
+    /// nothing communicates. On one device nothing blocks, either, but value() of what is returned. Throws
+    /// ArgumentError for a norm_type below 1, and in the middle of a step.
+    GradientNorm clip_grad_norm(double max_norm, double norm_type = 2) {
+        return reducer_->clip_grad_norm(max_norm, norm_type);
+    }
+
+    /// The same for torch.nn.utils.clip_grad_value_: moves each average into [-limit, limit].
+    void clip_grad_value(double limit) { reducer_->clip_grad_value(limit); }
+
+    /// Divides the averages by `scale`: for losses that were multiplied by it, see LossScaler. Returns
+    /// whether all were finite, the same on all ranks. Collective, blocks.
+    [[nodiscard]] bool unscale(double scale) { return reducer_->unscale(scale); }
+
     /// The parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return reducer_->parameters();

@@ -2,10 +2,7 @@
 /// knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training loop needs.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -17,12 +14,16 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/control/agreed_errors.hpp"
-#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/core/trace.hpp"
 #include "dptk/ddp/bucket_set.hpp"
-#include "dptk/ddp/bucket_traffic.hpp"
+#include "dptk/ddp/clip.hpp"
+#include "dptk/ddp/device_clipping.hpp"
+#include "dptk/ddp/device_lanes.hpp"
 #include "dptk/ddp/device_steps.hpp"
-#include "dptk/ddp/gradient_accumulator.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
+#include "dptk/ddp/gradient_steps.hpp"
+#include "dptk/ddp/host_steps.hpp"
 #include "dptk/ddp/join_round.hpp"
 #include "dptk/ddp/launch_order.hpp"
 #include "dptk/ddp/model_buffers.hpp"
@@ -32,7 +33,6 @@
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/ddp/statistics.hpp"
 #include "dptk/ddp/step_clock.hpp"
-#include "dptk/ddp/step_header.hpp"
 #include "dptk/ddp/unused_parameters.hpp"
 
 namespace dptk {
@@ -62,22 +62,15 @@ class GradientReducer {
             own_group_ = std::make_unique<ProcessGroup>(std::move(own));
         }
         group_ = own_group_ ? own_group_.get() : &group;
-        traffic_.emplace(*group_, own_group_ != nullptr, outcome_);
 
         std::string problem;
         std::string device_problem;
+        detail::DeviceLanes lanes;
         try {
             parameters_.find(options_);
             buffers_ = detail::ModelBuffers(options_);
             check_options();
-            if (outcome_ == Outcome::everywhere && !buffers_.has_any()) {
-                on_device_ = detail::DeviceSteps::make(
-                    parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
-            }
-            if (options_.stream != StreamRef() && !on_device_)
-                throw ArgumentError(
-                    "a stream is for gradients that are all in device memory, without buffers, in a program "
-                    "with dptk's kernels");
+            lanes = make_lanes();
         } catch (const BackendError& error) {
             device_problem = error.what();
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
@@ -88,24 +81,11 @@ class GradientReducer {
         detail::check_equal_tables(
             *group_, "models",
             detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
-                (on_device_ ? "\nsteps by kernels" : ""));
+                (lanes.empty() ? "" : "\nsteps by kernels"));
+        make_steps(std::move(lanes));
         make_buckets(detail::first_launch_order(parameters_.ignored()));
         clock_.emplace(*group_);
         clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
-    }
-
-    /// Logs what is wrong with a step on devices that nobody has heard of yet; blocks until they are over.
-    ~GradientReducer() {
-        const bool is_amid = begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
-        if (!on_device_ || is_amid || group_->channel().control().health()->failed()) return;
-        try {
-            if (on_device_->was_bad(true))
-                log(LogLevel::error, group_->rank(),
-                    detail::text("the last step on the devices was a mistake of some rank; of this one: ",
-                                 last_step_.problem.empty() ? "none" : last_step_.problem));
-        } catch (const std::exception& error) {
-            log(LogLevel::error, group_->rank(), error.what());
-        }
     }
 
     GradientReducer(const GradientReducer&) = delete;
@@ -117,7 +97,7 @@ class GradientReducer {
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored, and its buffers.
     /// Collective, blocks.
     void broadcast_values(int root = 0) {
-        buffers_.broadcast(*group_, root);
+        buffers_.broadcast(*group_, root, options_.stream);
         parameters_.broadcast_values(*group_, root, options_.stream);
     }
 
@@ -138,7 +118,7 @@ class GradientReducer {
     void check() {
         const std::lock_guard lock(mutex_);
         check_not_begun();
-        if (on_device_) throw_if_bad(std::exchange(last_step_, {}), true);
+        if (!steps_->was_well(own_)) throw_problems();
     }
 
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
@@ -167,14 +147,12 @@ class GradientReducer {
 
     /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
     /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step,
-    /// or where gradients are in device memory. Collective.
+    /// or where gradients are in device memory, and not all of them, or without dptk's kernels. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook) {
         const std::lock_guard lock(mutex_);
         check_not_begun();
         detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
-        if (hook && !buckets_.devices().empty())
-            detail::throw_agreed(*group_, ArgumentError("hooks are for gradients in host memory"));
-        traffic_->set_hook(std::move(hook));
+        steps_->set_hook(std::move(hook));
     }
 
     /// Begins a step on all ranks: collective. Does not wait for the others, but for rank 0's buffers where
@@ -223,7 +201,7 @@ class GradientReducer {
     void shadow() {
         const std::lock_guard lock(mutex_);
         check_not_begun();
-        is_shadow_ = true;
+        own_.is_shadow = true;
         begin_locked(0);
         end_step();
     }
@@ -233,7 +211,7 @@ class GradientReducer {
     void set_joined(const JoinRound& round) {
         const std::lock_guard lock(mutex_);
         check_not_begun();
-        round_ = round;
+        steps_->set_joined(round);
     }
 
     /// Takes the gradients of a micro-batch of `sample_count` samples into sums of dptk's own, and sets them
@@ -242,16 +220,39 @@ class GradientReducer {
     /// or begin_step() without a count then send what was accumulated alone. Does not communicate.
     void accumulate(std::size_t sample_count) {
         const std::lock_guard lock(mutex_);
-        if (begun_) return note_problem("accumulate() in the middle of a step");
+        if (begun_) return own_.note("accumulate() in the middle of a step");
         read_addresses();
-        const auto takes = [&](std::size_t i) { return buckets_.has(i); };
-        if (on_device_ && addresses_are_good_ && problem_.empty()) {
-            guarded([&] { on_device_->accumulate(parameters_.refs(), sample_count, takes); });
-            return accumulator_.count(sample_count);
+        if (!own_.has_addresses || !own_.problem.empty()) return;
+        try {
+            steps_->accumulate(sample_count);
+        } catch (const ArgumentError& error) {
+            own_.note(error.what());
         }
-        note_failure_of([&] { detail::require_host_memory(parameters_.refs(), "accumulate()"); });
-        if (addresses_are_good_ && problem_.empty())
-            accumulator_.add(parameters_.refs(), sample_count, takes);
+    }
+
+    /// See DistributedDataParallel for these three.
+    GradientNorm clip_grad_norm(double max_norm, double norm_type) {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        detail::check_norm_type(norm_type);
+        if (!steps_->lanes()) return GradientNorm(dptk::clip_grad_norm(averages(), max_norm, norm_type));
+        return clipping().clip_norm(averages_on_devices(), max_norm, norm_type);
+    }
+    void clip_grad_value(double limit) {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        if (!steps_->lanes()) return dptk::clip_grad_value(averages(), limit);
+        clipping().clip_value(averages_on_devices(), limit);
+    }
+    [[nodiscard]] bool unscale(double scale) {
+        const std::lock_guard lock(mutex_);
+        check_not_begun();
+        bool finite = true;
+        break_job_unless_agreed(group_->channel().job(), [&] {
+            finite = steps_->lanes() ? clipping().unscale(averages_on_devices(), scale)
+                                     : detail::unscale(averages(), scale);
+        });
+        return group_->all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
     }
 
     /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
@@ -292,10 +293,64 @@ class GradientReducer {
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
+    /// None where the host has a part in each step.
+    [[nodiscard]] detail::DeviceLanes make_lanes() const {
+        detail::DeviceLanes lanes;
+        const bool has_host_buffers = buffers_.has_any() && !buffers_.are_on_devices();
+        if (outcome_ == Outcome::everywhere && !has_host_buffers)
+            lanes = detail::DeviceLanes::make(
+                parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
+        if (options_.stream != StreamRef() && lanes.empty())
+            throw ArgumentError(
+                "a stream is for gradients that are all in device memory, and buffers that are there as "
+                "well, "
+                "in a program with dptk's kernels");
+        for (const Buffer& buffer : buffers_.buffers()) {
+            if (buffer.on_device() && !lanes.has(buffer.device))
+                throw ArgumentError(
+                    detail::text("a buffer is on ", device_name(buffer.device),
+                                 ", where it can be with gradients that are all in device memory, and some "
+                                 "of them there, in a program with dptk's kernels"));
+        }
+        return lanes;
+    }
+
+    void make_steps(detail::DeviceLanes lanes) {
+        const bool is_own = own_group_ != nullptr;
+        if (lanes.empty()) {
+            steps_ = std::make_unique<detail::HostSteps>(*group_, parameters_, buckets_, outcome_, is_own,
+                                                         is_marked());
+        } else {
+            steps_ = std::make_unique<detail::DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes),
+                                                           is_own);
+        }
+    }
+
     void make_buckets(const std::vector<std::size_t>& order) {
-        buckets_ =
-            detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device_ != nullptr);
+        const bool on_device = steps_->lanes() != nullptr;
+        buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
         reset_step();
+    }
+
+    // ---- between steps
+
+    [[nodiscard]] std::vector<ParameterRef> averages() const {
+        std::vector<ParameterRef> in_buckets;
+        for (std::size_t i = 0; i < parameters_.size(); ++i)
+            if (buckets_.has(i)) in_buckets.push_back(parameters_[i]);
+        return in_buckets;
+    }
+
+    [[nodiscard]] std::vector<Buffer> averages_on_devices() const {
+        std::vector<Buffer> buffers;
+        for (const ParameterRef& parameter : averages())
+            buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+        return buffers;
+    }
+
+    [[nodiscard]] detail::DeviceClipping& clipping() {
+        if (!clipping_) clipping_.emplace(*steps_->lanes());
+        return *clipping_;
     }
 
     // ---- a step; all below with mutex_ held
@@ -306,8 +361,8 @@ class GradientReducer {
         if (local_scopes_ > 0) return;
         check_not_begun();
         begin_locked(sample_count);
-        if (leaves_early()) start_header();
-        if (buffers_.has_any() && may_communicate_here()) ensure_header();
+        if (leaves_early()) steps_->begin(own_);
+        if (buffers_.has_any() && may_communicate_here()) static_cast<void>(goes_on());
     }
 
     void check_counts_allowed() const {
@@ -328,14 +383,24 @@ class GradientReducer {
     void begin_locked(std::optional<std::size_t> sample_count) {
         begun_ = true;
         clock_->begin();
-        samples_ = sample_count;
-        if (!samples_ && accumulator_.has_any()) samples_ = 0;
-        note_failure_of([&] { buffers_.read(); });
+        own_.number = clock_->statistics().steps;
+        own_.samples = sample_count;
+        if (!own_.samples && steps_->has_accumulated()) own_.samples = 0;
+        read_buffers();
         if (!is_marked()) return;
         read_addresses();
-        if (samples_ != std::size_t{0}) return;
+        if (own_.samples != std::size_t{0}) return;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             if (buckets_.has(i)) marks_.mark(i, State::unused, buckets_);
+        }
+    }
+
+    void read_buffers() {
+        try {
+            buffers_.read();
+        } catch (const std::exception& error) {  // also of the program's own ranges
+            own_.note(error.what());
+            own_.has_buffers = false;
         }
     }
 
@@ -344,51 +409,18 @@ class GradientReducer {
             parameters_.read_addresses();
             if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
-            note_problem(error.what());
-            addresses_are_good_ = false;
+            own_.note(error.what());
+            own_.has_addresses = false;
         }
     }
 
-    /// Rank 0's buffers, to all ranks.
-    void send_buffers() {
-        if (std::exchange(buffers_are_sent_, true) || !buffers_.has_any() || !header_is_good()) return;
-        buffers_.broadcast(*group_, round_.first);
-    }
-
-    template <class Action>
-    void note_failure_of(Action&& action) {
-        try {
-            action();
-        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
-            note_problem(error.what());
-        }
-    }
-
-    [[nodiscard]] detail::StepHeader::Own own_header() const {
-        return {samples_, accumulator_.samples(), !problem_.empty(), is_shadow_};
-    }
-
-    void start_header() {
-        if (on_device_) return guarded([&] { on_device_->begin(*group_, own_header()); });
-        header_.start(*group_, own_header());
-    }
-
-    [[nodiscard]] bool has_header() const {
-        return on_device_ ? on_device_->has_begun() : header_.has_started();
-    }
-
-    /// Waits until the header is reduced; from then on the weight of this rank's gradients is known. On
-    /// devices they alone come to know it.
-    void ensure_header() {
-        if (on_device_) {
-            if (on_device_->is_captured()) check_capturable();
-            if (!has_header()) start_header();
-            return;
-        }
-        if (!header_.has_started()) header_.run(*group_, own_header());
-        header_.wait();
-        if (is_shadow_ && !header_.does_any_count()) samples_.reset();
-        send_buffers();
+    /// Whether the step goes on, as far as is known; begins it among the ranks, and sends rank 0's buffers.
+    [[nodiscard]] bool goes_on() {
+        if (steps_->is_captured()) check_capturable();
+        if (!steps_->goes_on(own_)) return false;
+        if (buffers_.has_any() && !std::exchange(buffers_are_sent_, true))
+            steps_->send(buffers_, steps_->joined().first, own_);
+        return true;
     }
 
     /// Throws ArgumentError where the host has a part in the step.
@@ -401,242 +433,70 @@ class GradientReducer {
             "find_unused_parameters"));
     }
 
-    [[nodiscard]] bool header_is_good() {
-        if (on_device_) return true;
-        const bool some_count = header_.do_some_count();
-        if (some_count && problem_.empty()) {
-            if (samples_ && accumulator_.has_any()) {
-                note_problem(detail::text("has accumulated ", accumulator_.samples(), " samples"));
-            } else {
-                note_count(samples_);
-            }
-        }
-        return !header_.is_any_in_trouble() && !some_count;
-    }
-
     void mark(std::size_t i, State state) {
         check_index(i);
         const std::lock_guard lock(mutex_);
         if (local_scopes_ > 0 || !buckets_.has(i)) return;
         if (!begun_) {
-            if (accumulator_.has_any())
-                note_problem(detail::text("gradient ", parameters_[i].name,
-                                          " is marked behind accumulate(), without begin_step(n)"));
+            if (steps_->has_accumulated())
+                own_.note(detail::text("gradient ", parameters_[i].name,
+                                       " is marked behind accumulate(), without begin_step(n)"));
             begin_locked(std::nullopt);
         }
-        // Started early, the header has arrived when the first bucket is full.
-        if (is_marked() && !has_header() && leaves_early()) start_header();
-        if (samples_ == std::size_t{0}) return;
+        // Begun early, the ranks' words have arrived when the first bucket is full.
+        if (is_marked() && !steps_->has_begun() && leaves_early()) steps_->begin(own_);
+        if (own_.samples == std::size_t{0}) return;
         note_mark(i, state);
         if (!leaves_early()) return;
         // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
-        while (traffic_->next() + 1 < buckets_.size() && marks_.is_complete(traffic_->next())) {
-            ensure_header();
-            if (!header_is_good()) return;
-            fill_and_launch();
+        while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
+            if (!goes_on()) return;
+            launch();
         }
     }
 
     void note_mark(std::size_t i, State state) {
-        if (!is_marked())
-            return note_problem("a gradient is marked, but the option is Ready::at_synchronize");
+        if (!is_marked()) return own_.note("a gradient is marked, but the option is Ready::at_synchronize");
         if (!marks_.mark(i, state, buckets_))
-            note_problem(detail::text("gradient ", parameters_[i].name, " was marked twice"));
+            own_.note(detail::text("gradient ", parameters_[i].name, " was marked twice"));
         if (state == State::ready && unused_.is_out_for_good(i))
-            note_problem(detail::text("static_graph: gradient ", parameters_[i].name,
-                                      " is ready, and no rank has used its parameter in the first step"));
-    }
-
-    void note_problem(std::string problem) {
-        if (problem_.empty()) problem_ = std::move(problem);
+            own_.note(detail::text("static_graph: gradient ", parameters_[i].name,
+                                   " is ready, and no rank has used its parameter in the first step"));
     }
 
     void end_step() {
         clock_->end_compute();
         const trace::Span span("synchronize");
         if (!is_marked()) read_addresses();
-        ensure_header();
-        if (!header_is_good()) throw_problems();
-        while (traffic_->next() < buckets_.size()) fill_and_launch();
+        if (!goes_on()) throw_problems();
+        while (steps_->next() < buckets_.size()) launch();
         // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
         unused_.exchange(
             *group_, parameters_.size(),
-            accumulator_.has_any() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
-        if (on_device_) return end_device_step();
-        const bool is_carried = traffic_->carries_status(buckets_);
-        bool failed = !is_carried && any_problem();
-        for (std::size_t b = 0; b < buckets_.size(); ++b) {
-            const detail::BucketTraffic::Trip trip = traffic_->wait(b);
-            if (outcome_ != Outcome::unreduced) clock_->note_trip(b, buckets_[b].gradients().bytes(), trip);
-            guarded([&] { empty(b); });
-            const bool has_status = b + 1 == buckets_.size() && is_carried;
-            failed = failed || (has_status && buckets_[b].status());
-        }
-        guarded([&] {
-            for (const int device : buckets_.devices()) detail::device_calls().synchronize(device);
-        });
-        if (failed) throw_problems();
-        accumulator_.clear();
+            steps_->has_accumulated() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
+        reduction_ = steps_->reduction(own_);
+        if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
         clock_->end_step(marks_.arrived());
         rebuild();
         reset_step();
     }
 
-    void end_device_step() {
-        const detail::GradientBucket& last = buckets_[buckets_.size() - 1];
-        guarded([&] {
-            for (std::size_t b = 0; b < buckets_.size(); ++b) empty_on_device(b);
-            on_device_->end(last);
-        });
-        const auto now = trace::Clock::now();
-        for (std::size_t b = 0; b < buckets_.size(); ++b)
-            clock_->note_trip(b, buckets_[b].gradients().bytes(), {now, now});
-        clock_->end_step(marks_.arrived());
-        accumulator_.clear();
-        if (!on_device_->is_captured()) {  // a graph's steps are judged when it is launched
-            const OwnStep before = std::exchange(last_step_, {std::move(problem_), samples_});
-            problem_.clear();
-            throw_if_bad(before, false);
-        }
-        rebuild();
-        reset_step();
-    }
-
-    /// What this rank knows of a step that the devices have judged.
-    struct OwnStep {
-        std::string problem;
-        std::optional<std::size_t> samples;
-    };
-
-    /// \param all also the last one that was judged
-    void throw_if_bad(const OwnStep& step, bool all) {
-        bool is_bad = false;
-        guarded([&] { is_bad = on_device_->was_bad(all); });
-        group_->channel().control().health()->check();  // what was broken off looks like any other end
-        if (!is_bad) return;
-        problem_ = step.problem;
-        if (!any_problem()) note_count(step.samples);
-        throw_problems();
-    }
-
-    void note_count(const std::optional<std::size_t>& samples) {
-        note_problem(samples ? detail::text("begins the step with a sample count of ", *samples)
-                             : "begins the step without a sample count");
-    }
-
-    /// What fails in a device's memory, the other ranks cannot know of: ends the job.
-    template <class Action>
-    void guarded(Action&& action) {
-        break_job_unless_agreed(group_->channel().job(), std::forward<Action>(action));
+    /// The next bucket.
+    void launch() {
+        takes_part_.clear();
+        for (const std::size_t i : buckets_[steps_->next()].indices()) takes_part_.push_back(takes_part(i));
+        steps_->launch(own_, takes_part_);
     }
 
     /// Whether a gradient goes into its bucket, and no zeros. One that waits for its mark takes no part.
     [[nodiscard]] bool takes_part(std::size_t i) {
         if (is_marked() && marks_[i] == State::waiting) {
             if (!options_.find_unused_parameters)
-                note_problem(detail::text("gradient ", parameters_[i].name,
-                                          " was neither marked ready nor unused before synchronize()"));
+                own_.note(detail::text("gradient ", parameters_[i].name,
+                                       " was neither marked ready nor unused before synchronize()"));
             marks_.mark(i, State::unused, buckets_);
         }
-        return marks_[i] != State::unused && addresses_are_good_ && !is_shadow_;
-    }
-
-    /// Copies a bucket's gradients in, weighted.
-    void fill(std::size_t b) {
-        const trace::Span span("copy in");
-        const std::vector<std::size_t>& indices = buckets_[b].indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const std::size_t i = indices[position];
-            const double weight = takes_part(i) ? copy_weight() : 0;
-            const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
-            if (accumulator_.has_any()) {
-                accumulator_.blend(place, i, header_.sample_weight(), parameters_[i].gradient, weight);
-            } else {
-                detail::copy_scaled(place, parameters_[i].gradient, weight);
-            }
-        }
-    }
-
-    void launch_on_device() {
-        const trace::Span span("copy in");
-        const std::size_t b = traffic_->skip();
-        const std::vector<std::size_t>& indices = buckets_[b].indices();
-        detail::DeviceSteps::Load load;
-        load.has_sums = accumulator_.has_any();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const std::size_t i = indices[position];
-            load.gradients.push_back({.parameter = i,
-                                      .place = buckets_[b].gradient(position, parameters_[i].count),
-                                      .elements = parameters_[i].gradient,
-                                      .takes_part = takes_part(i)});
-        }
-        load.weight.is_share = samples_.has_value();
-        load.weight.factor = samples_ ? static_cast<double>(*samples_) : 1.0 / ranks_that_count();
-        if (b + 1 == buckets_.size()) load.status = !problem_.empty();
-        on_device_->launch(*group_, buckets_[b], b, load);
-    }
-
-    void empty_on_device(std::size_t b) {
-        const trace::Span span("copy out");
-        const bool has_place = addresses_are_good_ && !is_shadow_;
-        std::vector<detail::LaneCopy> averages;
-        const std::vector<std::size_t>& indices = buckets_[b].indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const ParameterRef& parameter = parameters_[indices[position]];
-            if (!has_place || unused_[indices[position]]) continue;
-            const Buffer average = buckets_[b].gradient(position, parameter.count);
-            averages.push_back({average.at(parameter.gradient), average.data});
-        }
-        on_device_->copy_out(buckets_[b], b, averages);
-    }
-
-    void fill_and_launch() {
-        if (on_device_) return guarded([&] { launch_on_device(); });
-        const bool sums = samples_ || round_.averages_over_present;
-        reduction_ = sums ? ReduceOp::sum : ReduceOp::avg;
-        guarded([&] { fill(traffic_->next()); });
-        traffic_->launch(buckets_, parameters_.refs(),
-                         {.op = reduction_,
-                          .weight = rank_weight(),
-                          .step = clock_->statistics().steps,
-                          .has_problem = !problem_.empty(),
-                          .may_block = !overlaps() || (buckets_.size() == 1 && !is_marked())});
-    }
-
-    /// Where no bucket carries the ranks' status.
-    [[nodiscard]] bool any_problem() {
-        return group_->all_reduce_value(static_cast<std::uint8_t>(problem_.empty() ? 0 : 1), ReduceOp::max) !=
-               0;
-    }
-
-    /// Of this rank's gradients, of those that were accumulated as well.
-    [[nodiscard]] double rank_weight() const {
-        if (!samples_) return is_shadow_ ? 0 : 1.0 / ranks_that_count();
-        return header_.weight() + static_cast<double>(accumulator_.samples()) * header_.sample_weight();
-    }
-
-    /// Of this step's own gradients, as they are copied in. Without a hook and sample counts the reduction
-    /// itself averages.
-    [[nodiscard]] double copy_weight() const {
-        const bool weighs_ranks = traffic_->has_hook() || round_.averages_over_present;
-        return weighs_ranks && !samples_ ? 1.0 / ranks_that_count() : header_.weight();
-    }
-
-    [[nodiscard]] int ranks_that_count() const {
-        return round_.averages_over_present ? round_.present : group_->size();
-    }
-
-    /// Copies a bucket's averages out.
-    void empty(std::size_t b) {
-        if (!addresses_are_good_ || is_shadow_ || outcome_ != Outcome::everywhere) return;
-        const trace::Span span("copy out");
-        const std::vector<std::size_t>& indices = buckets_[b].indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const ParameterRef& parameter = parameters_[indices[position]];
-            if (unused_[indices[position]]) continue;
-            const Buffer average = buckets_[b].gradient(position, parameter.count);
-            detail::copy_gradient(average.at(parameter.gradient), average.data);
-        }
+        return marks_[i] != State::unused && own_.has_addresses && !own_.is_shadow;
     }
 
     /// Makes the buckets anew, once.
@@ -651,9 +511,8 @@ class GradientReducer {
     }
 
     [[noreturn]] void throw_problems() {
-        const std::string problems = detail::gather_problems(*group_, problem_);
-        accumulator_.clear();
-        if (on_device_) guarded([&] { on_device_->forget_sums(); });
+        const std::string problems = detail::gather_problems(*group_, own_.problem);
+        steps_->forget_sums();
         unused_.forget();
         reset_step();
         detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
@@ -661,13 +520,9 @@ class GradientReducer {
 
     void reset_step() {
         begun_ = false;
-        addresses_are_good_ = true;
-        header_.reset();
         buffers_are_sent_ = false;
-        is_shadow_ = false;
-        samples_.reset();
-        problem_.clear();
-        traffic_->reset(buckets_.size());
+        own_ = {};
+        steps_->reset();
         marks_.reset(parameters_.size(), buckets_);
     }
 
@@ -675,13 +530,8 @@ class GradientReducer {
         return own_group_ != nullptr && group_->channel().callable_from_this_thread();
     }
 
-    /// Whether what goes on in the background leaves backward its processor. The same on all ranks.
-    [[nodiscard]] bool overlaps() const {
-        return !group_->channel().competes_with_compute() || !buckets_.devices().empty();
-    }
-
-    /// Whether header and buckets leave before synchronize().
-    [[nodiscard]] bool leaves_early() const { return may_communicate_here() && overlaps(); }
+    /// Whether words and buckets leave before synchronize().
+    [[nodiscard]] bool leaves_early() const { return may_communicate_here() && steps_->overlaps(); }
 
     void check_index(std::size_t i) const {
         if (i >= parameters_.size()) {
@@ -697,28 +547,21 @@ class GradientReducer {
     ProcessGroup* group_ = nullptr;
     detail::ModelBuffers buffers_;
     detail::BucketSet buckets_;
-    std::unique_ptr<detail::DeviceSteps> on_device_;  // where all gradients are there
-    OwnStep last_step_;                               // that they have judged
-    bool pinned_ = false;                             // somebody knows the memory of a bucket
+    bool pinned_ = false;  // somebody knows the memory of a bucket
     bool rebuilt_ = false;
 
     std::mutex mutex_;
     int local_scopes_ = 0;
     bool begun_ = false;
-    bool is_shadow_ = false;
-    JoinRound round_;
-    bool addresses_are_good_ = true;
     bool buffers_are_sent_ = false;
-    detail::StepHeader header_;
-    std::optional<std::size_t> samples_;
-    detail::GradientAccumulator accumulator_;
-    std::string problem_;
+    detail::OwnStep own_;
     ReduceOp reduction_ = ReduceOp::avg;
     detail::GradientMarks marks_;
+    std::vector<bool> takes_part_;  // by position in the next bucket
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;
-    std::optional<detail::BucketTraffic> traffic_;
-    int uncaught_exceptions_ = std::uncaught_exceptions();
+    std::unique_ptr<detail::GradientSteps> steps_;
+    std::optional<detail::DeviceClipping> clipping_;
 };
 
 }  // namespace dptk

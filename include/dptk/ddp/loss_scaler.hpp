@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <vector>
 
@@ -39,14 +40,19 @@ class LossScaler {
 
     [[nodiscard]] double scale() const noexcept { return scale_; }
 
-    /// Divides the gradients by the scale. Returns whether all are finite, on all ranks: the same on all of
-    /// them. Collective, blocks. ShardedOptimizer::unscale(scale()) does the same for sharded gradients.
+    /// Divides the averages of a DistributedDataParallel or a ShardedOptimizer by the scale, wherever they
+    /// are. Returns whether all are finite, on all ranks: the same on all of them. Collective, blocks.
+    template <class Trainee>
+        requires requires(Trainee& trainee) {
+            { trainee.unscale(1.0) } -> std::same_as<bool>;
+        }
+    [[nodiscard]] bool unscale(Trainee& trainee) const {
+        return trainee.unscale(scale_);
+    }
+
+    /// The same of gradients in host memory.
     [[nodiscard]] bool unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const {
-        bool finite = true;
-        detail::for_each_gradient(parameters, [&](double element, auto&& store) {
-            store(element / scale_);
-            finite = finite && std::isfinite(element);
-        });
+        const bool finite = detail::unscale(parameters, scale_);
         return group.all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) == 0;
     }
 

@@ -23,8 +23,7 @@ struct TrainerOptions {
     /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where
     /// there is a core for that thread.
     Ready ready = Ready::at_synchronize;
-    /// How buckets are summed: see set_comm_hook of DistributedDataParallel. The same on all ranks. For
-    /// networks in host memory.
+    /// How buckets are summed: see set_comm_hook of DistributedDataParallel. The same on all ranks.
     std::shared_ptr<CommHook> comm_hook = nullptr;
     /// In so many pieces each step's batch is computed, for the same bits at every number of ranks: see
     /// ReproducibleDataParallel. 0: by DistributedDataParallel. For networks in host memory.

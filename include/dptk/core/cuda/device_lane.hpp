@@ -10,6 +10,7 @@
 
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/device.hpp"
+#include "dptk/core/cuda/device_math.hpp"
 #include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/kernels.hpp"
 #include "dptk/core/cuda/memory.hpp"
@@ -26,6 +27,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
           scope_(device),
           program_(program),
           stream_(StreamPriority::high),
+          math_(device, stream_),
           words_(word_count + 1),
           reports_(2) {
         check(cudaMemsetAsync(words_.data(), 0, words_.size() * sizeof(double), stream_.get()),
@@ -36,6 +38,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
     /// Blocks until the device has done all that it has been given.
     ~CudaLane() override { await_device(device_); }
 
+    [[nodiscard]] Device device() const noexcept override { return {DeviceType::cuda, device_}; }
     [[nodiscard]] StreamRef stream() const noexcept override { return stream_; }
 
     [[nodiscard]] bool is_captured() const override { return is_capturing(program_); }
@@ -56,7 +59,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
     }
 
     [[nodiscard]] Buffer words() noexcept override {
-        return {words_.data(), word_count, DType::f64, {DeviceType::cuda, device_}};
+        return {words_.data(), word_count, DType::f64, device()};
     }
 
     using DeviceLane::copy;
@@ -64,12 +67,12 @@ class CudaLane final : public dptk::detail::DeviceLane {
     void copy(std::span<const dptk::detail::LaneCopy> tensors, const dptk::detail::LaneWeight& weight,
               DType from) override {
         note_copies(tensors, [&](const dptk::detail::LaneCopy& tensor) {
-            return tensor.to.data == tensor.from && weight.factor == 1 && !weight.is_share;
+            return tensor.to.data == tensor.from && weight.factor == 1 && weight.divisor == nullptr;
         });
         if (copies_.empty()) return;
         const DeviceScope on(device_);
         kernels::copy_all(copies_, {.from = real_type(from), .to = real_type(tensors[0].to.dtype)},
-                          {.factor = weight.factor, .divisor = weight.is_share ? words_.data() : nullptr},
+                          {.factor = weight.factor, .divisor = static_cast<const double*>(weight.divisor)},
                           stream_);
     }
 
@@ -88,10 +91,23 @@ class CudaLane final : public dptk::detail::DeviceLane {
         return {memory, memory->data()};
     }
 
-    void write_status(const Buffer& element, bool raised) override {
+    void write(const Buffer& element, double value) override {
         const DeviceScope on(device_);
-        kernels::write_scalar(element.data, real_type(element.dtype), raised ? 1 : 0, stream_);
+        kernels::write_scalar(element.data, real_type(element.dtype), value, stream_);
     }
+
+    void write_all(const Buffer& to, const void* from) override {
+        const DeviceScope on(device_);
+        copy_bytes(to.data, from, to.bytes(), stream_);
+    }
+
+    void read(const Buffer& from, void* to) override {
+        const DeviceScope on(device_);
+        copy_bytes(to, from.data, from.bytes(), stream_);
+        stream_.synchronize();
+    }
+
+    [[nodiscard]] dptk::detail::DeviceMath& math() noexcept override { return math_; }
 
     void judge(const Buffer& status) override {
         const DeviceScope on(device_);
@@ -106,10 +122,8 @@ class CudaLane final : public dptk::detail::DeviceLane {
     [[nodiscard]] bool was_bad(bool all) override {
         if (all) {
             follow_program();  // where graphs were launched
-            const DeviceScope on(device_);
             double found = 0;
-            copy_bytes(&found, bad_steps(), sizeof found, stream_);
-            stream_.synchronize();
+            read({bad_steps(), 1, DType::f64, device()}, &found);
             return is_news(found);
         }
         if (judged_ < 2 || is_capturing(program_)) return false;
@@ -156,6 +170,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
     std::optional<DeviceScope> scope_;  // while it is made
     StreamRef program_;
     Stream stream_;
+    CudaMath math_;
     DeviceBuffer<double> words_;
     std::vector<Report> reports_;
     std::size_t judged_ = 0;

@@ -1,12 +1,10 @@
 // The kernels that gradients travel with.
 #include "dptk/core/cuda/kernels.hpp"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 #include <type_traits>
 
+#include "dptk/core/cuda/element.cuh"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/multi_tensor.cuh"
 
@@ -15,7 +13,10 @@ namespace dptk::cuda::kernels {
 namespace {
 
 using detail::for_each_tensor;
+using detail::narrow;
 using detail::TensorTable;
+using detail::widen;
+using detail::with_type;
 
 constexpr unsigned block_size = 256;
 
@@ -27,26 +28,6 @@ struct alignas(size * sizeof(T)) Pack {
 template <class T>
 constexpr bool is_floating = std::is_floating_point_v<T> || std::is_same_v<T, __half> ||
                              std::is_same_v<T, __nv_bfloat16>;
-
-template <class Wide, class T>
-__device__ Wide widen(T value) {
-    if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
-        return static_cast<Wide>(static_cast<float>(value));
-    } else {
-        return static_cast<Wide>(value);
-    }
-}
-
-template <class T, class Wide>
-__device__ T narrow(Wide value) {
-    if constexpr (std::is_same_v<T, __half>) {
-        return __float2half_rn(static_cast<float>(value));
-    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-        return __float2bfloat16_rn(static_cast<float>(value));
-    } else {
-        return static_cast<T>(value);
-    }
-}
 
 /// The products are in Wide, which is void where bits are copied.
 template <class From, class To, class Wide>
@@ -64,8 +45,7 @@ template <class T>
 struct Same {
     __device__ T operator()(T value, bool& is_nonfinite) const {
         if constexpr (is_floating<T>) {
-            using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-            is_nonfinite = is_nonfinite || !isfinite(widen<Wide>(value));
+            is_nonfinite = is_nonfinite || !isfinite(widen<detail::Wide<T>>(value));
         }
         return value;
     }
@@ -141,18 +121,6 @@ void launch(std::span<const CopiedTensor> tensors, const CopyWeight& weight, int
     });
 }
 
-/// Calls fn with a value of the type where it is a floating-point one.
-template <class Fn>
-[[nodiscard]] bool with_type(DType type, Fn&& fn) {
-    switch (type) {
-        case DType::f16: return fn(__half{}), true;
-        case DType::bf16: return fn(__nv_bfloat16{}), true;
-        case DType::f32: return fn(float{}), true;
-        case DType::f64: return fn(double{}), true;
-        default: return false;
-    }
-}
-
 /// Of any other type, by its size.
 template <class Fn>
 [[nodiscard]] bool with_size(DType type, Fn&& fn) {
@@ -221,7 +189,7 @@ void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, c
 void accumulate_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, double factor,
                     StreamRef stream) {
     const bool is_known = with_type(format.from, [&]<class From>(From) {
-        using To = std::conditional_t<std::is_same_v<From, double>, double, float>;
+        using To = detail::Wide<From>;
         for_each_tensor(tensors, [&](const TensorTable<CopiedTensor>& table) {
             accumulate_kernel<From, To>
                 <<<table.blocks(), block_size, 0, stream.get()>>>(table, static_cast<To>(factor));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "dptk/ddp/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 
 namespace dptk::hooks {
@@ -14,10 +15,7 @@ class AllReduce final : public CommHook {
     [[nodiscard]] std::string description() const override { return "allreduce"; }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        group.channel().run({.verb = Verb::all_reduce,
-                             .input = bucket.elements,
-                             .output = bucket.elements,
-                             .bucket = static_cast<int>(bucket.index)});
+        detail::BucketMath(bucket).all_reduce(group, bucket.elements);
     }
 };
 

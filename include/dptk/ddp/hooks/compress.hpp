@@ -6,9 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/ddp/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 
 namespace dptk::hooks {
@@ -31,27 +32,26 @@ class Compress final : public CommHook {
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
         const DType dtype = bucket.elements.dtype;
         if (dtype != DType::f32 && dtype != DType::f64) return inner_->reduce(group, bucket);
-        const algorithms::Scratch memory(in_format(bucket.elements, nullptr));
         HookBucket small = bucket;
-        small.elements = memory.buffer();
+        small.elements = memory_.get(bucket, bucket.elements.count, format_);
         for (HookBucket::Gradient& gradient : small.gradients) {
             const auto* first = static_cast<const std::byte*>(bucket.elements.data);
             const auto* here = static_cast<const std::byte*>(gradient.elements.data);
             const std::size_t before = static_cast<std::size_t>(here - first) / dtype_size(dtype);
             gradient.elements = small.elements.slice(before, gradient.elements.count);
         }
-        detail::convert(small.elements, bucket.elements);
+        const detail::BucketMath math(bucket);
+        math.copy(small.elements, bucket.elements);
         inner_->reduce(group, small);
-        detail::convert(bucket.elements, small.elements);
+        math.copy(bucket.elements, small.elements);
     }
+
+    [[nodiscard]] bool is_capturable() const override { return inner_->is_capturable(); }
 
   private:
-    [[nodiscard]] Buffer in_format(const Buffer& like, void* data) const {
-        return {data, like.count, format_, like.device};
-    }
-
     DType format_;
     std::shared_ptr<CommHook> inner_;
+    detail::HookMemory memory_;
 };
 
 [[nodiscard]] inline std::shared_ptr<CommHook> fp16_compress(std::shared_ptr<CommHook> inner = allreduce()) {

@@ -12,7 +12,9 @@
 
 #include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/ddp/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
@@ -43,6 +45,7 @@ class PostLocalSgd final : public CommHook {
         const bool is_local = steps_ >= options_.start_step;
         if (bucket.is_last) ++steps_;
         if (!is_local) return all_reduce_.reduce(group, bucket);
+        if (bucket.lane) return reduce_on_device(bucket);
         // The bucket is weighted for a sum over all ranks.
         double weight = bucket.weight;
         if (options_.post_local_gradient_allreduce) {
@@ -52,14 +55,29 @@ class PostLocalSgd final : public CommHook {
         if (weight > 0) detail::scale(bucket.elements, bucket.elements.data, 1 / weight);
     }
 
-    /// How many have been done, for a training that goes on later. Between steps.
+    /// From the first local step on.
+    [[nodiscard]] bool is_capturable() const override { return steps_ >= options_.start_step; }
+
+    /// How many have been done, for a training that goes on later; a graph's count once. Between steps.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
     void set_steps(std::size_t steps) { steps_ = steps; }
 
   private:
+    void reduce_on_device(const HookBucket& bucket) {
+        const Buffer weight = memory_.get(bucket, 1, DType::f64);
+        const detail::BucketMath math(bucket);
+        math.copy(weight, bucket.device_weight);
+        if (options_.post_local_gradient_allreduce) {
+            math.all_reduce(subgroup_, bucket.elements);
+            math.all_reduce(subgroup_, weight);
+        }
+        bucket.lane->math().divide({&bucket.elements, 1}, weight.data);
+    }
+
     ProcessGroup subgroup_;
     PostLocalSgdOptions options_;
     AllReduce all_reduce_;
+    detail::HookMemory memory_;  // of weights
     std::size_t steps_ = 0;
 };
 

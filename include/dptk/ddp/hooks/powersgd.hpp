@@ -8,13 +8,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/low_rank.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 
 namespace dptk::hooks {
@@ -62,99 +64,122 @@ class PowerSgd final : public CommHook {
     }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        if (state_.steps < options_.start_step) {
+        if (steps_ < options_.start_step) {
             bytes_sent_ += bucket.elements.bytes();
             all_reduce_.reduce(group, bucket);
         } else {
             reduce_compressed(group, bucket);
         }
-        if (bucket.is_last) ++state_.steps;
+        if (bucket.is_last) ++steps_;
     }
 
     /// Of the collectives so far, on this rank: what it has given to them.
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
 
-    /// Between steps. A hook that gets another's state goes on as if it were that one.
-    [[nodiscard]] const PowerSgdState& state() const noexcept { return state_; }
-    void load_state(PowerSgdState state) { state_ = std::move(state); }
+    /// Between steps. A hook that gets another's state goes on as if it were that one. Blocks where gradients
+    /// are in device memory.
+    [[nodiscard]] PowerSgdState state() const { return {steps_, errors_.state(), right_.state()}; }
+    void load_state(PowerSgdState state) {
+        steps_ = state.steps;
+        errors_.load(std::move(state.errors));
+        right_.load(std::move(state.right));
+    }
+
+    /// From its second compressed step on, where that begins with what the first has left.
+    [[nodiscard]] bool is_capturable() const override {
+        return options_.warm_start && steps_ > options_.start_step;
+    }
 
   private:
-    /// One gradient that is compressed: rows x columns of the bucket's elements, from `first` on.
+    /// A gradient that is compressed, in f32.
     struct Matrix {
         std::size_t parameter = 0;
-        std::size_t first = 0;
-        std::size_t rows = 0;
-        std::size_t columns = 0;
-        std::size_t rank = 0;
-        std::vector<float> elements;
-        std::vector<float> left;   // rows x rank
-        std::vector<float> right;  // columns x rank
+        Buffer gradient;
+        Buffer elements;  // rows x columns
+        Buffer left;      // rows x rank
+        Buffer right;     // columns x rank
+        detail::LowRank all;
     };
 
-    void reduce_compressed(ProcessGroup& group, HookBucket& bucket) {
-        std::vector<float> elements(bucket.elements.count);
-        detail::convert(detail::buffer_of(elements), bucket.elements);
+    struct Layout {
         std::vector<Matrix> matrices;
-        std::vector<float> rest = split(bucket, elements, matrices);
-        sum(group, rest);
-        add_errors(matrices);
-        compress(group, matrices);
-        keep_errors(matrices, group.size());
-        join(bucket, elements, matrices, rest);
-        detail::convert(bucket.elements, detail::buffer_of(elements));
-    }
+        /// All matrices' in a row.
+        Buffer lefts;
+        Buffer rights;
+        /// Gradients that are not compressed, and their places in f32, in a row as well.
+        std::vector<std::pair<Buffer, Buffer>> others;
+        Buffer rest;
+    };
 
-    /// What goes into compression is kept in the errors' place.
-    void add_errors(std::vector<Matrix>& matrices) {
-        if (!options_.use_error_feedback) return;
-        for (Matrix& matrix : matrices) {
-            std::vector<float>& errors = state_.errors[matrix.parameter];
-            errors.resize(matrix.elements.size());
-            for (std::size_t i = 0; i < errors.size(); ++i)
-                matrix.elements[i] = errors[i] += matrix.elements[i];
+    void reduce_compressed(ProcessGroup& group, const HookBucket& bucket) {
+        const Layout layout = lay_out(bucket);
+        const detail::BucketMath math(bucket);
+        for (const auto& [gradient, place] : layout.others) math.copy(place, gradient);
+        sum(group, math, layout.rest);
+        for (const auto& [gradient, place] : layout.others) math.copy(gradient, place);
+        for (const Matrix& matrix : layout.matrices) {
+            take(bucket, math, matrix);
+            begin_right(bucket, math, matrix);
+            math.multiply(matrix.all);
+        }
+        sum(group, math, layout.lefts);
+        for (const Matrix& matrix : layout.matrices) {
+            math.orthogonalize(matrix.all.left, matrix.all.rows, matrix.all.rank);
+            math.multiply_transposed(matrix.all);
+        }
+        sum(group, math, layout.rights);
+        for (const Matrix& matrix : layout.matrices) {
+            if (options_.warm_start)
+                math.copy(right_.get(bucket, matrix.parameter, matrix.right.count), matrix.right);
+            math.expand(matrix.all);
+            give(group, bucket, math, matrix);
         }
     }
 
-    /// Without what has come out of it: the ranks' errors sum up to what the sum has lost.
-    void keep_errors(const std::vector<Matrix>& matrices, int ranks) {
-        if (!options_.use_error_feedback) return;
-        for (const Matrix& matrix : matrices) {
-            std::vector<float>& errors = state_.errors[matrix.parameter];
-            for (std::size_t i = 0; i < errors.size(); ++i)
-                errors[i] -= matrix.elements[i] / static_cast<float>(ranks);
-        }
-    }
-
-    /// The gradients that are worth it become matrices; all other elements are returned.
-    [[nodiscard]] std::vector<float> split(const HookBucket& bucket, const std::vector<float>& elements,
-                                           std::vector<Matrix>& matrices) const {
-        std::vector<float> rest;
+    [[nodiscard]] Layout lay_out(const HookBucket& bucket) {
+        Layout layout;
+        std::size_t elements = 0;
+        std::size_t lefts = 0;
+        std::size_t rights = 0;
+        std::size_t rest = 0;
         for (const HookBucket::Gradient& gradient : bucket.gradients) {
-            const std::size_t first = first_of(bucket, gradient);
-            const auto begin = elements.begin() + static_cast<std::ptrdiff_t>(first);
-            const auto end = begin + static_cast<std::ptrdiff_t>(gradient.elements.count);
             const auto [rows, columns] = as_matrix(gradient);
-            if (is_worth_it(rows, columns)) {
-                matrices.push_back({.parameter = gradient.parameter,
-                                    .first = first,
-                                    .rows = rows,
-                                    .columns = columns,
-                                    .rank = std::min({options_.matrix_approximation_rank, rows, columns}),
-                                    .elements = {begin, end},
-                                    .left = {},
-                                    .right = {}});
-            } else {
-                rest.insert(rest.end(), begin, end);
+            if (!is_worth_it(rows, columns)) {
+                layout.others.push_back({gradient.elements, {}});
+                rest += gradient.elements.count;
+                continue;
             }
+            const std::size_t rank = std::min({options_.matrix_approximation_rank, rows, columns});
+            Matrix matrix;
+            matrix.parameter = gradient.parameter;
+            matrix.gradient = gradient.elements;
+            matrix.all = {.rows = rows, .columns = columns, .rank = rank};
+            layout.matrices.push_back(matrix);
+            elements += rows * columns;
+            lefts += rows * rank;
+            rights += columns * rank;
         }
-        return rest;
-    }
-
-    [[nodiscard]] static std::size_t first_of(const HookBucket& bucket,
-                                              const HookBucket::Gradient& gradient) {
-        const auto* begin = static_cast<const std::byte*>(bucket.elements.data);
-        const auto* here = static_cast<const std::byte*>(gradient.elements.data);
-        return static_cast<std::size_t>(here - begin) / bucket.elements.element_size();
+        Buffer left = memory_.get(bucket, elements + lefts + rights + rest, DType::f32);
+        const auto cut = [](Buffer& from, std::size_t count) {
+            const Buffer piece = from.slice(0, count);
+            from = from.slice(count, from.count - count);
+            return piece;
+        };
+        Buffer all_elements = cut(left, elements);
+        Buffer all_lefts = layout.lefts = cut(left, lefts);
+        Buffer all_rights = layout.rights = cut(left, rights);
+        layout.rest = left;
+        for (auto& [gradient, place] : layout.others) place = cut(left, gradient.count);
+        for (Matrix& matrix : layout.matrices) {
+            detail::LowRank& all = matrix.all;
+            matrix.elements = cut(all_elements, all.rows * all.columns);
+            matrix.left = cut(all_lefts, all.rows * all.rank);
+            matrix.right = cut(all_rights, all.columns * all.rank);
+            all.elements = static_cast<float*>(matrix.elements.data);
+            all.left = static_cast<float*>(matrix.left.data);
+            all.right = static_cast<float*>(matrix.right.data);
+        }
+        return layout;
     }
 
     /// The first dimension, and all others together. 1 x n where there are no two, or the memory is padded.
@@ -173,53 +198,43 @@ class PowerSgd final : public CommHook {
                            options_.min_compression_rate;
     }
 
-    void sum(ProcessGroup& group, std::vector<float>& elements) {
-        if (elements.empty()) return;
-        group.all_reduce(elements);
-        bytes_sent_ += elements.size() * sizeof(float);
+    void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements) {
+        if (elements.count == 0) return;
+        math.all_reduce(group, elements);
+        bytes_sent_ += elements.bytes();
     }
 
-    void compress(ProcessGroup& group, std::vector<Matrix>& matrices) {
-        std::vector<float> all;
-        for (Matrix& matrix : matrices) {
-            begin_right(matrix);
-            multiply(matrix);
-            all.insert(all.end(), matrix.left.begin(), matrix.left.end());
-        }
-        sum(group, all);
-        std::size_t taken = 0;
-        std::vector<float> others;
-        for (Matrix& matrix : matrices) {
-            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(taken), matrix.left.size(),
-                        matrix.left.begin());
-            taken += matrix.left.size();
-            orthogonalize(matrix.left, matrix.rows, matrix.rank);
-            multiply_transposed(matrix);
-            others.insert(others.end(), matrix.right.begin(), matrix.right.end());
-        }
-        sum(group, others);
-        taken = 0;
-        for (Matrix& matrix : matrices) {
-            std::copy_n(others.begin() + static_cast<std::ptrdiff_t>(taken), matrix.right.size(),
-                        matrix.right.begin());
-            taken += matrix.right.size();
-            if (options_.warm_start) state_.right[matrix.parameter] = matrix.right;
-            expand(matrix);
-        }
+    /// The gradient and what compression has lost so far, which is kept in the errors' place.
+    void take(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix) {
+        math.copy(matrix.elements, matrix.gradient);
+        if (!options_.use_error_feedback) return;
+        const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
+        math.add(errors, matrix.elements, 1);
+        math.copy(matrix.elements, errors);
+    }
+
+    /// The ranks' errors, without what has come out, sum up to what the sum has lost.
+    void give(const ProcessGroup& group, const HookBucket& bucket, const detail::BucketMath& math,
+              const Matrix& matrix) {
+        math.copy(matrix.gradient, matrix.elements);
+        if (!options_.use_error_feedback) return;
+        const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
+        math.add(errors, matrix.elements, -1.0 / group.size());
     }
 
     /// The last step's, or random numbers, the same on all ranks.
-    void begin_right(Matrix& matrix) const {
-        const std::size_t count = matrix.columns * matrix.rank;
-        const auto found = state_.right.find(matrix.parameter);
-        if (options_.warm_start && found != state_.right.end() && found->second.size() == count) {
-            matrix.right = found->second;
+    void begin_right(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix) {
+        const std::size_t count = matrix.right.count;
+        if (options_.warm_start && right_.has(matrix.parameter, count)) {
+            math.copy(matrix.right, right_.get(bucket, matrix.parameter, count));
         } else {
             std::uint64_t state = options_.random_seed * 0x9e3779b97f4a7c15U +
-                                  matrix.parameter * 0x2545f491U + state_.steps * 0x632be59bd9b4e019U;
-            for (std::size_t i = 0; i < count; ++i) matrix.right.push_back(normal(state));
+                                  matrix.parameter * 0x2545f491U + steps_ * 0x632be59bd9b4e019U;
+            std::vector<float> numbers(count);
+            for (float& number : numbers) number = normal(state);
+            math.write_all(matrix.right, numbers.data());
         }
-        orthogonalize(matrix.right, matrix.columns, matrix.rank);
+        math.orthogonalize(matrix.all.right, matrix.all.columns, matrix.all.rank);
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -236,75 +251,11 @@ class PowerSgd final : public CommHook {
         return static_cast<float>(radius * std::cos(6.283185307179586 * uniform(state)));
     }
 
-    /// action(element, left, right) for all that are multiplied with each other in elements = left * right^T.
-    template <class Action>
-    static void for_each_product(Matrix& matrix, Action&& action) {
-        for (std::size_t r = 0; r < matrix.rows; ++r) {
-            for (std::size_t c = 0; c < matrix.columns; ++c) {
-                float& element = matrix.elements[r * matrix.columns + c];
-                for (std::size_t k = 0; k < matrix.rank; ++k)
-                    action(element, matrix.left[r * matrix.rank + k], matrix.right[c * matrix.rank + k]);
-            }
-        }
-    }
-
-    /// left = elements * right
-    static void multiply(Matrix& matrix) {
-        matrix.left.assign(matrix.rows * matrix.rank, 0);
-        for_each_product(matrix, [](float element, float& left, float right) { left += element * right; });
-    }
-
-    /// right = elements^T * left
-    static void multiply_transposed(Matrix& matrix) {
-        matrix.right.assign(matrix.columns * matrix.rank, 0);
-        for_each_product(matrix, [](float element, float left, float& right) { right += element * left; });
-    }
-
-    /// elements = left * right^T
-    static void expand(Matrix& matrix) {
-        std::ranges::fill(matrix.elements, 0.0F);
-        for_each_product(matrix, [](float& element, float left, float right) { element += left * right; });
-    }
-
-    /// Gram-Schmidt, column by column. A column of zeros stays one.
-    static void orthogonalize(std::vector<float>& matrix, std::size_t rows, std::size_t rank) {
-        const auto dot = [&](std::size_t a, std::size_t b) {
-            double sum = 0;
-            for (std::size_t r = 0; r < rows; ++r)
-                sum += static_cast<double>(matrix[r * rank + a]) * static_cast<double>(matrix[r * rank + b]);
-            return sum;
-        };
-        for (std::size_t k = 0; k < rank; ++k) {
-            for (std::size_t other = 0; other < k; ++other) {
-                const auto share = static_cast<float>(dot(k, other));
-                for (std::size_t r = 0; r < rows; ++r)
-                    matrix[r * rank + k] -= share * matrix[r * rank + other];
-            }
-            const double length = std::sqrt(dot(k, k));
-            if (length == 0) continue;
-            for (std::size_t r = 0; r < rows; ++r)
-                matrix[r * rank + k] = static_cast<float>(static_cast<double>(matrix[r * rank + k]) / length);
-        }
-    }
-
-    static void join(const HookBucket& bucket, std::vector<float>& elements,
-                     const std::vector<Matrix>& matrices, const std::vector<float>& rest) {
-        std::size_t taken = 0;
-        for (const HookBucket::Gradient& gradient : bucket.gradients) {
-            const std::size_t first = first_of(bucket, gradient);
-            const auto to = elements.begin() + static_cast<std::ptrdiff_t>(first);
-            const auto matrix = std::ranges::find(matrices, first, &Matrix::first);
-            if (matrix != matrices.end() && matrix->parameter == gradient.parameter) {
-                std::ranges::copy(matrix->elements, to);
-            } else {
-                std::copy_n(rest.begin() + static_cast<std::ptrdiff_t>(taken), gradient.elements.count, to);
-                taken += gradient.elements.count;
-            }
-        }
-    }
-
     PowerSgdOptions options_;
-    PowerSgdState state_;
+    std::size_t steps_ = 0;
+    detail::HookFloats errors_;  // by parameter
+    detail::HookFloats right_;   // by parameter
+    detail::HookMemory memory_;
     AllReduce all_reduce_;
     std::size_t bytes_sent_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "dptk/core/cuda/graph.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 #include "dptk/nn/cuda/backend.hpp"
@@ -35,13 +37,13 @@ class TrainerComputation<nn::Cuda> {
         : net_(net),
           stream_(net.backend().stream()),
           wants_graph_(options.cuda_graph),
+          comm_hook_(options.comm_hook),
           batches_(net.input_shape(), options, stream_),
           sgd_(options.sgd, stream_) {}
 
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards are for networks in host memory";
-        if (options.comm_hook) return "Trainer: a comm_hook is for networks in host memory";
         if (options.cuda_graph && stream_ == StreamRef())
             return "Trainer: cuda_graph needs a network on a stream of its own, not on the default one";
         return "";
@@ -76,10 +78,11 @@ class TrainerComputation<nn::Cuda> {
     }
 
     /// A step in which all ranks have full batches is captured after the first few of an epoch, which have
-    /// planned and allocated what it needs.
+    /// planned and allocated what it needs, and once a hook does the same in all steps.
     template <std::invocable Step>
     void run(bool all_are_full, Step&& step) {
-        const bool is_plain = !wants_graph_ || !all_are_full || (!graph_ && plain_steps_ < plain_steps);
+        const bool may_capture = plain_steps_ >= plain_steps && (!comm_hook_ || comm_hook_->is_capturable());
+        const bool is_plain = !wants_graph_ || !all_are_full || (!graph_ && !may_capture);
         if (is_plain) {
             std::forward<Step>(step)();
             if (all_are_full) ++plain_steps_;
@@ -113,6 +116,7 @@ class TrainerComputation<nn::Cuda> {
     nn::Sequential<nn::Cuda>& net_;
     StreamRef stream_;
     bool wants_graph_;
+    std::shared_ptr<const CommHook> comm_hook_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;

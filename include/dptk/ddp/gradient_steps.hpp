@@ -1,0 +1,161 @@
+/// How the gradients of a step get into buckets, over the ranks and back: GradientReducer says when, and what
+/// takes part; HostSteps and DeviceSteps do it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/comm/reduce_op.hpp"
+#include "dptk/control/agreed_errors.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/bucket_set.hpp"
+#include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/device_lanes.hpp"
+#include "dptk/ddp/join_round.hpp"
+#include "dptk/ddp/model_buffers.hpp"
+#include "dptk/ddp/model_parameters.hpp"
+#include "dptk/ddp/step_clock.hpp"
+#include "dptk/ddp/unused_parameters.hpp"
+
+namespace dptk::detail {
+
+/// What this rank knows and says of the step under way.
+struct OwnStep {
+    /// How many have gone well before.
+    std::size_t number = 0;
+    /// Samples whose gradients it computes, where it counts them.
+    std::optional<std::size_t> samples;
+    /// It has none any more, and does what the others do.
+    bool is_shadow = false;
+    /// Its gradients are where they should be; otherwise they are neither read nor written.
+    bool has_addresses = true;
+    /// The same of the model's buffers.
+    bool has_buffers = true;
+    /// The first thing that is wrong here; empty where all is well.
+    std::string problem;
+
+    void note(std::string what) {
+        if (problem.empty()) problem = std::move(what);
+    }
+
+    void note_count() {
+        note(samples ? text("begins the step with a sample count of ", *samples)
+                     : "begins the step without a sample count");
+    }
+};
+
+class GradientSteps {
+  public:
+    /// All of it must outlive this.
+    GradientSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets)
+        : group_(group), parameters_(parameters), buckets_(buckets) {}
+    virtual ~GradientSteps() = default;
+    GradientSteps(const GradientSteps&) = delete;
+    GradientSteps& operator=(const GradientSteps&) = delete;
+
+    /// Of the steps that follow.
+    void set_joined(const JoinRound& round) noexcept { round_ = round; }
+    [[nodiscard]] const JoinRound& joined() const noexcept { return round_; }
+
+    /// Between steps; null for none. Throws ArgumentError on all ranks where hooks cannot be. Collective.
+    virtual void set_hook(std::shared_ptr<CommHook> hook) = 0;
+
+    /// Whether this step goes into a graph, which does the same whenever it is launched. Throws ArgumentError
+    /// where it cannot.
+    [[nodiscard]] virtual bool is_captured() const { return false; }
+
+    /// Takes the gradients of `samples` samples, whose mean each is, into sums, and sets them to zero. Throws
+    /// ArgumentError where gradients are in memory that this is not for.
+    virtual void accumulate(std::size_t samples) = 0;
+    [[nodiscard]] bool has_accumulated() const noexcept { return has_accumulated_; }
+    [[nodiscard]] std::size_t accumulated_samples() const noexcept { return accumulated_samples_; }
+
+    /// Begins to tell the other ranks what this one says of the step. Collective, does not block.
+    virtual void begin(const OwnStep& own) = 0;
+    [[nodiscard]] virtual bool has_begun() const noexcept = 0;
+
+    /// Whether the step goes on, as far as is known: on all ranks alike. Begins it where that has not been
+    /// done. Collective; blocks where the host has a part in the step.
+    [[nodiscard]] virtual bool goes_on(OwnStep& own) = 0;
+
+    /// Gives all ranks those of rank `root`. Collective.
+    virtual void send(const ModelBuffers& buffers, int root, const OwnStep& own) = 0;
+
+    /// The next bucket to leave.
+    [[nodiscard]] std::size_t next() const noexcept { return next_; }
+
+    /// Fills that bucket and sends it. `takes_part`: for each of its gradients, whether it does; zeros stand
+    /// for the others. Collective.
+    void launch(const OwnStep& own, const std::vector<bool>& takes_part) {
+        launch_bucket(next_++, own, takes_part);
+    }
+
+    /// All buckets have been launched: the averages go to the gradients, but for those that are unused.
+    /// Returns whether all is well, on all ranks alike; else `own` says what was wrong here. Collective.
+    [[nodiscard]] virtual bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) = 0;
+
+    /// Whether what is not known yet of the steps so far was well, as finish() does. Collective, blocks.
+    [[nodiscard]] virtual bool was_well(OwnStep&) { return true; }
+
+    /// Behind a step, however it has ended: the next one may begin. There may be other buckets by then.
+    virtual void reset() { next_ = 0; }
+
+    /// Drops what accumulate() has taken.
+    virtual void forget_sums() {
+        accumulated_samples_ = 0;
+        has_accumulated_ = false;
+    }
+
+    /// What makes averages of what is in the buckets.
+    [[nodiscard]] ReduceOp reduction(const OwnStep& own) const noexcept {
+        return own.samples || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
+    }
+
+    /// Where gradients are all in device memory, and steps are there; else null.
+    [[nodiscard]] virtual const DeviceLanes* lanes() const noexcept { return nullptr; }
+
+    /// Whether what goes on in the background leaves backward its processor. The same on all ranks.
+    [[nodiscard]] bool overlaps() const {
+        return !group_.channel().competes_with_compute() || !buckets_.devices().empty();
+    }
+
+  protected:
+    virtual void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) = 0;
+
+    void note_accumulated(std::size_t samples) noexcept {
+        accumulated_samples_ += samples;
+        has_accumulated_ = true;
+    }
+
+    /// Over which averages without sample counts are.
+    [[nodiscard]] int ranks_that_count() const {
+        return round_.averages_over_present ? round_.present : group_.size();
+    }
+
+    [[nodiscard]] bool any_problem(const OwnStep& own) {
+        return group_.all_reduce_value<int>(own.problem.empty() ? 0 : 1, ReduceOp::max) != 0;
+    }
+
+    /// What fails in a rank's memory, the other ranks cannot know of: ends the job.
+    template <class Action>
+    void guarded(Action&& action) {
+        break_job_unless_agreed(group_.channel().job(), std::forward<Action>(action));
+    }
+
+    ProcessGroup& group_;
+    const ModelParameters& parameters_;
+    BucketSet& buckets_;
+    JoinRound round_;
+
+  private:
+    std::size_t next_ = 0;
+    std::size_t accumulated_samples_ = 0;
+    bool has_accumulated_ = false;
+};
+
+}  // namespace dptk::detail
