@@ -42,7 +42,7 @@ function(dptk_add_headers name)
 endfunction()
 
 dptk_add_headers(dptk ddp.hpp core/*.hpp control/*.hpp comm/*.hpp comm/algorithms/*.hpp data/*.hpp ddp/*.hpp
-    optim/*.hpp)
+    ddp/hooks/*.hpp optim/*.hpp)
 target_link_libraries(dptk_dptk INTERFACE Threads::Threads)
 add_library(dptk::dptk ALIAS dptk_dptk)
 
