@@ -448,6 +448,7 @@ TEST_CASE(
             text, [&] { static_cast<void>(group.all_reduce_async(data, dptk::ReduceOp::sum, captured)); }));
         CHECK(contains(text, "rank 0: a call on a stream that is being captured into a CUDA graph"));
         dptk::cuda::check(cudaStreamEndCapture(captured.get(), &graph), "capture");
+        dptk::cuda::check(cudaGraphDestroy(graph), "graph");
     });
 }
 

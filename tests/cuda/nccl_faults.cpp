@@ -1,5 +1,6 @@
 // Each call of CUDA's and NCCL's failing in turn, on one of two ranks, in each phase of a communicator's
 // life.
+#include <dptk/core/cuda/graph.hpp>
 #include <dptk/ddp/distributed_data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
@@ -22,10 +23,10 @@ namespace {
 
 using dptk::ProcessGroup;
 
-enum class Phase { init, collective, training, hooks, split, close };
+enum class Phase { init, collective, training, hooks, graph, split, close };
 
-constexpr Phase all_phases[] = {Phase::init,  Phase::collective, Phase::training,
-                                Phase::hooks, Phase::split,      Phase::close};
+constexpr Phase all_phases[] = {Phase::init,  Phase::collective, Phase::training, Phase::hooks,
+                                Phase::graph, Phase::split,      Phase::close};
 
 constexpr const char* name_of(Phase phase) {
     switch (phase) {
@@ -33,6 +34,7 @@ constexpr const char* name_of(Phase phase) {
         case Phase::collective: return "collective";
         case Phase::training: return "training";
         case Phase::hooks: return "training with hooks";
+        case Phase::graph: return "training in a graph";
         case Phase::split: return "split";
         case Phase::close: return "close";
     }
@@ -153,6 +155,31 @@ void train_with_hooks(ProcessGroup& group) {
     CHECK(clipped[299] == doctest::Approx(3 / std::sqrt(300.0)).epsilon(0.01));
 }
 
+/// Steps one by one, and then as a graph.
+void train_in_graph(ProcessGroup& group) {
+    const dptk::cuda::Stream stream;
+    std::vector<dptk::cuda::DeviceBuffer<float>> values;
+    std::vector<dptk::cuda::DeviceBuffer<float>> gradients;
+    for (const std::size_t size : {100U, 3000U}) {
+        values.emplace_back(size);
+        gradients.push_back(
+            dptk::cuda::to_device(std::vector<float>(size, static_cast<float>(1 + group.rank())), stream));
+    }
+    dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = 0.0005, .stream = stream});
+    for (int step = 0; step < 2; ++step) ddp.synchronize();
+    // In turns: the end of a rank that has failed would break the other's capture.
+    std::optional<dptk::cuda::Graph> graph;
+    group.barrier();
+    for (int turn = 0; turn < group.size(); ++turn) {
+        if (group.rank() == turn) graph = dptk::cuda::Graph::capture(stream, [&] { ddp.synchronize(); });
+        group.barrier();
+    }
+    for (int step = 0; step < 2; ++step) graph->launch(stream);
+    ddp.check();
+    const std::vector<float> average = dptk::cuda::to_host(gradients[1].span(), stream);
+    CHECK(average[2999] == 1.5F);
+}
+
 /// Runs all phases; the fault strikes in one.
 Outcome run(Phase struck, const std::optional<Fault>& fault) {
     const test::Machine machine(2);
@@ -188,6 +215,9 @@ Outcome run(Phase struck, const std::optional<Fault>& fault) {
         enter(threads, Phase::hooks);
         train_with_hooks(*group);
         leave(threads, Phase::hooks);
+        enter(threads, Phase::graph);
+        train_in_graph(*group);
+        leave(threads, Phase::graph);
         enter(threads, Phase::split);
         {
             ProcessGroup copy = group->duplicate();
@@ -252,9 +282,10 @@ void check_fault(Phase phase, const Fault& fault) {
     const bool behind_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
     // Where there are several groups, one's error that the watchdog has found is told by the others, too; a
     // training has one of its own.
-    const bool of_another_group =
-        (phase == Phase::split || phase == Phase::training || phase == Phase::hooks) &&
-        outcome.endings[1] == Ending::lost && may_fail_in_background(fault.function);
+    const bool of_another_group = (phase == Phase::split || phase == Phase::training ||
+                                   phase == Phase::hooks || phase == Phase::graph) &&
+                                  outcome.endings[1] == Ending::lost &&
+                                  may_fail_in_background(fault.function);
     const bool right_type = outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend ||
                             behind_close || of_another_group;
     CHECK_MESSAGE((!thrown || right_type), what);
@@ -273,9 +304,9 @@ void check_fault(Phase phase, const Fault& fault) {
 /// The calls whose failure nobody hears of: ends of things that are not used any more.
 bool may_fail_in_silence(const std::string& function) {
     static const std::vector<std::string> ends = {
-        "cudaEventDestroy", "cudaStreamDestroy",  "cudaFree",     "cudaFreeHost",
-        "cudaFreeAsync",    "cudaMemPoolDestroy", "ncclMemFree",  "ncclCommDeregister",
-        "cudaSetDevice",    "cudaEventQuery",     "cudaGetDevice"};
+        "cudaEventDestroy",     "cudaStreamDestroy",  "cudaFree",       "cudaFreeHost",
+        "cudaFreeAsync",        "cudaMemPoolDestroy", "ncclMemFree",    "ncclCommDeregister",
+        "cudaGraphExecDestroy", "cudaSetDevice",      "cudaEventQuery", "cudaGetDevice"};
     return std::ranges::find(ends, function) != ends.end();
 }
 

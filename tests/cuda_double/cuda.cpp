@@ -24,6 +24,18 @@ struct CUevent_st {
     };
     std::shared_ptr<Progress> progress = std::make_shared<Progress>();
     int device = 0;
+    /// Where it was recorded last; null where that was not captured.
+    std::shared_ptr<cuda_double::Capture> capture;
+    cuda_double::Capture::Past past;
+};
+
+struct CUgraph_st {
+    std::vector<cuda_double::Capture::Task> tasks;
+};
+
+struct CUgraphExec_st {
+    std::vector<cuda_double::Capture::Task> tasks;
+    int device = 0;
 };
 
 struct CUmemPoolHandle_st {
@@ -49,12 +61,6 @@ void be_late() {
 
 thread_local int device_of_thread = 0;
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
-
-/// Streams that are being captured, all in the global mode.
-std::atomic<int>& captures() {
-    static std::atomic<int> count = 0;
-    return count;
-}
 
 /// The allocation that holds the address; under the lock.
 std::map<std::uintptr_t, Allocation>::iterator find_memory(const void* data) {
@@ -83,13 +89,41 @@ void Stream::add(std::function<void()> task) {
     if (launching > 0) problem("work was put on a stream before NCCL had taken in what was called there");
     {
         const std::lock_guard lock(mutex_);
+        if (capture_) return capture_->add(this, [task = std::move(task)] { return task; });
         tasks_.push_back(std::move(task));
     }
     changed_.notify_all();
 }
 
+void Stream::add_made(Capture::Task task) {
+    if (const std::shared_ptr<Capture> into = capture()) return into->add(this, std::move(task));
+    add(task());
+}
+
+std::shared_ptr<Capture> Stream::capture() {
+    const std::lock_guard lock(mutex_);
+    return capture_;
+}
+
+void Stream::set_capture(std::shared_ptr<Capture> capture) {
+    const std::lock_guard lock(mutex_);
+    capture_ = std::move(capture);
+}
+
+void refuse_while_captured(const char* function) {
+    if (captures() == 0 || capture_mode != cudaStreamCaptureModeGlobal) return;
+    const std::lock_guard lock(state().mutex);
+    if (state().faults.empty())  // else what is captured may be thrown away
+        state().problems.push_back(std::string(function) +
+                                   " while a stream is captured, which breaks the capture");
+}
+
 void Stream::synchronize() {
     std::unique_lock lock(mutex_);
+    if (capture_) {
+        lock.unlock();
+        return problem("a wait for a stream that is captured");
+    }
     changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
 }
 
@@ -303,6 +337,7 @@ void reset(int devices) {
     all.streams.clear();
     all.events.clear();
     all.pools.clear();
+    all.graphs.clear();
     all.comms.clear();
     device_of_thread = 0;
 }
@@ -323,6 +358,7 @@ std::vector<std::string> leftovers() {
     say(all.streams.size(), "streams");
     say(all.events.size(), "events");
     say(all.pools.size(), "pools");
+    say(all.graphs.size(), "graphs");
     say(all.registered.size(), "registrations");
     say(all.memory.size(), "pieces of memory");
     return found;
@@ -502,21 +538,65 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
     DOUBLE_CALL(its.device());
-    *status = its.capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = its.capture() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
     ++cuda_double::captures();
-    stream->stream->capturing = true;
+    its.set_capture(std::make_shared<cuda_double::Capture>(&its));
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    --cuda_double::captures();
-    stream->stream->capturing = false;
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_END(its.device());
+    const std::shared_ptr<cuda_double::Capture> capture = its.capture();
     *graph = nullptr;
+    if (!capture || capture->origin() != &its) return failed(cudaErrorIllegalState);
+    const std::lock_guard lock(state().mutex);
+    for (cuda_double::Stream* other : state().streams)
+        if (other->capture() == capture) other->set_capture(nullptr);
+    --cuda_double::captures();
+    if (told != cudaSuccess) return told;
+    if (!capture->is_joined()) return failed(cudaErrorStreamCaptureUnjoined);
+    *graph = new CUgraph_st{capture->tasks()};
+    state().graphs.insert(*graph);
     return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+    const int device = cuda_double::current_device();
+    DOUBLE_CALL(device);
+    *executable = new CUgraphExec_st{graph->tasks, device};
+    const std::lock_guard lock(state().mutex);
+    state().graphs.insert(*executable);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    cuda_double::Stream& its = cuda_double::stream_of(stream);
+    DOUBLE_CALL(its.device());
+    if (its.device() != executable->device) cuda_double::problem("a graph on another device's stream");
+    for (const cuda_double::Capture::Task& task : executable->tasks) its.add(task());
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    const std::lock_guard lock(state().mutex);
+    state().graphs.erase(graph);
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+    DOUBLE_END(executable->device);
+    const std::lock_guard lock(state().mutex);
+    state().graphs.erase(executable);
+    delete executable;
+    return told;
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -526,6 +606,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaDeviceSynchronize() {
     DOUBLE_CALL(cuda_double::current_device());
+    cuda_double::refuse_while_captured(__func__);
     cuda_double::wait_for_device(cuda_double::current_device());
     return cudaSuccess;
 }
@@ -557,6 +638,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         cuda_double::problem("an event of one device was recorded in a stream of another");
         return failed(cudaErrorInvalidResourceHandle);
     }
+    event->capture = its.capture();
+    if (event->capture) {
+        event->past = event->capture->past(&its);
+        return cudaSuccess;
+    }
     std::uint64_t generation = 0;
     {
         const std::lock_guard lock(event->progress->mutex);
@@ -572,8 +658,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     DOUBLE_CALL(event->device);
-    if (cuda_double::captures() > 0 && cuda_double::capture_mode == cudaStreamCaptureModeGlobal)
-        cuda_double::problem("cudaEventQuery while a stream is captured, which breaks the capture");
+    cuda_double::refuse_while_captured(__func__);
     const std::lock_guard lock(event->progress->mutex);
     return event->progress->reached == event->progress->recorded ? cudaSuccess : failed(cudaErrorNotReady);
 }
@@ -589,6 +674,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
     DOUBLE_CALL(its.device());
+    if (event->capture) {
+        its.set_capture(event->capture);
+        event->capture->wait(&its, event->past);
+        return cudaSuccess;
+    }
+    if (its.capture()) {
+        cuda_double::problem("a stream that is captured waits for one that is not");
+        return failed(cudaErrorStreamCaptureIsolation);
+    }
     std::uint64_t generation = 0;
     {
         const std::lock_guard lock(event->progress->mutex);
@@ -604,6 +698,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     const int device = cuda_double::current_device();
     DOUBLE_CALL(device);
+    cuda_double::refuse_while_captured(__func__);
     if (bytes > std::size_t{1} << 40) return failed(cudaErrorMemoryAllocation);
     *data = cuda_double::allocate(bytes, device, cuda_double::MemoryKind::device);
     return cudaSuccess;
@@ -617,6 +712,7 @@ cudaError_t cudaFree(void* data) {
         if (found != state().memory.end()) device = found->second.device;
     }
     DOUBLE_END(device);
+    cuda_double::refuse_while_captured(__func__);
     cuda_double::wait_for_device(device);
     return cuda_double::release_memory(data, "cudaFree") ? told : failed(cudaErrorInvalidValue);
 }
@@ -681,6 +777,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
     DOUBLE_CALL(cuda_double::current_device());
+    cuda_double::refuse_while_captured(__func__);
     *data = cuda_double::allocate(bytes, cuda_double::current_device(), cuda_double::MemoryKind::pinned);
     return cudaSuccess;
 }
@@ -715,6 +812,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     };
     const bool from_pageable = !is_known(from);
     const bool to_pageable = !is_known(to);
+    if ((from_pageable || to_pageable) && its.capture())
+        cuda_double::problem("a copy of memory that is not page-locked is captured");
     auto copied = std::make_shared<std::vector<std::byte>>();
     if (from_pageable) {
         const auto* begin = static_cast<const std::byte*>(from);

@@ -309,27 +309,45 @@ void perform(const std::shared_ptr<Comm>& comm, const std::vector<std::pair<std:
     comm->changed.notify_all();
 }
 
-/// Puts what was called on its stream. Under the communicator's lock.
+/// What was called together, with its numbers.
+struct Calls {
+    std::vector<std::pair<std::uint64_t, Op>> collectives;
+    std::vector<Numbered> messages;
+};
+
+/// Under the communicator's lock.
+Calls number(Comm& comm, const std::vector<Op>& ops) {
+    ++comm.under_way;
+    Calls calls;
+    for (const Op& op : ops) {
+        if (op.kind == Kind::send) {
+            calls.messages.push_back({op, comm.next_sent[op.root_or_peer]++});
+        } else if (op.kind == Kind::recv) {
+            calls.messages.push_back({op, comm.next_received[op.root_or_peer]++});
+        } else {
+            calls.collectives.emplace_back(comm.next_meeting++, op);
+        }
+    }
+    return calls;
+}
+
+/// Puts what was called on its stream; in a graph it is another call whenever that is launched. Under the
+/// communicator's lock.
 void hand_over(const std::shared_ptr<Comm>& comm) {
     for (Stream* stream : comm->streams) --stream->launching;
     comm->streams.clear();
     if (comm->launch.empty()) return;
-    std::vector<std::pair<std::uint64_t, Op>> collectives;
-    std::vector<Numbered> messages;
-    cudaStream_t stream = comm->launch.front().stream;
-    for (const Op& op : std::exchange(comm->launch, {})) {
-        if (op.stream != stream) problem("calls of one group on several streams");
-        if (op.kind == Kind::send) {
-            messages.push_back({op, comm->next_sent[op.root_or_peer]++});
-        } else if (op.kind == Kind::recv) {
-            messages.push_back({op, comm->next_received[op.root_or_peer]++});
-        } else {
-            collectives.emplace_back(comm->next_meeting++, op);
-        }
-    }
-    ++comm->under_way;
-    stream_of(stream, comm->device).add([comm, collectives, messages] {
-        perform(comm, collectives, messages);
+    const std::vector<Op> ops = std::exchange(comm->launch, {});
+    for (const Op& op : ops)
+        if (op.stream != ops.front().stream) problem("calls of one group on several streams");
+    Stream& stream = stream_of(ops.front().stream, comm->device);
+    const auto work = [comm](const Calls& calls) {
+        return [comm, calls] { perform(comm, calls.collectives, calls.messages); };
+    };
+    if (!stream.capture()) return stream.add(work(number(*comm, ops)));
+    stream.add_made([comm, ops, work]() -> std::function<void()> {
+        const std::lock_guard lock(comm->mutex);
+        return work(number(*comm, ops));
     });
 }
 

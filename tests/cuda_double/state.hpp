@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cuda_double/double.hpp"
+#include "cuda_double/graphs.hpp"
 
 namespace cuda_double {
 
@@ -31,6 +32,8 @@ class Stream {
 
     [[nodiscard]] int device() const { return device_; }
     void add(std::function<void()> task);
+    /// The same of what the task makes: here, or whenever a graph that it goes into is launched.
+    void add_made(Capture::Task task);
     /// Until all that it has been given is done.
     void synchronize();
     /// Ends the thread when all is done. Does not wait.
@@ -40,7 +43,9 @@ class Stream {
     /// NCCL has been given a call on this stream and has not taken it in yet: nothing else may be put there.
     std::atomic<int> launching = 0;
 
-    std::atomic<bool> capturing = false;
+    /// Where what it is given goes meanwhile; null where it is not captured.
+    [[nodiscard]] std::shared_ptr<Capture> capture();
+    void set_capture(std::shared_ptr<Capture> capture);
 
   private:
     void serve();
@@ -49,6 +54,7 @@ class Stream {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<std::function<void()>> tasks_;
+    std::shared_ptr<Capture> capture_;
     bool busy_ = false;
     bool closing_ = false;
     std::thread thread_;
@@ -87,6 +93,7 @@ struct State {
     std::set<const void*> events;
     std::set<const void*> comms;
     std::set<const void*> pools;
+    std::set<const void*> graphs;
 };
 
 State& state();

@@ -90,11 +90,11 @@ std::vector<float> hooked_averages(ProcessGroup& group, const std::shared_ptr<Co
     for (int step = training.first_step; step < training.first_step + training.steps; ++step) {
         if (training.accumulates) {
             fill(step + 100);
-            ddp.accumulate(static_cast<std::size_t>(group.rank() + step));
+            ddp.accumulate(static_cast<std::size_t>(step < 2 ? 0 : group.rank() + step));
         }
         fill(step);
         if (training.counts_samples) {
-            ddp.begin_step(static_cast<std::size_t>(group.rank() + step));
+            ddp.begin_step(static_cast<std::size_t>(group.rank() + step + 1));
         } else {
             ddp.begin_step();
         }

@@ -116,7 +116,10 @@ class NcclTransport {
         if (is_captured && !detail::NcclCalls::is_all_on_gpu(call))
             cuda::detail::refuse_capture(rank(), call.stream);
         calls_->issue(call, call.stream);
-        if (is_captured) return std::make_shared<detail::CapturedWork>();
+        if (is_captured) {
+            if (!graph_watch_) graph_watch_ = detail::NcclWatch::start(comm_);
+            return std::make_shared<detail::CapturedWork>();
+        }
         return calls_->work_behind(call.stream);
     }
 
@@ -350,6 +353,7 @@ class NcclTransport {
     std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;
     std::shared_ptr<detail::NcclComm> comm_;
     std::optional<detail::NcclCalls> calls_;
+    std::shared_ptr<detail::NcclWatch> graph_watch_;  // once a graph has calls
 };
 
 }  // namespace dptk

@@ -10,6 +10,7 @@
 #include "dptk/comm/nccl_comm.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_error.hpp"
+#include "dptk/control/watchdog.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/event.hpp"
 
@@ -22,6 +23,27 @@ class CapturedWork final : public WorkState {
     void order_before(StreamRef) override {}
     std::exception_ptr error() override { return nullptr; }
     std::exception_ptr unseen_error() override { return nullptr; }
+};
+
+/// Asks NCCL now and then whether all is well, where nobody else does: while graphs have its calls.
+class NcclWatch final : public Watched {
+  public:
+    [[nodiscard]] static std::shared_ptr<NcclWatch> start(std::shared_ptr<NcclComm> comm) {
+        std::shared_ptr<NcclWatch> watch(new NcclWatch(std::move(comm)));
+        Watchdog::get().watch(watch);
+        return watch;
+    }
+
+    void look() noexcept override { static_cast<void>(comm_->failed()); }
+
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
+        return std::chrono::milliseconds(100);
+    }
+
+  private:
+    explicit NcclWatch(std::shared_ptr<NcclComm> comm) : comm_(std::move(comm)) {}
+
+    const std::shared_ptr<NcclComm> comm_;
 };
 
 class NcclWork final : public WorkState {

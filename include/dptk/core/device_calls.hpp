@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <exception>
 #include <memory>
 
 #include "dptk/core/device_lane.hpp"
@@ -49,5 +50,25 @@ DPTK_EXPORT inline std::atomic<LaneMaker>& registered_lane_maker() {
     if (const DeviceCalls* calls = registered_device_calls()) return *calls;
     throw ArgumentError(no_device_memory);
 }
+
+/// While it lives, a device is this thread's.
+class CurrentDevice {
+  public:
+    explicit CurrentDevice(int device) : before_(device_calls().current_device()) {
+        if (device != before_) device_calls().set_device(device);
+    }
+    ~CurrentDevice() {
+        try {
+            if (device_calls().current_device() != before_) device_calls().set_device(before_);
+        } catch (const std::exception&) {
+            // The device is in trouble: the next call tells.
+        }
+    }
+    CurrentDevice(const CurrentDevice&) = delete;
+    CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+  private:
+    int before_;
+};
 
 }  // namespace dptk::detail

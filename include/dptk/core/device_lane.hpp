@@ -26,7 +26,8 @@ struct LaneWeight {
     const void* divisor = nullptr;
 };
 
-/// On one device. But for read() and was_bad() all calls return at once; none is for two threads at a time.
+/// On one device. Calls do not wait for what they do, but for allocate(), read() and was_bad(); none is for
+/// two threads at a time.
 class DeviceLane {
   public:
     /// The words that a step begins with, and their places.
@@ -72,7 +73,7 @@ class DeviceLane {
 
     /// One element of a floating-point type.
     virtual void write(const Buffer& element, double value) = 0;
-    /// Elements of the host's, which may change when this returns.
+    /// Elements of the host's, which may change when this returns. Not while it is captured.
     virtual void write_all(const Buffer& to, const void* from) = 0;
     /// To the host's memory. Blocks until it is there.
     virtual void read(const Buffer& from, void* to) = 0;

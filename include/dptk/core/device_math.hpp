@@ -10,8 +10,9 @@
 
 namespace dptk::detail {
 
-/// All calls return at once; none is for two threads at a time. Gradients may be of several dtypes; those of
-/// no floating type are left out.
+/// No call waits for what it does, though the first one of its kind may allocate; none is for two threads at
+/// a time. Gradients may be of several dtypes; those of no floating type are left out, and complex numbers
+/// are two real ones.
 class DeviceMath {
   public:
     DeviceMath() = default;

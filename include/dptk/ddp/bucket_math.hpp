@@ -9,7 +9,9 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/device_lane.hpp"
 #include "dptk/core/device_math.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/low_rank.hpp"
+#include "dptk/core/text.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 
 namespace dptk::detail {
@@ -21,6 +23,8 @@ class BucketMath {
 
     /// to = from, in the type of `to`.
     void copy(const Buffer& to, const Buffer& from) const {
+        if (is_complex(to.dtype) != is_complex(from.dtype))
+            throw ArgumentError(text("a hook makes ", dtype_name(to.dtype), " of ", dtype_name(from.dtype)));
         if (lane_ == nullptr) return convert(to, from);
         const LaneCopy copy{to, from.data};
         lane_->copy({&copy, 1}, {}, from.dtype);

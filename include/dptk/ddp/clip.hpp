@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -39,9 +40,11 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     }
 }
 
-/// What gradients of that norm are multiplied with; 1 or more where they stay. PyTorch's.
+/// What gradients of that norm are multiplied with, at most 1. PyTorch's; not a number where the norm is none
+/// or infinite, so that nobody goes on with what is left of such gradients.
 [[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
-    return max_norm / (norm + 1e-6);
+    if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
+    return std::min(max_norm / (norm + 1e-6), 1.0);
 }
 
 /// Divides the gradients by the scale. Returns whether all were finite.
@@ -74,9 +77,12 @@ class GradientNorm {
     GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm)
         : lane_(std::move(lane)), on_device_(std::move(norm)) {}
 
-    /// Of gradients in device memory: blocks until it is known. Ask before they are clipped again.
+    /// Of gradients in device memory: blocks until it is known. Ask before they are clipped again. Throws
+    /// ArgumentError while a step is captured.
     [[nodiscard]] double value() const {
         if (!lane_) return norm_;
+        if (lane_->is_captured())
+            throw ArgumentError("the norm of gradients in a step that is captured into a CUDA graph");
         double norm = 0;
         lane_->follow_program();
         lane_->read(on_device_.elements.slice(0, 1), &norm);
@@ -91,7 +97,8 @@ class GradientNorm {
 
 /// Where the norm of all gradients together is above `max_norm`, multiplies them so that it comes to that.
 /// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
-/// torch.nn.utils.clip_grad_norm_. Throws ArgumentError for a norm_type below 1.
+/// torch.nn.utils.clip_grad_norm_; where the norm is infinite or not a number, all gradients are not a number
+/// then. Throws ArgumentError for a norm_type below 1.
 inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm,
                              double norm_type = 2) {
     detail::check_norm_type(norm_type);
@@ -106,7 +113,7 @@ inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double
     });
     const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
     const double factor = detail::clip_factor(norm, max_norm);
-    if (factor < 1)
+    if (factor != 1)
         detail::for_each_gradient(parameters, [&](double element, auto&& store) { store(element * factor); });
     return norm;
 }

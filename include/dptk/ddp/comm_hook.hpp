@@ -50,6 +50,7 @@ struct HookBucket {
     std::shared_ptr<detail::DeviceLane> lane = nullptr;
 };
 
+/// For one DistributedDataParallel at a time.
 class CommHook {
   public:
     CommHook() = default;
@@ -62,8 +63,9 @@ class CommHook {
 
     /// Replaces the bucket's elements by their sum over the ranks. Collective; blocks, on a thread of dptk's
     /// own while backward goes on, where the transport can do that and has a processor for it; else inside
-    /// synchronize() or a mark. In device memory it does not block, and is called where a bucket is full. It
-    /// must not call the DistributedDataParallel. `group` is the hook's alone. What it throws breaks the job.
+    /// synchronize() or a mark. For device memory it is called where a bucket is full, with its device as the
+    /// current one, and need not block. It must not call the DistributedDataParallel. `group` is the hook's
+    /// alone. What it throws breaks the job.
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
 
     /// Whether it does the same on the device in all steps from now on, as in a CUDA graph, for which it is

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -87,8 +86,7 @@ class DeviceClipping {
             sum = std::isinf(norm_type) ? larger(sum, own[0]) : sum + std::pow(own[0], norm_type);
         }
         const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
-        const double factor = std::isfinite(norm) ? std::min(clip_factor(norm, max_norm), 1.0)
-                                                  : std::numeric_limits<double>::quiet_NaN();
+        const double factor = clip_factor(norm, max_norm);
         for (std::size_t n = 0; n < lanes_.size(); ++n)
             lanes_[n].math().scale(on(n, gradients), factor, found_[n].elements);
         lanes_.lead_program();

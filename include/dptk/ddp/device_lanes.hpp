@@ -25,13 +25,13 @@ class DeviceLanes {
     [[nodiscard]] static DeviceLanes make(const std::vector<ParameterRef>& parameters,
                                           std::span<const std::size_t> order, StreamRef program) {
         DeviceLanes made;
+        if (order.empty()) return made;
         const auto is_on_host = [&](std::size_t i) { return parameters[i].device.type == DeviceType::cpu; };
         if (std::ranges::any_of(order, is_on_host)) return made;
         const LaneMaker make_lane = registered_lane_maker();
         if (make_lane == nullptr) return made;
         for (const ParameterRef& parameter : parameters) {  // in the order that all ranks have
-            const bool is_in_order = parameter.device.type != DeviceType::cpu && !order.empty();
-            if (!is_in_order || made.has(parameter.device)) continue;
+            if (parameter.device.type == DeviceType::cpu || made.has(parameter.device)) continue;
             made.lanes_.push_back(make_lane(parameter.device.index, program));
         }
         if (made.size() > 1 && program != StreamRef())

@@ -14,6 +14,7 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/core/device_calls.hpp"
 #include "dptk/core/device_lane.hpp"
 #include "dptk/core/log.hpp"
 #include "dptk/core/text.hpp"
@@ -42,7 +43,7 @@ class DeviceSteps final : public GradientSteps {
         const bool is_amid = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
         if (is_amid || group_.channel().control().health()->failed()) return;
         try {
-            if (was_bad(true))
+            if (!is_captured() && was_bad(true))
                 log(LogLevel::error, group_.rank(),
                     text("the last step on the devices was a mistake of some rank; of this one: ",
                          last_.problem.empty() ? "none" : last_.problem));
@@ -52,14 +53,25 @@ class DeviceSteps final : public GradientSteps {
     }
 
     void set_hook(std::shared_ptr<CommHook> hook) override {
+        has_repeated_ = false;
         hook_.reset();
         if (!hook) return;
+        guarded([&] {
+            for (std::size_t n = 0; n < lanes_.size(); ++n)
+                if (!for_hooks_[n].memory) for_hooks_[n] = allocate(lanes_[n], 2, DType::f64);
+        });
         hook_ = std::make_unique<HookRunner>(group_, std::move(hook), is_own_);
-        for (std::size_t n = 0; n < lanes_.size(); ++n)
-            if (!for_hooks_[n].memory) for_hooks_[n] = allocate(lanes_[n], 2, DType::f64);
     }
 
     [[nodiscard]] bool is_captured() const override { return lanes_[0].is_captured(); }
+
+    void check_capturable() const override {
+        if (has_repeated_ && (!hook_ || hook_->hook().is_capturable())) return;
+        throw ArgumentError(text("rank ", group_.rank(), ": a step is captured into a CUDA graph, and none ",
+                                 "has been made before that does the same, with the same buckets and hook"));
+    }
+
+    void take_new_buckets() override { has_repeated_ = false; }
 
     void accumulate(std::size_t samples) override {
         guarded([&] {
@@ -82,6 +94,7 @@ class DeviceSteps final : public GradientSteps {
 
     void begin(const OwnStep& own) override {
         has_begun_ = true;
+        repeats_ = !hook_ || hook_->hook().is_capturable();
         const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
         const double words[] = {static_cast<double>(own.samples.value_or(0) + accumulated_samples()),
                                 one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
@@ -98,9 +111,6 @@ class DeviceSteps final : public GradientSteps {
 
     /// The devices alone know.
     [[nodiscard]] bool goes_on(OwnStep& own) override {
-        if (is_captured() && hook_ && !hook_->hook().is_capturable())
-            throw ArgumentError(text("rank ", group_.rank(), ": a step is captured into a CUDA graph, and ",
-                                     hook_->hook().description(), " does not do the same in all steps yet"));
         if (!has_begun_) begin(own);
         return true;
     }
@@ -123,6 +133,7 @@ class DeviceSteps final : public GradientSteps {
         for (std::size_t b = 0; b < buckets_.size(); ++b)
             clock.note_trip(b, buckets_[b].gradients().bytes(), {now, now});
         if (is_captured()) return true;  // a graph's steps are judged when it is launched
+        has_repeated_ = repeats_;
         const OwnStep before = std::exchange(last_, own);
         return was_well(own, before, false);
     }
@@ -170,8 +181,10 @@ class DeviceSteps final : public GradientSteps {
             const std::size_t i = indices[position];
             const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
             const OwnedBuffer& sum = sums_[i];
-            if (!sum.memory) {
-                zero(lane, place);
+            if (!sum.memory) {  // nothing but empty micro-batches
+                const LaneWeight own_weight = weight_of(lane, own, own.samples.value_or(0));
+                copy(lane, {place, parameters_[i].gradient},
+                     takes_part[position] ? own_weight : LaneWeight{.factor = 0}, place.dtype);
                 continue;
             }
             if (takes_part[position] && samples > 0) {
@@ -275,7 +288,7 @@ class DeviceSteps final : public GradientSteps {
         DeviceLane& lane = lanes_[n];
         const Buffer weight = for_hooks_[n].elements.slice(0, 1);
         const LaneWeight of_all = weight_of(lane, own, own.samples.value_or(0) + accumulated_samples());
-        lane.write(weight, own.is_shadow ? 0 : of_all.factor);
+        lane.write(weight, of_all.factor);
         copy(lane, {weight, weight.data}, {.factor = 1, .divisor = of_all.divisor}, weight.dtype);
         HookBucket bucket = hook_bucket(buckets_, b, parameters_.refs());
         bucket.step = own.number;
@@ -283,7 +296,10 @@ class DeviceSteps final : public GradientSteps {
         bucket.device_weight = weight;
         bucket.stream = lane.stream();
         bucket.lane = lanes_.shared(n);
-        hook_->run(bucket);
+        {
+            const CurrentDevice on(lane.device().index);
+            hook_->run(bucket);
+        }
         if (!is_last(b)) return;
         lane.write(own_status(n), status_of(own));
         works_[b] = start_sum(lane, own_status(n));
@@ -358,6 +374,8 @@ class DeviceSteps final : public GradientSteps {
     bool is_own_;
     std::unique_ptr<HookRunner> hook_;
     bool has_begun_ = false;
+    bool repeats_ = false;                // this step does on the devices what all later ones do
+    bool has_repeated_ = false;           // the last one has, with these buckets
     OwnStep last_;                        // that has been judged
     std::vector<Work> words_;             // on their way; by lane
     std::vector<Work> works_;             // by bucket

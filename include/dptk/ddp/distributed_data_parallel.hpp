@@ -103,15 +103,18 @@ class DistributedDataParallel {
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
     /// From the next step on, buckets are summed by the hook: one of ddp/hooks/, or comm_hook(function). Null
-    /// for the all-reduce of dptk's own. Throws MismatchError on all ranks where they set different ones, and
-    /// ArgumentError in the middle of a step. Collective.
+    /// for the all-reduce of dptk's own. A hook is for one DistributedDataParallel. Throws MismatchError on
+    /// all ranks where they set different ones, and ArgumentError in the middle of a step, or where gradients
+    /// are in device memory that synchronize() waits for. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook) { reducer_->set_comm_hook(std::move(hook)); }
 
     /// Between synchronize() and the optimizer's step: multiplies the averages, where the norm of all of them
     /// together is above `max_norm`, so that it comes to that. As torch.nn.utils.clip_grad_norm_; `norm_type`
     /// is 1 or more, infinity takes the largest absolute value. The averages are the same on all ranks:
-    /// nothing communicates. On one device nothing blocks, either, but value() of what is returned. Throws
-    /// ArgumentError for a norm_type below 1, and in the middle of a step.
+    /// nothing communicates. On one device nothing blocks, either, but value() of what is returned. Where the
+    /// norm is infinite or not a number, all averages are not a number then. Throws ArgumentError for a
+    /// norm_type below 1, in the middle of a step, where gradients are in device memory that synchronize()
+    /// waits for, and for the first time in a step that is captured.
     GradientNorm clip_grad_norm(double max_norm, double norm_type = 2) {
         return reducer_->clip_grad_norm(max_norm, norm_type);
     }
@@ -120,7 +123,7 @@ class DistributedDataParallel {
     void clip_grad_value(double limit) { reducer_->clip_grad_value(limit); }
 
     /// Divides the averages by `scale`: for losses that were multiplied by it, see LossScaler. Returns
-    /// whether all were finite, the same on all ranks. Collective, blocks.
+    /// whether all were finite, the same on all ranks. Collective, blocks; not for a step that is captured.
     [[nodiscard]] bool unscale(double scale) { return reducer_->unscale(scale); }
 
     /// The parameters in registration order.

@@ -26,19 +26,7 @@ class GradientAccumulator {
             if (samples > 0) add_to(i, parameter, static_cast<double>(samples));
             std::memset(parameter.gradient, 0, parameter.count * dtype_size(parameter.dtype));
         }
-        count(samples);
     }
-
-    /// Somebody else has added them, in another memory.
-    void count(std::size_t samples) noexcept {
-        samples_ += samples;
-        has_any_ = true;
-    }
-
-    /// Whether add() has been called since the last clear().
-    [[nodiscard]] bool has_any() const noexcept { return has_any_; }
-
-    [[nodiscard]] std::size_t samples() const noexcept { return samples_; }
 
     /// to = sum * sum_factor + gradient * factor, rounded once. A factor of 0 makes zeros, whatever the
     /// gradient holds.
@@ -65,8 +53,6 @@ class GradientAccumulator {
         for (const auto& sum : sums_) {
             if (sum) std::memset(sum->buffer().data, 0, sum->buffer().bytes());
         }
-        samples_ = 0;
-        has_any_ = false;
     }
 
   private:
@@ -89,8 +75,6 @@ class GradientAccumulator {
     }
 
     std::vector<std::unique_ptr<algorithms::Scratch>> sums_;
-    std::size_t samples_ = 0;
-    bool has_any_ = false;
 };
 
 }  // namespace dptk::detail

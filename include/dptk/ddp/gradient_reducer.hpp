@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -147,7 +148,8 @@ class GradientReducer {
 
     /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
     /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step,
-    /// or where gradients are in device memory, and not all of them, or without dptk's kernels. Collective.
+    /// or where some gradients are in device memory, and not all of them and the buffers, or without dptk's
+    /// kernels. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook) {
         const std::lock_guard lock(mutex_);
         check_not_begun();
@@ -223,11 +225,11 @@ class GradientReducer {
         if (begun_) return own_.note("accumulate() in the middle of a step");
         read_addresses();
         if (!own_.has_addresses || !own_.problem.empty()) return;
-        try {
-            steps_->accumulate(sample_count);
-        } catch (const ArgumentError& error) {
-            own_.note(error.what());
-        }
+        if (!steps_->lanes() && !buckets_.devices().empty())
+            return own_.note(
+                "accumulate() is for gradients that are all in host memory, or all in device "
+                "memory, in a program with dptk's kernels");
+        steps_->accumulate(sample_count);
     }
 
     /// See DistributedDataParallel for these three.
@@ -247,11 +249,14 @@ class GradientReducer {
     [[nodiscard]] bool unscale(double scale) {
         const std::lock_guard lock(mutex_);
         check_not_begun();
+        check_not_captured("unscale()");
         bool finite = true;
-        break_job_unless_agreed(group_->channel().job(), [&] {
-            finite = steps_->lanes() ? clipping().unscale(averages_on_devices(), scale)
-                                     : detail::unscale(averages(), scale);
-        });
+        if (steps_->lanes()) {
+            break_job_unless_agreed(group_->channel().job(),
+                                    [&] { finite = clipping().unscale(averages_on_devices(), scale); });
+        } else {
+            finite = detail::unscale(averages(), scale);
+        }
         return group_->all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
     }
 
@@ -302,9 +307,8 @@ class GradientReducer {
                 parameters_.refs(), detail::first_launch_order(parameters_.ignored()), options_.stream);
         if (options_.stream != StreamRef() && lanes.empty())
             throw ArgumentError(
-                "a stream is for gradients that are all in device memory, and buffers that are there as "
-                "well, "
-                "in a program with dptk's kernels");
+                "a stream is for gradients that are all in device memory, as are the buffers, in a program "
+                "with dptk's kernels");
         for (const Buffer& buffer : buffers_.buffers()) {
             if (buffer.on_device() && !lanes.has(buffer.device))
                 throw ArgumentError(
@@ -328,6 +332,7 @@ class GradientReducer {
 
     void make_buckets(const std::vector<std::size_t>& order) {
         const bool on_device = steps_->lanes() != nullptr;
+        steps_->take_new_buckets();
         buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
         reset_step();
     }
@@ -349,8 +354,17 @@ class GradientReducer {
     }
 
     [[nodiscard]] detail::DeviceClipping& clipping() {
-        if (!clipping_) clipping_.emplace(*steps_->lanes());
+        if (!clipping_) {
+            check_not_captured("clipping for the first time");
+            clipping_.emplace(*steps_->lanes());
+        }
         return *clipping_;
+    }
+
+    void check_not_captured(std::string_view what) const {
+        if (!steps_->is_captured()) return;
+        throw ArgumentError(detail::text("rank ", group_->rank(), ": ", what,
+                                         " in a step that is captured into a CUDA graph"));
     }
 
     // ---- a step; all below with mutex_ held
@@ -361,7 +375,7 @@ class GradientReducer {
         if (local_scopes_ > 0) return;
         check_not_begun();
         begin_locked(sample_count);
-        if (leaves_early()) steps_->begin(own_);
+        if (leaves_early()) begin_among_ranks();
         if (buffers_.has_any() && may_communicate_here()) static_cast<void>(goes_on());
     }
 
@@ -414,23 +428,34 @@ class GradientReducer {
         }
     }
 
+    void begin_among_ranks() {
+        if (steps_->is_captured()) check_capturable();
+        steps_->begin(own_);
+    }
+
     /// Whether the step goes on, as far as is known; begins it among the ranks, and sends rank 0's buffers.
     [[nodiscard]] bool goes_on() {
-        if (steps_->is_captured()) check_capturable();
+        if (!steps_->has_begun() && steps_->is_captured()) check_capturable();
         if (!steps_->goes_on(own_)) return false;
         if (buffers_.has_any() && !std::exchange(buffers_are_sent_, true))
             steps_->send(buffers_, steps_->joined().first, own_);
         return true;
     }
 
-    /// Throws ArgumentError where the host has a part in the step.
-    void check_capturable() const {
-        const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
-        if (settled && !options_.find_unused_parameters) return;
-        throw ArgumentError(detail::text(
-            "rank ", group_->rank(),
-            ": a step is captured into a CUDA graph before buckets are settled, which two steps do, or with "
-            "find_unused_parameters"));
+    /// Throws ArgumentError where the host has a part in the step, which has not begun then.
+    void check_capturable() {
+        try {
+            const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
+            if (!settled || options_.find_unused_parameters)
+                throw ArgumentError(
+                    detail::text("rank ", group_->rank(),
+                                 ": a step is captured into a CUDA graph before buckets are "
+                                 "settled, which two steps do, or with find_unused_parameters"));
+            steps_->check_capturable();
+        } catch (...) {
+            reset_step();
+            throw;
+        }
     }
 
     void mark(std::size_t i, State state) {
@@ -444,7 +469,7 @@ class GradientReducer {
             begin_locked(std::nullopt);
         }
         // Begun early, the ranks' words have arrived when the first bucket is full.
-        if (is_marked() && !steps_->has_begun() && leaves_early()) steps_->begin(own_);
+        if (is_marked() && !steps_->has_begun() && leaves_early()) begin_among_ranks();
         if (own_.samples == std::size_t{0}) return;
         note_mark(i, state);
         if (!leaves_early()) return;

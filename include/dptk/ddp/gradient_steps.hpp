@@ -65,12 +65,13 @@ class GradientSteps {
     /// Between steps; null for none. Throws ArgumentError on all ranks where hooks cannot be. Collective.
     virtual void set_hook(std::shared_ptr<CommHook> hook) = 0;
 
-    /// Whether this step goes into a graph, which does the same whenever it is launched. Throws ArgumentError
-    /// where it cannot.
+    /// Whether this step goes into a graph, which does the same whenever it is launched.
     [[nodiscard]] virtual bool is_captured() const { return false; }
+    /// Throws ArgumentError where it cannot: where none has gone kernel by kernel that does the same.
+    virtual void check_capturable() const {}
 
-    /// Takes the gradients of `samples` samples, whose mean each is, into sums, and sets them to zero. Throws
-    /// ArgumentError where gradients are in memory that this is not for.
+    /// Takes the gradients of `samples` samples, whose mean each is, into sums, and sets them to zero.
+    /// Without lanes they are all in host memory.
     virtual void accumulate(std::size_t samples) = 0;
     [[nodiscard]] bool has_accumulated() const noexcept { return has_accumulated_; }
     [[nodiscard]] std::size_t accumulated_samples() const noexcept { return accumulated_samples_; }
@@ -102,7 +103,10 @@ class GradientSteps {
     /// Whether what is not known yet of the steps so far was well, as finish() does. Collective, blocks.
     [[nodiscard]] virtual bool was_well(OwnStep&) { return true; }
 
-    /// Behind a step, however it has ended: the next one may begin. There may be other buckets by then.
+    /// Buckets have been made anew.
+    virtual void take_new_buckets() {}
+
+    /// Behind a step, however it has ended: the next one may begin.
     virtual void reset() { next_ = 0; }
 
     /// Drops what accumulate() has taken.

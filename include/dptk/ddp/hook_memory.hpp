@@ -47,7 +47,12 @@ class HookFloats {
     /// Those of a parameter; zeros where there are none, or not as many.
     [[nodiscard]] Buffer get(const HookBucket& bucket, std::size_t parameter, std::size_t count) {
         Place& place = places_[parameter];
-        if (place.memory.elements.count == count) return place.memory.elements;
+        const Buffer& has = place.memory.elements;
+        if (place.memory.memory && has.count == count && has.device == bucket.elements.device) {
+            place.lane = bucket.lane;
+            return has;
+        }
+        if (place.memory.memory) read(place, loaded_[parameter]);  // it has gone elsewhere
         place = {bucket.lane, allocate(bucket, count, DType::f32)};
         const auto loaded = loaded_.find(parameter);
         if (loaded == loaded_.end() || loaded->second.size() != count) return place.memory.elements;
@@ -71,16 +76,7 @@ class HookFloats {
     /// Of all parameters. Blocks where some are in device memory.
     [[nodiscard]] State state() const {
         State state = loaded_;
-        for (const auto& [parameter, place] : places_) {
-            const Buffer& floats = place.memory.elements;
-            std::vector<float>& to = state[parameter];
-            to.resize(floats.count);
-            if (place.lane) {
-                place.lane->read(floats, to.data());
-            } else {
-                std::memcpy(to.data(), floats.data, floats.bytes());
-            }
-        }
+        for (const auto& [parameter, place] : places_) read(place, state[parameter]);
         return state;
     }
 
@@ -94,6 +90,17 @@ class HookFloats {
         std::shared_ptr<DeviceLane> lane;
         OwnedBuffer memory;
     };
+
+    static void read(const Place& place, std::vector<float>& to) {
+        const Buffer& floats = place.memory.elements;
+        to.resize(floats.count);
+        if (!place.lane) {
+            std::memcpy(to.data(), floats.data, floats.bytes());
+            return;
+        }
+        place.lane->follow_program();  // where graphs were launched
+        place.lane->read(floats, to.data());
+    }
 
     std::map<std::size_t, Place> places_;
     State loaded_;  // of parameters that have no place yet

@@ -38,7 +38,6 @@ class HostSteps final : public GradientSteps {
     }
 
     void accumulate(std::size_t samples) override {
-        require_host_memory(parameters_.refs(), "accumulate()");
         sums_.add(parameters_.refs(), samples, [&](std::size_t i) { return buckets_.has(i); });
         note_accumulated(samples);
     }

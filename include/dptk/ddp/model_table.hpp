@@ -57,16 +57,19 @@ namespace dptk::detail {
     return out + "\n";
 }
 
-/// Which parameters share a device, whatever its number on this rank.
-[[nodiscard]] inline std::string device_lines(const std::vector<ParameterRef>& parameters) {
+/// Which parameters and buffers share a device, whatever its number on this rank.
+[[nodiscard]] inline std::string device_lines(const std::vector<ParameterRef>& parameters,
+                                              const std::vector<Buffer>& buffers) {
     std::vector<Device> devices;
     std::string out;
-    for (const ParameterRef& parameter : parameters) {
-        if (parameter.device.type == DeviceType::cpu) continue;
-        const auto found = std::ranges::find(devices, parameter.device);
-        out += text("parameter ", parameter.name, " on device ", found - devices.begin(), " of the model\n");
-        if (found == devices.end()) devices.push_back(parameter.device);
-    }
+    const auto add = [&](const std::string& what, Device device) {
+        if (device.type == DeviceType::cpu) return;
+        const auto found = std::ranges::find(devices, device);
+        out += text(what, " on device ", found - devices.begin(), " of the model\n");
+        if (found == devices.end()) devices.push_back(device);
+    };
+    for (const ParameterRef& parameter : parameters) add("parameter " + parameter.name, parameter.device);
+    for (std::size_t i = 0; i < buffers.size(); ++i) add(text("buffer ", i), buffers[i].device);
     return out;
 }
 
@@ -76,10 +79,9 @@ namespace dptk::detail {
                                              const std::vector<Buffer>& buffers) {
     std::string out = option_lines(options);
     for (std::size_t i = 0; i < parameters.size(); ++i) out += parameter_line(parameters[i], ignored[i]);
-    out += device_lines(parameters);
     for (std::size_t i = 0; i < buffers.size(); ++i)
         out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
-    return out;
+    return out + device_lines(parameters, buffers);
 }
 
 /// Throws ArgumentError where `now` is not what the parameters were at construction.

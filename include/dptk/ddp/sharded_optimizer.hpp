@@ -149,7 +149,7 @@ class ShardedOptimizer {
         }
         const double norm = std::sqrt(reducer_->group().all_reduce_value(sum));
         const double factor = detail::clip_factor(norm, max_norm);
-        if (factor < 1) for_each_gradient([&](Scalar& element) { element *= static_cast<Scalar>(factor); });
+        if (factor != 1) for_each_gradient([&](Scalar& element) { element *= static_cast<Scalar>(factor); });
         return norm;
     }
 

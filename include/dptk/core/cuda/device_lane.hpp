@@ -139,15 +139,6 @@ class CudaLane final : public dptk::detail::DeviceLane {
         std::optional<Event> there;
     };
 
-    /// Complex numbers are two real ones.
-    [[nodiscard]] static DType real_type(DType type) noexcept {
-        if (type == DType::c64) return DType::f32;
-        return type == DType::c128 ? DType::f64 : type;
-    }
-    [[nodiscard]] static std::size_t real_count(const Buffer& buffer) noexcept {
-        return is_complex(buffer.dtype) ? 2 * buffer.count : buffer.count;
-    }
-
     /// Those that have elements, but for what `is_there`.
     template <class IsThere>
     void note_copies(std::span<const dptk::detail::LaneCopy> tensors, IsThere&& is_there) {

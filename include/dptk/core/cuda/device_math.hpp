@@ -13,6 +13,15 @@
 
 namespace dptk::cuda::detail {
 
+/// Complex numbers are two real ones.
+[[nodiscard]] inline DType real_type(DType type) noexcept {
+    if (type == DType::c64) return DType::f32;
+    return type == DType::c128 ? DType::f64 : type;
+}
+[[nodiscard]] inline std::size_t real_count(const Buffer& buffer) noexcept {
+    return is_complex(buffer.dtype) ? 2 * buffer.count : buffer.count;
+}
+
 class CudaMath final : public dptk::detail::DeviceMath {
   public:
     CudaMath(int device, StreamRef stream) : device_(device), stream_(stream) {}
@@ -63,14 +72,14 @@ class CudaMath final : public dptk::detail::DeviceMath {
     }
 
   private:
-    /// Calls action(type) with all tensors of that type in tensors_.
+    /// Calls action(type) with all tensors of that type in tensors_; complex numbers are two real ones.
     template <class Action>
     void for_each_type(std::span<const Buffer> gradients, Action&& action) {
         for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
             tensors_.clear();
             for (const Buffer& gradient : gradients) {
-                if (gradient.dtype == type && gradient.count > 0)
-                    tensors_.push_back({gradient.data, gradient.count});
+                if (real_type(gradient.dtype) == type && gradient.count > 0)
+                    tensors_.push_back({gradient.data, real_count(gradient)});
             }
             if (!tensors_.empty()) action(type);
         }

@@ -64,11 +64,12 @@ class PowerSgd final : public CommHook {
     }
 
     void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        if (steps_ < options_.start_step) {
+        if (steps_ < options_.start_step || is_complex(bucket.elements.dtype)) {
             bytes_sent_ += bucket.elements.bytes();
             all_reduce_.reduce(group, bucket);
         } else {
             reduce_compressed(group, bucket);
+            has_compressed_ = has_compressed_ || bucket.is_last;
         }
         if (bucket.is_last) ++steps_;
     }
@@ -77,18 +78,18 @@ class PowerSgd final : public CommHook {
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
 
     /// Between steps. A hook that gets another's state goes on as if it were that one. Blocks where gradients
-    /// are in device memory.
+    /// are in device memory. A graph's steps count once, and graphs from before load_state() are not to be
+    /// launched any more.
     [[nodiscard]] PowerSgdState state() const { return {steps_, errors_.state(), right_.state()}; }
     void load_state(PowerSgdState state) {
         steps_ = state.steps;
+        has_compressed_ = false;
         errors_.load(std::move(state.errors));
         right_.load(std::move(state.right));
     }
 
-    /// From its second compressed step on, where that begins with what the first has left.
-    [[nodiscard]] bool is_capturable() const override {
-        return options_.warm_start && steps_ > options_.start_step;
-    }
+    /// From its second compressed step on, which begins with what the first has left.
+    [[nodiscard]] bool is_capturable() const override { return options_.warm_start && has_compressed_; }
 
   private:
     /// A gradient that is compressed, in f32.
@@ -253,8 +254,9 @@ class PowerSgd final : public CommHook {
 
     PowerSgdOptions options_;
     std::size_t steps_ = 0;
-    detail::HookFloats errors_;  // by parameter
-    detail::HookFloats right_;   // by parameter
+    bool has_compressed_ = false;  // in a whole step, with what is remembered now
+    detail::HookFloats errors_;    // by parameter
+    detail::HookFloats right_;     // by parameter
     detail::HookMemory memory_;
     AllReduce all_reduce_;
     std::size_t bytes_sent_ = 0;

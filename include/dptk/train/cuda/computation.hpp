@@ -81,9 +81,10 @@ class TrainerComputation<nn::Cuda> {
     /// planned and allocated what it needs, and once a hook does the same in all steps.
     template <std::invocable Step>
     void run(bool all_are_full, Step&& step) {
-        const bool may_capture = plain_steps_ >= plain_steps && (!comm_hook_ || comm_hook_->is_capturable());
+        const bool may_capture = plain_steps_ >= plain_steps && repeats_;
         const bool is_plain = !wants_graph_ || !all_are_full || (!graph_ && !may_capture);
         if (is_plain) {
+            repeats_ = !comm_hook_ || comm_hook_->is_capturable();
             std::forward<Step>(step)();
             if (all_are_full) ++plain_steps_;
             return;
@@ -121,6 +122,7 @@ class TrainerComputation<nn::Cuda> {
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;
     std::size_t plain_steps_ = 0;  // since the last graph
+    bool repeats_ = false;         // the last step's hook did what it does in all later ones
     std::optional<cuda::Graph> graph_;
     std::size_t graph_memory_ = 0;
 };
