@@ -223,6 +223,7 @@ TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
             CHECK(test::contains(text, why));
         };
         refuses({.reproducible_shards = 2}, "reproducible_shards are for networks in host memory");
+        refuses({.cuda_graph = true}, "cuda_graph needs NCCL");
         Net on_default_stream(dptk::nn::mlp(10), {1, 8, 8}, 1);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },

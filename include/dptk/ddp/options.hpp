@@ -30,7 +30,8 @@ struct DistributedDataParallelOptions {
     std::optional<double> first_bucket_mb = std::nullopt;
     Ready ready = Ready::at_synchronize;
     /// What a model keeps besides its parameters, such as BatchNorm's statistics: where broadcast_buffers is
-    /// set, all ranks get rank 0's at the beginning of each step.
+    /// set, all ranks get rank 0's at the beginning of each step. All in host memory; or all on devices,
+    /// where the gradients are there as well, and a mistake of rank 0's leaves the others' unspecified.
     std::optional<BufferSource> buffers = std::nullopt;
     bool broadcast_buffers = true;
     /// Under Ready::marked: a gradient that is not marked before synchronize() takes no part in the step,

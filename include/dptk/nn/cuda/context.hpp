@@ -122,26 +122,46 @@ class Context {
     std::size_t memory_version_ = 0;
 };
 
+/// A point in a stream's work that has a time.
+class TimedEvent {
+  public:
+    TimedEvent() { dptk::cuda::check(cudaEventCreate(&event_), "cudaEventCreate"); }
+    ~TimedEvent() { static_cast<void>(cudaEventDestroy(event_)); }
+    TimedEvent(const TimedEvent&) = delete;
+    TimedEvent& operator=(const TimedEvent&) = delete;
+
+    void record(StreamRef stream) {
+        dptk::cuda::check(cudaEventRecord(event_, stream.get()), "cudaEventRecord");
+    }
+
+    /// In milliseconds. Blocks until the stream has come here.
+    [[nodiscard]] float since(const TimedEvent& earlier) const {
+        dptk::cuda::check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+        float milliseconds = 0;
+        dptk::cuda::check(cudaEventElapsedTime(&milliseconds, earlier.event_, event_),
+                          "cudaEventElapsedTime");
+        return milliseconds;
+    }
+
+  private:
+    cudaEvent_t event_ = nullptr;
+};
+
 /// Runs each of the candidates a few times, and gives the index of the fastest. Blocks.
 template <class Run>
 [[nodiscard]] std::size_t find_fastest(Context& context, std::size_t candidates, Run&& run) {
     if (candidates == 1) return 0;
-    const cudaStream_t stream = context.stream().get();
-    cudaEvent_t begin = nullptr;
-    cudaEvent_t end = nullptr;
-    dptk::cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
-    dptk::cuda::check(cudaEventCreate(&end), "cudaEventCreate");
+    TimedEvent begin;
+    TimedEvent end;
     std::size_t best = 0;
     float least = 0;
     for (std::size_t i = 0; i < candidates; ++i) {
         float fastest = 0;
         for (int turn = 0; turn < 4; ++turn) {  // the first one loads the kernels
-            dptk::cuda::check(cudaEventRecord(begin, stream), "cudaEventRecord");
+            begin.record(context.stream());
             run(i);
-            dptk::cuda::check(cudaEventRecord(end, stream), "cudaEventRecord");
-            dptk::cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
-            float milliseconds = 0;
-            dptk::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+            end.record(context.stream());
+            const float milliseconds = end.since(begin);
             if (turn > 0) fastest = turn == 1 ? milliseconds : std::min(fastest, milliseconds);
         }
         if (i == 0 || fastest < least) {
@@ -149,8 +169,6 @@ template <class Run>
             best = i;
         }
     }
-    static_cast<void>(cudaEventDestroy(begin));
-    static_cast<void>(cudaEventDestroy(end));
     return best;
 }
 

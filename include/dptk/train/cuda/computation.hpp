@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "dptk/comm/device_registry.hpp"
 #include "dptk/core/cuda/graph.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/data/image_dataset.hpp"
@@ -46,6 +47,8 @@ class TrainerComputation<nn::Cuda> {
             return "Trainer: reproducible_shards are for networks in host memory";
         if (options.cuda_graph && stream_ == StreamRef())
             return "Trainer: cuda_graph needs a network on a stream of its own, not on the default one";
+        if (options.cuda_graph && choose_device_transport().name != "nccl")
+            return "Trainer: cuda_graph needs NCCL, and gradients go through the host";
         return "";
     }
 
