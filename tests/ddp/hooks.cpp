@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/small_net.hpp"
+#include "support/host_matrix.hpp"
 #include "support/messages_only.hpp"
 #include "support/ranks.hpp"
 
@@ -21,20 +22,7 @@ using dptk::DistributedDataParallel;
 using dptk::HookBucket;
 using dptk::ProcessGroup;
 using dptk::Ready;
-
-/// A parameter of two dimensions.
-struct TwoDimensional {
-    std::vector<std::size_t> extents;
-    std::vector<float> elements;
-
-    TwoDimensional(std::size_t rows, std::size_t columns)
-        : extents{rows, columns}, elements(rows * columns) {}
-    [[nodiscard]] const std::vector<std::size_t>& shape() const { return extents; }
-    [[nodiscard]] float* data() { return elements.data(); }
-    [[nodiscard]] float* begin() { return elements.data(); }
-    [[nodiscard]] float* end() { return elements.data() + elements.size(); }
-    [[nodiscard]] std::size_t size() const { return elements.size(); }
-};
+using test::HostMatrix;
 
 /// The average of a step in which element e of gradient g on rank r is f(r, g, e).
 template <class F>
@@ -194,7 +182,7 @@ TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and par
 TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes later") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 20, columns = 30;
-        TwoDimensional value(rows, columns), gradient(rows, columns);
+        HostMatrix value(rows, columns), gradient(rows, columns);
         std::vector<float> bias(5), bias_gradient(5);
         const auto hook = dptk::hooks::powersgd({.matrix_approximation_rank = 2, .start_step = 0});
         DistributedDataParallel ddp(group, std::tie(value, bias), std::tie(gradient, bias_gradient));
@@ -232,7 +220,7 @@ TEST_CASE("PowerSGD: what it loses comes later, where errors are fed back") {
         };
         // How far the sum of what comes out is from the sum of what went in, as a part of it.
         const auto missed = [&](const dptk::hooks::PowerSgdOptions& options) {
-            TwoDimensional value(rows, columns), gradient(rows, columns);
+            HostMatrix value(rows, columns), gradient(rows, columns);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
             ddp.set_comm_hook(dptk::hooks::powersgd(options));
             std::vector<double> out(rows * columns), in(rows * columns);
@@ -267,7 +255,7 @@ TEST_CASE("PowerSGD: errors stay with their parameters where buckets are made an
         // One bucket, whose gradients are ready in the order of registration: the second step has them in
         // another order than the first.
         const auto run = [&](Ready ready) {
-            TwoDimensional a(rows, columns), b(rows, columns), da(rows, columns), db(rows, columns);
+            HostMatrix a(rows, columns), b(rows, columns), da(rows, columns), db(rows, columns);
             DistributedDataParallel ddp(group, std::tie(a, b), std::tie(da, db), {.ready = ready});
             ddp.set_comm_hook(dptk::hooks::powersgd({.start_step = 0}));
             for (int step = 0; step < 4; ++step) {
@@ -292,7 +280,7 @@ TEST_CASE("PowerSGD: errors stay with their parameters where buckets are made an
 TEST_CASE("PowerSGD goes on from a saved state as if it had never stopped") {
     test::on_ranks([](ProcessGroup& group) {
         const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSgd>& hook, int first) {
-            TwoDimensional value(12, 10), gradient(12, 10);
+            HostMatrix value(12, 10), gradient(12, 10);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
             ddp.set_comm_hook(hook);
             for (int step = first; step < first + steps; ++step) {

@@ -17,6 +17,8 @@
 #include <tuple>
 #include <vector>
 
+#include "support/host_matrix.hpp"
+
 namespace test {
 
 using dptk::CommHook;
@@ -25,22 +27,7 @@ using dptk::HookBucket;
 using dptk::ProcessGroup;
 using dptk::Ready;
 
-/// Two dimensions, in host memory.
-struct HostMatrix {
-    std::vector<std::size_t> extents;
-    std::vector<float> elements;
-
-    HostMatrix(std::size_t rows, std::size_t columns) : extents{rows, columns}, elements(rows * columns) {}
-    [[nodiscard]] const std::vector<std::size_t>& shape() const { return extents; }
-    [[nodiscard]] float* data() { return elements.data(); }
-    [[nodiscard]] float* begin() { return elements.data(); }
-    [[nodiscard]] float* end() { return elements.data() + elements.size(); }
-    [[nodiscard]] std::size_t size() const { return elements.size(); }
-    void write(const std::vector<float>& from) { elements = from; }
-    [[nodiscard]] std::vector<float> read() { return elements; }
-};
-
-/// The same on the current device.
+/// A parameter of two dimensions on the current device.
 struct DeviceMatrix {
     std::vector<std::size_t> extents;
     dptk::cuda::DeviceBuffer<float> elements;
