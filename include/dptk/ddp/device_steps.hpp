@@ -76,9 +76,8 @@ class DeviceSteps final : public GradientSteps {
     void accumulate(std::size_t samples) override {
         guarded([&] {
             lanes_.follow_program();
-            for (std::size_t i = 0; i < parameters_.size(); ++i) {
-                if (buckets_.has(i)) accumulate(i, static_cast<double>(samples));
-            }
+            for (std::size_t b = 0; b < buckets_.size(); ++b)
+                accumulate_bucket(b, static_cast<double>(samples));
             lanes_.lead_program();
         });
         note_accumulated(samples);
@@ -161,40 +160,57 @@ class DeviceSteps final : public GradientSteps {
 
     // ---- sums of micro-batches
 
-    void accumulate(std::size_t i, double samples) {
-        const ParameterRef& parameter = parameters_[i];
-        if (parameter.count == 0) return;
-        DeviceLane& lane = lanes_.on(parameter.device);
-        if (samples == 0)
-            return zero(lane, {parameter.gradient, parameter.count, parameter.dtype, parameter.device});
-        if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
-        const LaneCopy into{sums_[i].elements, parameter.gradient};
-        lane.accumulate(std::span(&into, 1), samples, parameter.dtype);
+    void accumulate_bucket(std::size_t b, double samples) {
+        const Buffer all = buckets_[b].gradients();
+        DeviceLane& lane = lanes_.on(all.device);
+        std::vector<LaneCopy> to_sums;
+        std::vector<LaneCopy> zeros;
+        for (const std::size_t i : buckets_[b].indices()) {
+            const ParameterRef& parameter = parameters_[i];
+            if (parameter.count == 0) continue;
+            if (samples == 0) {
+                zeros.push_back(
+                    {{parameter.gradient, parameter.count, all.dtype, all.device}, parameter.gradient});
+                continue;
+            }
+            if (!sums_[i].memory)
+                sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
+            to_sums.push_back({sums_[i].elements, parameter.gradient});
+        }
+        lane.accumulate(to_sums, samples, all.dtype);
+        lane.copy(zeros, {.factor = 0});
     }
 
     /// This step's own gradients go to the sums first, and these into the bucket, which leaves them zero.
+    /// Where all micro-batches were empty there are none.
     void copy_in_sums(DeviceLane& lane, std::size_t b, const OwnStep& own,
                       const std::vector<bool>& takes_part) {
-        const auto samples = static_cast<double>(own.samples.value_or(0));
+        const DType dtype = buckets_[b].gradients().dtype;
+        const std::size_t samples = own.samples.value_or(0);
+        std::vector<LaneCopy> to_sums;
+        std::vector<LaneCopy> sums;
+        std::vector<LaneCopy> sent;  // which are zero again
+        std::vector<LaneCopy> gradients;
+        std::vector<LaneCopy> zeros;
         const std::vector<std::size_t>& indices = buckets_[b].indices();
         for (std::size_t position = 0; position < indices.size(); ++position) {
-            const std::size_t i = indices[position];
-            const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
-            const OwnedBuffer& sum = sums_[i];
-            if (!sum.memory) {  // nothing but empty micro-batches
-                const LaneWeight own_weight = weight_of(lane, own, own.samples.value_or(0));
-                copy(lane, {place, parameters_[i].gradient},
-                     takes_part[position] ? own_weight : LaneWeight{.factor = 0}, place.dtype);
+            const ParameterRef& parameter = parameters_[indices[position]];
+            const Buffer place = buckets_[b].gradient(position, parameter.count);
+            const OwnedBuffer& sum = sums_[indices[position]];
+            const bool has_own = takes_part[position] && samples > 0;
+            if (!sum.memory) {
+                (has_own ? gradients : zeros).push_back({place, parameter.gradient});
                 continue;
             }
-            if (takes_part[position] && samples > 0) {
-                const LaneCopy gradient{sum.elements, parameters_[i].gradient};
-                lane.accumulate(std::span(&gradient, 1), samples, place.dtype);
-            }
-            copy(lane, {place, sum.elements.data}, {.factor = 1, .divisor = lane.samples_sum()},
-                 sum.elements.dtype);
-            zero(lane, sum.elements);
+            if (has_own) to_sums.push_back({sum.elements, parameter.gradient});
+            sums.push_back({place, sum.elements.data});
+            sent.push_back({sum.elements, sum.elements.data});
         }
+        lane.accumulate(to_sums, static_cast<double>(samples), dtype);
+        lane.copy(sums, {.factor = 1, .divisor = lane.samples_sum()}, accumulation_dtype(dtype));
+        lane.copy(sent, {.factor = 0});
+        lane.copy(gradients, weight_of(lane, own, samples));
+        lane.copy(zeros, {.factor = 0});
     }
 
     // ---- buffers
