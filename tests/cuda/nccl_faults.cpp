@@ -253,7 +253,7 @@ Outcome run(Phase struck, const std::optional<Fault>& fault) {
 }
 
 bool is_of_nccl(const std::string& function) {
-    return function.starts_with("nccl");
+    return function.starts_with("nccl") || function == "in the background";
 }
 
 /// What rank 1 throws where it throws at all.
