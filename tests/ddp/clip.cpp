@@ -47,6 +47,28 @@ TEST_CASE("gradients are clipped as PyTorch does in one process") {
     });
 }
 
+TEST_CASE("gradients whose norm is infinite, or not a number, are not numbers when they are clipped") {
+    std::vector<float> a(2), da(2);
+    for (const double norm_type : {2.0, infinity}) {
+        for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+            dptk::launch_threads(1, [&](dptk::ProcessGroup& group) {
+                dptk::DistributedDataParallel ddp(group, std::tie(a), std::tie(da));
+                da = {1, bad};
+                CHECK_FALSE(std::isfinite(dptk::clip_grad_norm(ddp.parameters(), 1, norm_type)));
+                CHECK(std::isnan(da[0]));
+                CHECK(std::isnan(da[1]));
+                da = {3, 4};
+                CHECK(ddp.clip_grad_norm(1).value() == doctest::Approx(5));
+                CHECK(da[1] == doctest::Approx(0.8));
+                ddp.clip_grad_value(0.5);
+                CHECK(da == std::vector<float>{0.5F, 0.5F});
+                CHECK(ddp.unscale(0.5));
+                CHECK(da == std::vector<float>{1, 1});
+            });
+        }
+    }
+}
+
 TEST_CASE("averaged gradients are clipped as those of one process on all samples") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         test::SmallNet<double> net(0), alone(0);
