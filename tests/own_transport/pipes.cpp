@@ -108,8 +108,13 @@ TEST_CASE("a message of another size or tag than expected is a mismatch") {
         const dptk::Buffer three{numbers, 3, dptk::DType::i32, {}, 0};
         const dptk::Buffer two = three.slice(0, 2);
         if (transport.rank() == 0) {
-            transport.send(two, 1, 7);
-            transport.send(two, 2, 7);
+            for (const int other : {1, 2}) {
+                try {
+                    transport.send(two, other, 7);
+                } catch (const dptk::PeerLostError&) {
+                    // It knows from the first bytes, and may have gone before the last.
+                }
+            }
         } else if (transport.rank() == 1) {
             CHECK_THROWS_WITH_AS(
                 transport.recv(three, 0, 7),
