@@ -348,8 +348,11 @@ class GradientReducer {
 
     [[nodiscard]] std::vector<Buffer> averages_on_devices() const {
         std::vector<Buffer> buffers;
-        for (const ParameterRef& parameter : averages())
-            buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            const ParameterRef& parameter = parameters_[i];
+            if (buckets_.has(i))
+                buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+        }
         return buffers;
     }
 
