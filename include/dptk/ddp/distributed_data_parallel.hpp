@@ -116,15 +116,15 @@ class DistributedDataParallel {
     /// norm_type below 1, in the middle of a step, where gradients are in device memory that synchronize()
     /// waits for, and for the first time in a step that is captured.
     GradientNorm clip_grad_norm(double max_norm, double norm_type = 2) {
-        return reducer_->clip_grad_norm(max_norm, norm_type);
+        return reducer_->averages().clip_norm(max_norm, norm_type);
     }
 
     /// The same for torch.nn.utils.clip_grad_value_: moves each average into [-limit, limit].
-    void clip_grad_value(double limit) { reducer_->clip_grad_value(limit); }
+    void clip_grad_value(double limit) { reducer_->averages().clip_value(limit); }
 
     /// Divides the averages by `scale`: for losses that were multiplied by it, see LossScaler. Returns
     /// whether all were finite, the same on all ranks. Collective, blocks; not for a step that is captured.
-    [[nodiscard]] bool unscale(double scale) { return reducer_->unscale(scale); }
+    [[nodiscard]] bool unscale(double scale) { return reducer_->averages().unscale(scale); }
 
     /// The parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {

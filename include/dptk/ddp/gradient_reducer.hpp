@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,9 +16,8 @@
 #include "dptk/control/agreed_errors.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/core/trace.hpp"
+#include "dptk/ddp/averages.hpp"
 #include "dptk/ddp/bucket_set.hpp"
-#include "dptk/ddp/clip.hpp"
-#include "dptk/ddp/device_clipping.hpp"
 #include "dptk/ddp/device_lanes.hpp"
 #include "dptk/ddp/device_steps.hpp"
 #include "dptk/ddp/gradient_marks.hpp"
@@ -232,32 +230,11 @@ class GradientReducer {
         steps_->accumulate(sample_count);
     }
 
-    /// See DistributedDataParallel for these three.
-    GradientNorm clip_grad_norm(double max_norm, double norm_type) {
+    /// Those of the last step, to clip or unscale. Throws ArgumentError in the middle of a step.
+    [[nodiscard]] detail::Averages& averages() {
         const std::lock_guard lock(mutex_);
         check_not_begun();
-        detail::check_norm_type(norm_type);
-        if (!steps_->lanes()) return GradientNorm(dptk::clip_grad_norm(averages(), max_norm, norm_type));
-        return clipping().clip_norm(averages_on_devices(), max_norm, norm_type);
-    }
-    void clip_grad_value(double limit) {
-        const std::lock_guard lock(mutex_);
-        check_not_begun();
-        if (!steps_->lanes()) return dptk::clip_grad_value(averages(), limit);
-        clipping().clip_value(averages_on_devices(), limit);
-    }
-    [[nodiscard]] bool unscale(double scale) {
-        const std::lock_guard lock(mutex_);
-        check_not_begun();
-        check_not_captured("unscale()");
-        bool finite = true;
-        if (steps_->lanes()) {
-            break_job_unless_agreed(group_->channel().job(),
-                                    [&] { finite = clipping().unscale(averages_on_devices(), scale); });
-        } else {
-            finite = detail::unscale(averages(), scale);
-        }
-        return group_->all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
+        return *averages_;
     }
 
     /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
@@ -328,6 +305,7 @@ class GradientReducer {
             steps_ = std::make_unique<detail::DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes),
                                                            is_own);
         }
+        averages_.emplace(*group_, parameters_, buckets_, *steps_);
     }
 
     void make_buckets(const std::vector<std::size_t>& order) {
@@ -335,39 +313,6 @@ class GradientReducer {
         steps_->take_new_buckets();
         buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
         reset_step();
-    }
-
-    // ---- between steps
-
-    [[nodiscard]] std::vector<ParameterRef> averages() const {
-        std::vector<ParameterRef> in_buckets;
-        for (std::size_t i = 0; i < parameters_.size(); ++i)
-            if (buckets_.has(i)) in_buckets.push_back(parameters_[i]);
-        return in_buckets;
-    }
-
-    [[nodiscard]] std::vector<Buffer> averages_on_devices() const {
-        std::vector<Buffer> buffers;
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            const ParameterRef& parameter = parameters_[i];
-            if (buckets_.has(i))
-                buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
-        }
-        return buffers;
-    }
-
-    [[nodiscard]] detail::DeviceClipping& clipping() {
-        if (!clipping_) {
-            check_not_captured("clipping for the first time");
-            clipping_.emplace(*steps_->lanes());
-        }
-        return *clipping_;
-    }
-
-    void check_not_captured(std::string_view what) const {
-        if (!steps_->is_captured()) return;
-        throw ArgumentError(detail::text("rank ", group_->rank(), ": ", what,
-                                         " in a step that is captured into a CUDA graph"));
     }
 
     // ---- a step; all below with mutex_ held
@@ -589,7 +534,7 @@ class GradientReducer {
     detail::UnusedParameters unused_;
     std::optional<detail::StepClock> clock_;
     std::unique_ptr<detail::GradientSteps> steps_;
-    std::optional<detail::DeviceClipping> clipping_;
+    std::optional<detail::Averages> averages_;
 };
 
 }  // namespace dptk
