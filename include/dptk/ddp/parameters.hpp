@@ -3,8 +3,9 @@
 /// shapes.
 ///
 /// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter, and
-/// so is device memory with data(), size() and device(); a range of parameters; pointers to them; std::pair
-/// of two such ranges is a value and its gradient; tuples; maps, in the order of their keys.
+/// so is device memory with data(), size() and device(), and an array of a library for which dptk/adapters
+/// has a header; a range of parameters; pointers to them; std::pair of two such arrays is a value and its
+/// gradient; tuples; maps, in the order of their keys.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/ddp/array_traits.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace dptk {
@@ -44,42 +46,45 @@ concept FloatingDeviceMemory =
 
 /// The elements of one parameter, wherever they are.
 template <class R>
-concept FloatingElements = FloatingRange<R> || FloatingDeviceMemory<R>;
+concept FloatingElements =
+    KnownArray<std::remove_reference_t<R>> || FloatingRange<R> || FloatingDeviceMemory<R>;
 
 template <FloatingElements R>
 inline constexpr DType dtype_of_elements = [] {
-    if constexpr (FloatingRange<R>) {
+    if constexpr (KnownArray<std::remove_reference_t<R>>) {
+        return dtype_of<typename ArrayTraits<std::remove_cvref_t<R>>::Element>;
+    } else if constexpr (FloatingRange<R>) {
         return dtype_of<std::ranges::range_value_t<R>>;
     } else {
         return dtype_of<DeviceElement<R>>;
     }
 }();
 
-template <FloatingElements R>
-[[nodiscard]] Buffer elements_of(R& elements) {
-    if constexpr (FloatingRange<R>) {
-        return {std::ranges::data(elements), static_cast<std::size_t>(std::ranges::size(elements)),
-                dtype_of_elements<R>};
-    } else {
-        return {elements.data(), static_cast<std::size_t>(elements.size()), dtype_of_elements<R>,
-                elements.device()};
-    }
-}
-
 template <class A>
 concept HasShape = requires(const A& array) {
     { array.shape() } -> std::ranges::input_range;
 };
 
-template <FloatingElements A>
-[[nodiscard]] std::vector<std::size_t> shape_of(A& array) {
-    std::vector<std::size_t> shape;
-    if constexpr (HasShape<A>) {
-        for (const auto extent : array.shape()) shape.push_back(static_cast<std::size_t>(extent));
+template <FloatingElements R>
+[[nodiscard]] ArrayRef array_of(R& elements) {
+    ArrayRef array;
+    if constexpr (KnownArray<R>) {
+        static_assert(!std::is_const_v<R>,
+                      "dptk: a const array cannot take rank 0's values or the averaged gradients");
+        return ArrayTraits<std::remove_cv_t<R>>::array(elements);
+    } else if constexpr (FloatingRange<R>) {
+        array.elements = {std::ranges::data(elements), static_cast<std::size_t>(std::ranges::size(elements)),
+                          dtype_of_elements<R>};
     } else {
-        shape.push_back(elements_of(array).count);
+        array.elements = {elements.data(), static_cast<std::size_t>(elements.size()), dtype_of_elements<R>,
+                          elements.device()};
     }
-    return shape;
+    if constexpr (HasShape<R>) {
+        for (const auto extent : elements.shape()) array.shape.push_back(static_cast<std::size_t>(extent));
+    } else {
+        array.shape.push_back(array.elements.count);
+    }
+    return array;
 }
 
 }  // namespace detail
@@ -90,30 +95,28 @@ template <FloatingElements A>
 class ParameterSink {
   public:
     void operator()(ParameterRef parameter) {
-        if (parameter.name.empty()) {
-            parameter.name = path_.empty() ? detail::text("[", parameters_.size(), "]") : path_;
-        }
+        if (parameter.name.empty()) parameter.name = next_name();
         parameters_.push_back(std::move(parameter));
     }
 
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
-        const Buffer elements = detail::elements_of(value);
-        ParameterRef parameter;
-        parameter.shape = detail::shape_of(value);
-        parameter.dtype = elements.dtype;
-        parameter.device = elements.device;
-        parameter.count = elements.count;
-        parameter.value = elements.data;
-        (*this)(std::move(parameter));
+        const ArrayRef array = detail::array_of(value);
+        add(array, array.run_length());
     }
 
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
         static_assert(detail::dtype_of_elements<Value> == detail::dtype_of_elements<Gradient>,
                       "dptk: a parameter's value and its gradient have different element types");
-        (*this)(std::forward<Value>(value));
-        set_gradient(detail::elements_of(gradient));
+        const ArrayRef values = detail::array_of(value);
+        const ArrayRef gradients = detail::array_of(gradient);
+        check_alike(values, gradients);
+        const std::size_t run = std::min(values.run_length(), gradients.run_length());
+        const std::size_t first = parameters_.size();
+        add(values, run);
+        for (std::size_t i = first; i < parameters_.size(); ++i)
+            parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
     }
 
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
@@ -135,18 +138,48 @@ class ParameterSink {
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:
-    void set_gradient(const Buffer& gradient) {
-        ParameterRef& parameter = parameters_.back();
-        if (gradient.count != parameter.count) {
-            throw ArgumentError(detail::text("parameter ", parameter.name, " has ", parameter.count,
-                                             " elements, but its gradient has ", gradient.count));
-        }
-        if (gradient.device != parameter.device) {
-            throw ArgumentError(detail::text("parameter ", parameter.name, " is on ",
-                                             device_name(parameter.device), ", but its gradient on ",
-                                             device_name(gradient.device)));
-        }
-        parameter.gradient = gradient.data;
+    [[nodiscard]] std::string next_name() const {
+        return path_.empty() ? detail::text("[", parameters_.size(), "]") : path_;
+    }
+
+    /// Where an array is no contiguous one, each of its runs is a parameter: "weight.run[3]".
+    void add(const ArrayRef& array, std::size_t run) {
+        if (run == array.elements.count)
+            return add_piece(next_name(), array.elements, array.shape, array.layout);
+        const std::string whole = next_name();
+        for (std::size_t i = 0; i < array.elements.count / run; ++i)
+            add_piece(detail::text(whole, ".run[", i, "]"), array.piece(i * run, run), {run}, array.layout);
+    }
+
+    void add_piece(std::string name, const Buffer& elements, std::vector<std::size_t> shape,
+                   std::uint64_t layout) {
+        ParameterRef parameter;
+        parameter.name = std::move(name);
+        parameter.shape = std::move(shape);
+        parameter.dtype = elements.dtype;
+        parameter.device = elements.device;
+        parameter.count = elements.count;
+        parameter.value = elements.data;
+        parameter.layout = layout;
+        parameters_.push_back(std::move(parameter));
+    }
+
+    void check_alike(const ArrayRef& value, const ArrayRef& gradient) const {
+        const auto fail = [&](const auto& of_value, const auto& of_gradient) {
+            throw ArgumentError(
+                detail::text("parameter ", next_name(), " ", of_value, ", but its gradient ", of_gradient));
+        };
+        const auto size = [](const ArrayRef& array) { return array.elements.count; };
+        if (size(gradient) != size(value))
+            fail(detail::text("has ", size(value), " elements"), detail::text("has ", size(gradient)));
+        const bool has_flat = gradient.shape.size() == 1 || value.shape.size() == 1;
+        if (!has_flat && gradient.shape != value.shape)
+            fail("is " + detail::shape_text(value.shape), detail::shape_text(gradient.shape));
+        if (gradient.layout != value.layout)
+            fail("is " + detail::layout_text(value.layout), detail::layout_text(gradient.layout));
+        if (gradient.elements.device != value.elements.device)
+            fail("is on " + device_name(value.elements.device),
+                 "on " + device_name(gradient.elements.device));
     }
 
     std::string path_;
