@@ -18,7 +18,7 @@
 
 namespace dptk::detail {
 
-/// Of all gradients that are in buckets. DistributedDataParallel says what each call does.
+/// Of all gradients that are in buckets, and known. DistributedDataParallel says what each call does.
 class Averages {
   public:
     /// All of them must outlive this.
@@ -50,10 +50,15 @@ class Averages {
     }
 
   private:
+    /// A late gradient that no rank has used is not there.
+    [[nodiscard]] bool has(std::size_t i) const {
+        return buckets_.has(i) && (parameters_[i].gradient != nullptr || !parameters_[i].late_gradient);
+    }
+
     [[nodiscard]] std::vector<ParameterRef> in_host_memory() const {
         std::vector<ParameterRef> in_buckets;
         for (std::size_t i = 0; i < parameters_.size(); ++i)
-            if (buckets_.has(i)) in_buckets.push_back(parameters_[i]);
+            if (has(i)) in_buckets.push_back(parameters_[i]);
         return in_buckets;
     }
 
@@ -61,7 +66,7 @@ class Averages {
         std::vector<Buffer> buffers;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             const ParameterRef& parameter = parameters_[i];
-            if (buckets_.has(i))
+            if (has(i))
                 buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
         }
         return buffers;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dptk/ddp/bucket_plan.hpp"
@@ -84,15 +85,21 @@ class BucketSet {
         return buckets_[bucket].gradient(position, count);
     }
 
-    /// Throws ArgumentError where a gradient is not in its bucket.
+    /// Throws ArgumentError where a gradient is not in its bucket, if it is known where it is.
     void check_views(const std::vector<ParameterRef>& parameters) const {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            const ParameterRef& parameter = parameters[i];
-            if (!has(i) || parameter.count == 0) continue;
-            if (parameter.gradient != gradient(i, parameter.count).data)
-                throw ArgumentError(text("gradient_as_bucket_view: gradient ", parameter.name,
-                                         " is not where gradient_memory(", i, ") is"));
+            if (has(i) && parameters[i].gradient != nullptr && !is_view(i, parameters[i]))
+                throw ArgumentError(view_problem(i, parameters[i]));
         }
+    }
+
+    [[nodiscard]] bool is_view(std::size_t i, const ParameterRef& parameter) const {
+        return parameter.count == 0 || parameter.gradient == gradient(i, parameter.count).data;
+    }
+
+    [[nodiscard]] static std::string view_problem(std::size_t i, const ParameterRef& parameter) {
+        return text("gradient_as_bucket_view: gradient ", parameter.name, " is not where gradient_memory(", i,
+                    ") is");
     }
 
     /// Bytes of gradients in each bucket, without what aligns them.

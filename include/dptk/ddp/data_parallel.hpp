@@ -78,6 +78,7 @@ class ModelReplica {
         std::string problem;
         try {
             parameters_.find();
+            require_lasting_gradients(parameters_.refs(), "DataParallel");
             if (is_on_device()) device_calls().set_device(device().index);
             for (const ParameterRef& parameter : parameters_.refs()) {
                 if (parameter.device != device())

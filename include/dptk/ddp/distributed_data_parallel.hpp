@@ -59,6 +59,10 @@ class DistributedDataParallel {
     /// Under Ready::marked: gradient `i`, in registration order, is complete. From any thread.
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
 
+    /// The same of a gradient whose memory comes and goes with each backward (ParameterRef::late_gradient):
+    /// it lies at `gradient` until synchronize() has returned.
+    void mark_ready(std::size_t i, void* gradient) { reducer_->mark_ready(i, gradient); }
+
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
     /// Where no rank uses it, the average is zeros, or under find_unused_parameters its gradient is left as
     /// it is.
@@ -152,6 +156,10 @@ class DistributedDataParallel {
 
     /// Buckets, bytes and times of the steps so far, on this rank.
     [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
+
+  protected:
+    /// For what marks gradients by itself: it stays where it is when this object moves.
+    [[nodiscard]] GradientReducer& reducer() noexcept { return *reducer_; }
 
   private:
     template <Element T>

@@ -112,6 +112,12 @@ class GradientReducer {
         return buckets_.gradient(i, parameters_[i].count);
     }
 
+    /// What keeps that memory alive.
+    [[nodiscard]] std::shared_ptr<void> bucket_memory(std::size_t i) const {
+        check_in_bucket(i);
+        return buckets_[buckets_.place(i).bucket].memory();
+    }
+
     /// Throws what is wrong with the steps on devices so far, on all ranks alike. Collective, blocks until
     /// they are over.
     void check() {
@@ -168,10 +174,13 @@ class GradientReducer {
     /// complete leaves at once, except for the last, which leaves in synchronize(); all do so there where the
     /// ranks share memory and have no processors to spare. Never throws for a mistake of marking:
     /// synchronize() does, on all ranks.
-    void mark_ready(std::size_t i) { mark(i, State::ready); }
+    void mark_ready(std::size_t i) { mark(i, State::ready, nullptr); }
+
+    /// The same of a late gradient, which lies at `gradient` until synchronize() has returned.
+    void mark_ready(std::size_t i, void* gradient) { mark(i, State::ready, gradient); }
 
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
-    void mark_unused(std::size_t i) { mark(i, State::unused); }
+    void mark_unused(std::size_t i) { mark(i, State::unused, nullptr); }
 
     /// Ends the step: on return the gradients are the average. Collective, blocks. Where all gradients are in
     /// device memory, and dptk's kernels are there, they are the average in the stream of the options, behind
@@ -221,7 +230,7 @@ class GradientReducer {
     void accumulate(std::size_t sample_count) {
         const std::lock_guard lock(mutex_);
         if (begun_) return own_.note("accumulate() in the middle of a step");
-        read_addresses();
+        read_addresses(Late::found);
         if (!own_.has_addresses || !own_.problem.empty()) return;
         if (!steps_->lanes() && !buckets_.devices().empty())
             return own_.note(
@@ -269,8 +278,11 @@ class GradientReducer {
                 "part in a step");
         if (options_.find_unused_parameters && outcome_ != Outcome::everywhere)
             throw ArgumentError("find_unused_parameters is not for sharded gradients");
-        if (outcome_ != Outcome::everywhere)
+        if (outcome_ != Outcome::everywhere) {
             detail::require_host_memory(parameters_.refs(), "a sharded optimizer");
+            detail::require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
+        }
+        if (!is_marked()) detail::require_lasting_gradients(parameters_.refs(), "Ready::at_synchronize");
     }
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
@@ -366,9 +378,13 @@ class GradientReducer {
         }
     }
 
-    void read_addresses() {
+    enum class Late { to_be_marked, found };
+
+    void read_addresses(Late late = Late::to_be_marked) {
         try {
             parameters_.read_addresses();
+            for (std::size_t i = 0; late == Late::found && i < parameters_.size(); ++i)
+                if (buckets_.has(i)) parameters_.find_gradient(i);
             if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             own_.note(error.what());
@@ -406,7 +422,7 @@ class GradientReducer {
         }
     }
 
-    void mark(std::size_t i, State state) {
+    void mark(std::size_t i, State state, void* gradient) {
         check_index(i);
         const std::lock_guard lock(mutex_);
         if (local_scopes_ > 0 || !buckets_.has(i)) return;
@@ -420,6 +436,7 @@ class GradientReducer {
         if (is_marked() && !steps_->has_begun() && leaves_early()) begin_among_ranks();
         if (own_.samples == std::size_t{0}) return;
         note_mark(i, state);
+        if (state == State::ready && is_marked()) take_gradient(i, gradient);
         if (!leaves_early()) return;
         // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
         while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
@@ -437,6 +454,32 @@ class GradientReducer {
                                    " is ready, and no rank has used its parameter in the first step"));
     }
 
+    /// A late gradient, and no other, is marked with its address.
+    void take_gradient(std::size_t i, void* gradient) {
+        const ParameterRef& parameter = parameters_[i];
+        const bool is_late = static_cast<bool>(parameter.late_gradient);
+        if (parameter.count == 0 || (!is_late && gradient == nullptr)) return;
+        if (!is_late)
+            return own_.note(
+                detail::text("gradient ", parameter.name, " is marked with an address, and is no late one"));
+        if (gradient == nullptr)
+            return own_.note(
+                detail::text("the late gradient ", parameter.name, " is marked without its address"));
+        parameters_.set_gradient(i, gradient);
+        if (options_.gradient_as_bucket_view && !buckets_.is_view(i, parameter))
+            own_.note(buckets_.view_problem(i, parameter));
+    }
+
+    /// Late gradients that are not known yet, for averages to go there, but for those of no rank.
+    void find_gradients() {
+        if (!own_.has_addresses || own_.is_shadow) return;
+        break_job_unless_agreed(group_->channel().job(), [&] {
+            for (std::size_t i = 0; i < parameters_.size(); ++i) {
+                if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i);
+            }
+        });
+    }
+
     void end_step() {
         clock_->end_compute();
         const trace::Span span("synchronize");
@@ -447,6 +490,7 @@ class GradientReducer {
         unused_.exchange(
             *group_, parameters_.size(),
             steps_->has_accumulated() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
+        find_gradients();
         reduction_ = steps_->reduction(own_);
         if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
         clock_->end_step(marks_.arrived());
@@ -469,7 +513,8 @@ class GradientReducer {
                                        " was neither marked ready nor unused before synchronize()"));
             marks_.mark(i, State::unused, buckets_);
         }
-        return marks_[i] != State::unused && own_.has_addresses && !own_.is_shadow;
+        const bool is_there = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
+        return marks_[i] != State::unused && is_there && own_.has_addresses && !own_.is_shadow;
     }
 
     /// Makes the buckets anew, once.

@@ -30,6 +30,16 @@ class ModelParameters {
         refs_ = std::move(now);
     }
 
+    /// Of a late gradient, in this step.
+    void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
+
+    /// Finds or makes a late gradient that is not known yet. Throws what the program's own code does.
+    void find_gradient(std::size_t i) {
+        ParameterRef& parameter = refs_[i];
+        if (parameter.gradient == nullptr && parameter.late_gradient)
+            parameter.gradient = parameter.late_gradient();
+    }
+
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.
     /// Those on a device behind what `stream` has been given, and done when this returns.
     void broadcast_values(ProcessGroup& group, int root, StreamRef stream = {}) {

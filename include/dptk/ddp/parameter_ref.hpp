@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ struct ParameterRef {
     void* value = nullptr;
     /// Null where there is none yet.
     void* gradient = nullptr;
+    /// Of a gradient whose memory comes and goes with each backward: finds it, or makes one of zeros where
+    /// there is none. `gradient` is then null until mark_ready(i, gradient).
+    std::function<void*()> late_gradient = {};
     /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major.
     std::uint64_t layout = 0;
 };
@@ -39,6 +43,15 @@ inline void require_host_memory(std::span<const ParameterRef> parameters, std::s
         if (parameter.device.type != DeviceType::cpu)
             throw ArgumentError(text(who, " is for host memory, and parameter ", parameter.name, " is on ",
                                      device_name(parameter.device)));
+    }
+}
+
+/// Throws ArgumentError where a gradient's memory comes and goes, which `who` cannot follow.
+inline void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who) {
+    for (const ParameterRef& parameter : parameters) {
+        if (parameter.late_gradient)
+            throw ArgumentError(text(who, " needs gradients that keep their memory, and that of ",
+                                     parameter.name, " comes to be in backward"));
     }
 }
 

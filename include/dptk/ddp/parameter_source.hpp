@@ -69,8 +69,8 @@ class ParameterSource {
           gradients_(detail::visitor_of(std::forward<Gradients>(gradients))) {}
 
     /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no
-    /// gradient, or one of another type, size or device, is not of a floating-point type, or is on a device
-    /// where the program serves none.
+    /// gradient and makes none, or one of another type, size or device, is not of a floating-point type, or
+    /// is on a device where the program serves none.
     [[nodiscard]] std::vector<ParameterRef> collect() const {
         std::vector<ParameterRef> parameters = visit(values_);
         if (gradients_) attach(parameters, visit(gradients_));
@@ -97,7 +97,7 @@ class ParameterSource {
             fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
         if (parameter.count == 0) return;
         if (parameter.value == nullptr) fail("has no value");
-        if (parameter.gradient == nullptr) fail("has no gradient");
+        if (parameter.gradient == nullptr && !parameter.late_gradient) fail("has no gradient");
     }
 
     static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients) {

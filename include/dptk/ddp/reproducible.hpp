@@ -47,6 +47,7 @@ class ReproducibleDataParallel {
         std::string problem;
         try {
             parameters_.find();
+            detail::require_lasting_gradients(parameters_.refs(), "ReproducibleDataParallel");
             detail::require_host_memory(parameters_.refs(), "ReproducibleDataParallel");
             if (shards == 0 || shards % ranks != 0)
                 throw ArgumentError(

@@ -1,0 +1,175 @@
+// Gradients whose memory comes to be in backward, as those of programs that record a tape.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+
+namespace {
+
+using dptk::ArgumentError;
+using dptk::DistributedDataParallel;
+using dptk::Ready;
+
+/// Forgets its gradients before each backward, and counts how many it was asked to make.
+class TapedModel {
+  public:
+    explicit TapedModel(std::size_t parameters)
+        : values_(parameters, std::vector<float>(3)), gradients_(parameters) {}
+
+    void for_each_parameter(dptk::ParameterSink& sink) {
+        for (std::size_t i = 0; i < values_.size(); ++i)
+            sink(dptk::ParameterRef{.name = "p" + std::to_string(i),
+                                    .shape = {3},
+                                    .count = 3,
+                                    .value = values_[i].data(),
+                                    .late_gradient = [this, i]() -> void* { return find_or_make(i); }});
+    }
+
+    void zero_grad() {
+        for (auto& gradient : gradients_) gradient.reset();
+        made_ = 0;
+    }
+    float* backward(std::size_t i, float gradient) {
+        gradients_[i] = std::make_unique<std::vector<float>>(3, gradient);
+        return gradients_[i]->data();
+    }
+
+    [[nodiscard]] bool has_gradient(std::size_t i) const { return gradients_[i] != nullptr; }
+    [[nodiscard]] float gradient(std::size_t i) const { return gradients_[i]->at(2); }
+    [[nodiscard]] int made() const { return made_; }
+
+  private:
+    void* find_or_make(std::size_t i) {
+        if (!gradients_[i]) {
+            gradients_[i] = std::make_unique<std::vector<float>>(3);
+            ++made_;
+        }
+        return gradients_[i]->data();
+    }
+
+    std::vector<std::vector<float>> values_;
+    std::vector<std::unique_ptr<std::vector<float>>> gradients_;
+    int made_ = 0;
+};
+
+float mean_rank(const dptk::ProcessGroup& group) {
+    return static_cast<float>(group.size() - 1) / 2;
+}
+
+}  // namespace
+
+TEST_CASE("a late gradient is averaged where its mark says that it lies, anew in each step") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(4);
+        DistributedDataParallel ddp(group, model, {.bucket_cap_mb = 1e-6, .ready = Ready::marked});
+        for (int step = 0; step < 4; ++step) {
+            model.zero_grad();
+            for (std::size_t i = 4; i-- > 0;)
+                ddp.mark_ready(i, model.backward(i, static_cast<float>(group.rank() + step)));
+            ddp.synchronize();
+            for (std::size_t i = 0; i < 4; ++i)
+                CHECK(model.gradient(i) == mean_rank(group) + static_cast<float>(step));
+            CHECK(model.made() == 0);
+        }
+    });
+}
+
+TEST_CASE("a late gradient that some ranks use is made on the others; one that none uses is not") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(3);
+        DistributedDataParallel ddp(group, model, {.ready = Ready::marked, .find_unused_parameters = true});
+        for (int step = 0; step < 2; ++step) {
+            model.zero_grad();
+            ddp.mark_ready(0, model.backward(0, 1));
+            if (group.rank() == 0) ddp.mark_ready(1, model.backward(1, static_cast<float>(group.size())));
+            ddp.synchronize();
+            CHECK(model.gradient(0) == 1);
+            REQUIRE(model.has_gradient(1));
+            CHECK(model.gradient(1) == 1);
+            CHECK(!model.has_gradient(2));
+            CHECK(model.made() == (group.rank() == 0 ? 0 : 1));
+            CHECK(ddp.clip_grad_norm(1e-3).value() == doctest::Approx(std::sqrt(6.0)));
+            CHECK(!model.has_gradient(2));
+        }
+    });
+}
+
+TEST_CASE("late gradients accumulate, and those that are not there count as zeros") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(2);
+        DistributedDataParallel ddp(group, model, {.ready = Ready::marked});
+        for (int step = 0; step < 2; ++step) {
+            for (int micro = 0; micro < 2; ++micro) {
+                model.zero_grad();
+                {
+                    const auto local = ddp.no_sync();
+                    ddp.mark_ready(0, model.backward(0, static_cast<float>(micro)));
+                }
+                ddp.accumulate(micro == 0 ? 1 : 3);
+            }
+            model.zero_grad();
+            ddp.synchronize();
+            CHECK(model.gradient(0) == 0.75F);
+            CHECK(model.gradient(1) == 0);
+        }
+    });
+}
+
+TEST_CASE("a late gradient in its bucket is not copied, and one that is elsewhere is an error on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(1);
+        std::vector<float*> views(1);
+        DistributedDataParallel ddp(group, model, {.ready = Ready::marked, .gradient_as_bucket_view = true});
+        auto* view = static_cast<float*>(ddp.gradient_buffer(0).data);
+        for (int e = 0; e < 3; ++e) view[e] = static_cast<float>(group.rank());
+        ddp.mark_ready(0, view);
+        ddp.synchronize();
+        CHECK(view[2] == mean_rank(group));
+
+        std::string text;
+        ddp.mark_ready(0, group.rank() == 0 ? model.backward(0, 1) : view);
+        CHECK(test::throws<ArgumentError>(
+            text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+        CHECK(test::contains(text, "gradient p0 is not where gradient_memory(0) is"));
+    });
+}
+
+TEST_CASE("a late gradient is marked with its address, and no other gradient is") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel late(2);
+        DistributedDataParallel ddp(group, late, {.ready = Ready::marked});
+        std::string text;
+        ddp.mark_ready(1, late.backward(1, 1));
+        if (group.rank() == 0) {
+            ddp.mark_ready(0);
+        } else {
+            ddp.mark_ready(0, late.backward(0, 1));
+        }
+        CHECK(test::throws<ArgumentError>(
+            text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+        CHECK(test::contains(text, "the late gradient p0 is marked without its address"));
+
+        std::vector<float> value(1);
+        std::vector<float> gradient(1);
+        DistributedDataParallel lasting(group, value, gradient, {.ready = Ready::marked});
+        lasting.mark_ready(0, gradient.data());
+        CHECK(test::throws<ArgumentError>(
+            text, [&] { lasting.synchronize(); }, test::Agreed::yes));
+        CHECK(test::contains(text, "is marked with an address, and is no late one"));
+    });
+}
+
+TEST_CASE("without marks, and where gradients are read in other ways, late gradients are refused") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        TapedModel model(1);
+        std::string text;
+        CHECK(test::throws<ArgumentError>(
+            text, [&] { const DistributedDataParallel ddp(group, model); }, test::Agreed::yes));
+        CHECK(test::contains(text,
+                             "Ready::at_synchronize needs gradients that keep their memory, and that of p0"));
+    });
+}
