@@ -20,6 +20,9 @@ class BufferSource {
                 (!std::same_as<std::remove_cvref_t<B>, BufferSource>)
     explicit BufferSource(B&& list) : collect_(collector(std::forward<B>(list))) {}
 
+    /// Of types that are known at run time alone: where they are, as often as it is asked.
+    explicit BufferSource(std::function<std::vector<Buffer>()> collect) : collect_(std::move(collect)) {}
+
     [[nodiscard]] std::vector<Buffer> collect() const { return collect_(); }
 
   private:

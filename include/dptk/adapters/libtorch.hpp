@@ -1,0 +1,312 @@
+/// Makes the replicas of a libtorch module train as one, as torch.nn.parallel.DistributedDataParallel does in
+/// Python: values and buffers are sent to all ranks, and gradients are averaged in buckets that leave while
+/// autograd still runs. For libtorch 1.13 and newer; what loads data is in adapters/libtorch_data.hpp.
+#pragma once
+
+#if !__has_include(<torch/torch.h>)
+#error "dptk/adapters/libtorch.hpp needs libtorch: its folders include and include/torch/csrc/api/include"
+#endif
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/distributed_data_parallel.hpp"
+
+namespace dptk {
+
+template <>
+struct DTypeTraits<c10::Half> {
+    static constexpr DType value = DType::f16;
+};
+
+template <>
+struct DTypeTraits<c10::BFloat16> {
+    static constexpr DType value = DType::bf16;
+};
+
+template <>
+struct DTypeTraits<c10::complex<float>> {
+    static constexpr DType value = DType::c64;
+};
+
+template <>
+struct DTypeTraits<c10::complex<double>> {
+    static constexpr DType value = DType::c128;
+};
+
+namespace libtorch {
+
+/// dptk's name for an element type of libtorch's. Throws ArgumentError where it has none.
+[[nodiscard]] inline DType dtype_of(c10::ScalarType type) {
+    switch (type) {
+        case c10::kBool: return DType::boolean;
+        case c10::kByte: return DType::u8;
+        case c10::kChar: return DType::i8;
+        case c10::kShort: return DType::i16;
+        case c10::kInt: return DType::i32;
+        case c10::kLong: return DType::i64;
+        case c10::kHalf: return DType::f16;
+        case c10::kBFloat16: return DType::bf16;
+        case c10::kFloat: return DType::f32;
+        case c10::kDouble: return DType::f64;
+        case c10::kComplexFloat: return DType::c64;
+        case c10::kComplexDouble: return DType::c128;
+        default: throw ArgumentError(detail::text("a tensor of ", c10::toString(type)));
+    }
+}
+
+/// The elements of a tensor in host memory, for the verbs of a ProcessGroup: group.all_reduce(span_of<float>(
+/// loss)). They belong to the tensor. Throws ArgumentError for another element type or device, and for a
+/// tensor that is not contiguous.
+template <Element T>
+[[nodiscard]] std::span<T> span_of(const at::Tensor& tensor) {
+    if (dtype_of(tensor.scalar_type()) != dptk::dtype_of<T> || !tensor.device().is_cpu() ||
+        !tensor.is_contiguous())
+        throw ArgumentError(detail::text("a span of ", dtype_name(dptk::dtype_of<T>), " over a tensor of ",
+                                         c10::toString(tensor.scalar_type()), " on ", tensor.device().str(),
+                                         tensor.is_contiguous() ? "" : ", which is not contiguous"));
+    return {static_cast<T*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
+}
+
+namespace detail {
+
+using dptk::detail::text;
+
+[[nodiscard]] inline Device device_of(const std::string& name, c10::Device device) {
+    if (device.is_cpu()) return {};
+    if (device.is_cuda() && device.has_index()) return {DeviceType::cuda, device.index()};
+    throw ArgumentError(text(name, " is on ", device.str(), "; dptk knows host memory and CUDA devices"));
+}
+
+/// The memory of a tensor without holes, in whatever order. Throws ArgumentError for any other.
+[[nodiscard]] inline Buffer memory_of(const std::string& name, const at::Tensor& tensor) {
+    if (tensor.layout() != c10::kStrided || !tensor.is_non_overlapping_and_dense())
+        throw ArgumentError(text(name, " is sparse, or a view with holes or of repeated elements"));
+    return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), dtype_of(tensor.scalar_type()),
+            device_of(name, tensor.device())};
+}
+
+/// 0 for row-major elements; otherwise a number for their order (FNV-1a over the strides).
+[[nodiscard]] inline std::uint64_t layout_of(const at::Tensor& tensor) {
+    if (tensor.is_contiguous()) return 0;
+    std::uint64_t hash = 14695981039346656037U;
+    for (const std::int64_t stride : tensor.strides())
+        hash = (hash ^ static_cast<std::uint64_t>(stride)) * 1099511628211U;
+    return hash;
+}
+
+/// The parameters of a module, each once, and where autograd leaves their gradients.
+class ModuleParameters {
+  public:
+    explicit ModuleParameters(const torch::nn::Module& module) {
+        std::unordered_set<const c10::TensorImpl*> seen;
+        for (const auto& item : module.named_parameters()) {
+            if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+            names_.push_back(item.key());
+            tensors_.push_back(item.value());
+        }
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
+    [[nodiscard]] const at::Tensor& operator[](std::size_t i) const noexcept { return tensors_[i]; }
+
+    /// Those without a gradient.
+    [[nodiscard]] std::vector<std::string> frozen() const {
+        std::vector<std::string> names;
+        for (std::size_t i = 0; i < size(); ++i)
+            if (!tensors_[i].requires_grad()) names.push_back(names_[i]);
+        return names;
+    }
+
+    /// Gives all ranks rank 0's values of those without a gradient. Collective, blocks.
+    void broadcast_frozen(ProcessGroup& group) const {
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (tensors_[i].requires_grad()) continue;
+            const Buffer value = memory_of(names_[i], tensors_[i]);
+            dptk::detail::ModelParameters::run(group,
+                                               {.verb = Verb::broadcast, .input = value, .output = value});
+        }
+    }
+
+    void for_each_parameter(ParameterSink& sink) {
+        for (std::size_t i = 0; i < size(); ++i) {
+            const Buffer value = memory_of(names_[i], tensors_[i]);
+            const c10::IntArrayRef sizes = tensors_[i].sizes();
+            sink(ParameterRef{.name = names_[i],
+                              .shape = std::vector<std::size_t>(sizes.begin(), sizes.end()),
+                              .dtype = value.dtype,
+                              .device = value.device,
+                              .count = value.count,
+                              .value = value.data,
+                              .late_gradient = [this, i] { return gradient(i); },
+                              .layout = layout_of(tensors_[i])});
+        }
+    }
+
+    /// From now on gradients lie in the buckets' memory, which lives as long as one of them does.
+    void put_gradients_into(GradientReducer& reducer) {
+        views_.resize(size());
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (!tensors_[i].requires_grad()) continue;
+            const Buffer place = reducer.gradient_memory(i);
+            views_[i] = torch::from_blob(
+                place.data, tensors_[i].sizes(), tensors_[i].strides(),
+                [memory = reducer.bucket_memory(i)](void*) {}, tensors_[i].options());
+        }
+    }
+
+    /// Where gradient `i` is, with its elements in the order of the value's. A tensor takes its place where
+    /// it lay otherwise, and one of zeros where there was none.
+    [[nodiscard]] void* gradient(std::size_t i) {
+        const torch::NoGradGuard no_grad;
+        at::Tensor& gradient = tensors_[i].mutable_grad();
+        at::Tensor place = views_.empty() ? at::Tensor() : views_[i];
+        if (gradient.defined() &&
+            (place.defined() ? gradient.data_ptr() == place.data_ptr() : fits(gradient, i)))
+            return gradient.data_ptr();
+        if (!place.defined()) place = at::empty_like(tensors_[i]);
+        if (gradient.defined()) {
+            place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+        } else {
+            place.zero_();
+        }
+        gradient = place;
+        return place.data_ptr();
+    }
+
+  private:
+    [[nodiscard]] bool fits(const at::Tensor& gradient, std::size_t i) const {
+        return gradient.layout() == c10::kStrided && gradient.strides() == tensors_[i].strides();
+    }
+
+    std::vector<std::string> names_;
+    std::vector<at::Tensor> tensors_;
+    std::vector<at::Tensor> views_;  // into the buckets; empty where gradients keep out of them
+};
+
+/// Marks each gradient, behind autograd's adding it up, as long as this lives.
+class GradientHooks {
+  public:
+    /// Both must outlive this.
+    GradientHooks(ModuleParameters& parameters, GradientReducer& reducer) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            if (!parameters[i].requires_grad()) continue;
+            Accumulator accumulator = torch::autograd::impl::grad_accumulator(parameters[i]);
+            const std::uintptr_t key =
+                accumulator->add_post_hook(std::make_unique<Hook>(parameters, reducer, i));
+            hooks_.emplace_back(std::move(accumulator), key);
+        }
+    }
+
+    ~GradientHooks() {
+        for (const auto& [accumulator, key] : hooks_) accumulator->del_post_hook(key);
+    }
+
+    GradientHooks(const GradientHooks&) = delete;
+    GradientHooks& operator=(const GradientHooks&) = delete;
+
+  private:
+    /// A shared pointer, of which kind is libtorch's matter; variables hold theirs weakly.
+    using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+    class Hook final : public torch::autograd::FunctionPostHook {
+      public:
+        Hook(ModuleParameters& parameters, GradientReducer& reducer, std::size_t i)
+            : parameters_(parameters), reducer_(reducer), i_(i) {}
+
+        torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                                  const torch::autograd::variable_list&) override {
+            reducer_.mark_ready(i_, parameters_.gradient(i_));
+            return outputs;
+        }
+
+      private:
+        ModuleParameters& parameters_;
+        GradientReducer& reducer_;
+        std::size_t i_;
+    };
+
+    std::vector<std::pair<Accumulator, std::uintptr_t>> hooks_;
+};
+
+[[nodiscard]] inline BufferSource buffers_of(const torch::nn::Module& module) {
+    std::vector<std::pair<std::string, at::Tensor>> buffers;
+    for (const auto& item : module.named_buffers())
+        if (item.value().defined()) buffers.emplace_back(item.key(), item.value());
+    return BufferSource([buffers = std::move(buffers)] {
+        std::vector<Buffer> memory;
+        for (const auto& [name, tensor] : buffers) memory.push_back(memory_of(name, tensor));
+        return memory;
+    });
+}
+
+[[nodiscard]] inline DistributedDataParallelOptions options_for(const torch::nn::Module& module,
+                                                                const ModuleParameters& parameters,
+                                                                DistributedDataParallelOptions options) {
+    options.ready = Ready::marked;
+    if (!options.buffers && !module.buffers().empty()) options.buffers = buffers_of(module);
+    for (std::string& name : parameters.frozen()) options.parameters_to_ignore.push_back(std::move(name));
+    return options;
+}
+
+}  // namespace detail
+
+/// A dptk::DistributedDataParallel of a module's parameters, which marks their gradients by itself:
+///
+///     dptk::libtorch::DistributedDataParallel ddp(group, *net);
+///     ddp.begin_step();                  // buffers, where there are any; counts samples: begin_step(n)
+///     optimizer.zero_grad();
+///     torch::nll_loss(net->forward(x), y).backward();   // buckets leave meanwhile
+///     ddp.synchronize();                 // the gradients are the average over ranks
+///     optimizer.step();
+///
+/// Options are those of dptk::DistributedDataParallel; `ready` is Ready::marked whatever it says, and
+/// `buffers` are the module's unless others are given. A parameter that backward does not reach is an error
+/// on all ranks, unless find_unused_parameters is set. With gradient_as_bucket_view, gradients are tensors
+/// over the buckets' memory: setting them to none, or replacing them, costs one copy in the next backward.
+///
+/// Gradients may be none, replaced, sparse (they become dense), or in another order than the values. Frozen
+/// parameters, those that do not require a gradient at construction, are sent then, and have no part in
+/// steps. Backward may run in several threads. Parameters keep their shape, type and device; they and the
+/// module's submodules stay registered. Construction is collective, and throws as
+/// dptk::DistributedDataParallel's does.
+class DistributedDataParallel : public dptk::DistributedDataParallel {
+  public:
+    DistributedDataParallel(ProcessGroup& group, torch::nn::Module& module,
+                            DistributedDataParallelOptions options = {})
+        : DistributedDataParallel(group, std::make_unique<detail::ModuleParameters>(module), module,
+                                  std::move(options)) {}
+
+  private:
+    DistributedDataParallel(ProcessGroup& group, std::unique_ptr<detail::ModuleParameters> parameters,
+                            torch::nn::Module& module, DistributedDataParallelOptions options)
+        : dptk::DistributedDataParallel(group, ParameterSource(*parameters),
+                                        detail::options_for(module, *parameters, options)),
+          parameters_(std::move(parameters)) {
+        if (options.init_sync) parameters_->broadcast_frozen(group);
+        if (options.gradient_as_bucket_view) parameters_->put_gradients_into(reducer());
+        hooks_ = std::make_unique<detail::GradientHooks>(*parameters_, reducer());
+    }
+
+    std::unique_ptr<detail::ModuleParameters> parameters_;
+    std::unique_ptr<detail::GradientHooks> hooks_;
+};
+
+}  // namespace libtorch
+
+}  // namespace dptk

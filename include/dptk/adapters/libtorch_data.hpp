@@ -1,0 +1,97 @@
+/// dptk's DistributedSampler for libtorch's data loaders: the indices of Python's, which libtorch's own
+/// DistributedRandomSampler does not have.
+#pragma once
+
+#if !__has_include(<torch/data.h>)
+#error \
+    "dptk/adapters/libtorch_data.hpp needs libtorch: its folders include and include/torch/csrc/api/include"
+#endif
+
+#include <torch/data.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/text.hpp"
+#include "dptk/data/distributed_sampler.hpp"
+
+namespace dptk::libtorch {
+
+namespace detail {
+
+/// libtorch 1.13 has an optional of its own, newer ones the standard's.
+template <class T>
+T argument_of(void (torch::data::samplers::Sampler<>::*)(T));
+using OptionalSize = decltype(argument_of(&torch::data::samplers::Sampler<>::reset));
+using OptionalBatch = decltype(std::declval<torch::data::samplers::Sampler<>&>().next(0));
+
+}  // namespace detail
+
+/// For torch::data::make_data_loader, which takes a copy: all copies share one state, so that
+/// set_epoch() counts for the loader's. Each begin() of the loader starts the epoch anew. Never communicates.
+class DistributedSampler : public torch::data::samplers::Sampler<> {
+  public:
+    /// Throws as dptk::DistributedSampler does.
+    template <ReplicaGroup Group>
+    DistributedSampler(std::size_t dataset_size, const Group& group, DistributedSamplerOptions options = {})
+        : state_(std::make_shared<State>(State{dptk::DistributedSampler(dataset_size, group, options)})) {}
+
+    /// Before the loader's begin(), to be called alike on all ranks.
+    void set_epoch(std::int64_t epoch) { state_->indices.set_epoch(epoch); }
+
+    /// Indices of this rank.
+    [[nodiscard]] std::size_t size() const noexcept { return state_->indices.size(); }
+
+    /// Throws ArgumentError for another size than the dataset's at construction.
+    void reset(detail::OptionalSize new_size) override {
+        if (new_size.has_value() && *new_size != state_->indices.dataset_size())
+            throw ArgumentError(dptk::detail::text("DistributedSampler: the dataset had ",
+                                                   state_->indices.dataset_size(),
+                                                   " samples at construction, and has ", *new_size, " now"));
+        state_->next = 0;
+    }
+
+    detail::OptionalBatch next(std::size_t batch_size) override {
+        const std::size_t count = std::min(batch_size, size() - state_->next);
+        if (count == 0) return {};
+        std::vector<std::size_t> batch(count);
+        for (std::size_t& index : batch) index = state_->indices[state_->next++];
+        return batch;
+    }
+
+    /// The epoch, and how far it has come.
+    void save(torch::serialize::OutputArchive& archive) const override {
+        archive.write("epoch", torch::tensor(state_->indices.epoch(), torch::kInt64), true);
+        archive.write("next", torch::tensor(static_cast<std::int64_t>(state_->next), torch::kInt64), true);
+    }
+
+    void load(torch::serialize::InputArchive& archive) override {
+        const auto read = [&](const char* key) {
+            torch::Tensor value = torch::empty(1, torch::kInt64);
+            archive.read(key, value, true);
+            return value.item<std::int64_t>();
+        };
+        const std::int64_t epoch = read("epoch");
+        const std::int64_t next = read("next");
+        if (next < 0 || static_cast<std::size_t>(next) > size())
+            throw ArgumentError(dptk::detail::text("DistributedSampler: a state of ", next,
+                                                   " indices, and this rank has ", size()));
+        set_epoch(epoch);
+        state_->next = static_cast<std::size_t>(next);
+    }
+
+  private:
+    struct State {
+        dptk::DistributedSampler indices;
+        std::size_t next = 0;
+    };
+
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace dptk::libtorch
