@@ -150,6 +150,13 @@ TEST_CASE("gradients of another shape or storage order are errors that say which
     CHECK(problem(MatrixXf(2, 3), RowMajor(2, 3)) ==
           "parameter [0] is column-major, but its gradient row-major");
 
+    MatrixXf weight(2, 3), turned(3, 2);
+    CHECK(problem_of({weight, turned}) == "parameter [0] is [2, 3], but its gradient [3, 2]");
+    RowMajor rows(2, 3);
+    CHECK(problem_of({weight, rows}) == "parameter [0] is column-major, but its gradient row-major");
+    std::vector<float> flat(6);
+    CHECK(problem_of({weight, flat}) == "none");
+
     float memory[32] = {};
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
     Eigen::Map<MatrixXf, 0, Strides> both(memory, 2, 3, Strides(10, 2));

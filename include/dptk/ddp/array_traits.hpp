@@ -2,16 +2,15 @@
 /// are none, such as a matrix of another library. The headers of dptk/adapters specialise it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
 namespace dptk {
@@ -59,6 +58,19 @@ concept KnownArray = requires { typename ArrayTraits<std::remove_cv_t<A>>::Eleme
 [[nodiscard]] inline std::string layout_text(std::uint64_t layout) {
     if (layout == 0) return "row-major";
     return layout == column_major ? std::string("column-major") : text("in layout ", layout);
+}
+
+/// Throws ArgumentError where a value's elements and its gradient's, as many, are in different orders. Those
+/// of one dimension are in any.
+template <class Value, class Gradient>
+void check_same_order(const std::string& name, const Value& value, const Gradient& gradient) {
+    if (value.shape.size() == 1 || gradient.shape.size() == 1) return;
+    if (gradient.shape != value.shape)
+        throw ArgumentError(text("parameter ", name, " is ", shape_text(value.shape), ", but its gradient ",
+                                 shape_text(gradient.shape)));
+    if (gradient.layout != value.layout)
+        throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout), ", but its gradient ",
+                                 layout_text(gradient.layout)));
 }
 
 }  // namespace detail

@@ -113,6 +113,7 @@ class ParameterSource {
                                                  dtype_name(value.dtype), ", but its gradient is ",
                                                  gradient.count, " x ", dtype_name(gradient.dtype)));
             }
+            detail::check_same_order(value.name, value, gradient);
             if (value.device != gradient.device)
                 throw ArgumentError(detail::text("parameter ", value.name, " is on ",
                                                  device_name(value.device), ", but its gradient on ",

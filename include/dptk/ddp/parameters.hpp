@@ -165,21 +165,17 @@ class ParameterSink {
     }
 
     void check_alike(const ArrayRef& value, const ArrayRef& gradient) const {
-        const auto fail = [&](const auto& of_value, const auto& of_gradient) {
-            throw ArgumentError(
-                detail::text("parameter ", next_name(), " ", of_value, ", but its gradient ", of_gradient));
-        };
-        const auto size = [](const ArrayRef& array) { return array.elements.count; };
-        if (size(gradient) != size(value))
-            fail(detail::text("has ", size(value), " elements"), detail::text("has ", size(gradient)));
-        const bool has_flat = gradient.shape.size() == 1 || value.shape.size() == 1;
-        if (!has_flat && gradient.shape != value.shape)
-            fail("is " + detail::shape_text(value.shape), detail::shape_text(gradient.shape));
-        if (gradient.layout != value.layout)
-            fail("is " + detail::layout_text(value.layout), detail::layout_text(gradient.layout));
-        if (gradient.elements.device != value.elements.device)
-            fail("is on " + device_name(value.elements.device),
-                 "on " + device_name(gradient.elements.device));
+        const std::string name = next_name();
+        if (gradient.elements.count != value.elements.count) {
+            throw ArgumentError(detail::text("parameter ", name, " has ", value.elements.count,
+                                             " elements, but its gradient has ", gradient.elements.count));
+        }
+        detail::check_same_order(name, value, gradient);
+        if (gradient.elements.device != value.elements.device) {
+            throw ArgumentError(detail::text("parameter ", name, " is on ",
+                                             device_name(value.elements.device), ", but its gradient on ",
+                                             device_name(gradient.elements.device)));
+        }
     }
 
     std::string path_;
