@@ -1,0 +1,130 @@
+/// Gradients that a program keeps for each sample, as a block of [samples, elements] for each parameter,
+/// which differentially private training clips one by one. PerSampleGradients makes their mean, in memory of
+/// its own: that is what is averaged over ranks.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/parameter_source.hpp"
+
+namespace dptk {
+
+/// A model for DistributedDataParallel, which it must outlive: the program's values, and the means as their
+/// gradients. In each step, the program computes its blocks, then
+///
+///     means.reduce(blocks, samples);                 // or with a factor for each sample
+///     ddp.synchronize(samples);                      // now the mean over all ranks' samples
+///     step(values, means[0], means[1], ...);
+///
+/// Noise belongs behind synchronize(), the same on all ranks.
+template <std::floating_point T>
+class PerSampleGradients {
+  public:
+    /// `values` as for DistributedDataParallel, all of element type T, in host memory.
+    template <class Values>
+        requires(!std::same_as<std::remove_cvref_t<Values>, PerSampleGradients>)
+    explicit PerSampleGradients(Values&& values) : visit_(detail::visitor_of(std::forward<Values>(values))) {
+        ParameterSink sink;
+        visit_(sink);
+        detail::require_host_memory(sink.parameters(), "PerSampleGradients");
+        for (const ParameterRef& parameter : sink.parameters()) {
+            if (parameter.dtype != dtype_of<T>)
+                throw ArgumentError(detail::text("PerSampleGradients of ", dtype_name(dtype_of<T>),
+                                                 ", and parameter ", parameter.name, " is of ",
+                                                 dtype_name(parameter.dtype)));
+            names_.push_back(parameter.name);
+            means_.emplace_back(parameter.count);
+        }
+    }
+
+    /// Of each sample, the Euclidean norm of its gradients of all parameters together. `blocks` is a range of
+    /// contiguous ranges, one for each parameter, of `samples` times its size. Throws ArgumentError for other
+    /// blocks.
+    template <std::ranges::forward_range Blocks>
+    [[nodiscard]] std::vector<double> norms(const Blocks& blocks, std::size_t samples) const {
+        std::vector<double> squares(samples);
+        visit(blocks, samples, [&](std::size_t p, std::size_t sample, std::span<const T> gradient) {
+            static_cast<void>(p);
+            for (const T g : gradient) squares[sample] += static_cast<double>(g) * static_cast<double>(g);
+        });
+        for (double& square : squares) square = std::sqrt(square);
+        return squares;
+    }
+
+    /// The means over the samples; zeros where there are none.
+    template <std::ranges::forward_range Blocks>
+    void reduce(const Blocks& blocks, std::size_t samples) {
+        reduce(blocks, samples, std::vector<T>(samples, T{1}));
+    }
+
+    /// The same, with each sample's gradients multiplied by its factor: min(1, C / norm) clips them to norm
+    /// C. Throws ArgumentError where there are not as many factors as samples.
+    template <std::ranges::forward_range Blocks>
+    void reduce(const Blocks& blocks, std::size_t samples, std::span<const T> factors) {
+        if (factors.size() != samples)
+            throw ArgumentError(detail::text(factors.size(), " factors for ", samples, " samples"));
+        sums_.clear();
+        for (const std::vector<T>& mean : means_) sums_.emplace_back(mean.size());
+        visit(blocks, samples, [&](std::size_t p, std::size_t sample, std::span<const T> gradient) {
+            const double factor = static_cast<double>(factors[sample]) / static_cast<double>(samples);
+            for (std::size_t e = 0; e < gradient.size(); ++e)
+                sums_[p][e] += factor * static_cast<double>(gradient[e]);
+        });
+        for (std::size_t p = 0; p < means_.size(); ++p) {
+            for (std::size_t e = 0; e < means_[p].size(); ++e) means_[p][e] = static_cast<T>(sums_[p][e]);
+        }
+    }
+
+    /// The mean of parameter i's gradients: this rank's, and behind synchronize() all ranks'.
+    [[nodiscard]] std::span<T> operator[](std::size_t i) { return means_[i]; }
+    [[nodiscard]] std::size_t size() const noexcept { return means_.size(); }
+
+    void for_each_parameter(ParameterSink& sink) {
+        ParameterSink values;
+        visit_(values);
+        std::size_t index = 0;
+        for (ParameterRef& parameter : values.parameters()) {
+            if (index < means_.size() && parameter.count == means_[index].size())
+                parameter.gradient = means_[index].data();
+            ++index;
+            sink(std::move(parameter));
+        }
+    }
+
+  private:
+    /// Calls fn(parameter, sample, gradient).
+    template <class Blocks, class Fn>
+    void visit(const Blocks& blocks, std::size_t samples, Fn&& fn) const {
+        std::size_t p = 0;
+        for (const auto& block : blocks) {
+            const std::span<const T> all(block);
+            if (p == means_.size()) throw ArgumentError(detail::text("more than ", p, " blocks"));
+            const std::size_t count = means_[p].size();
+            if (all.size() != samples * count)
+                throw ArgumentError(detail::text("the block of parameter ", names_[p], " has ", all.size(),
+                                                 " elements, not ", samples, " x ", count));
+            for (std::size_t sample = 0; sample < samples; ++sample)
+                fn(p, sample, all.subspan(sample * count, count));
+            ++p;
+        }
+        if (p != means_.size())
+            throw ArgumentError(detail::text(p, " blocks for ", means_.size(), " parameters"));
+    }
+
+    std::function<void(ParameterSink&)> visit_;
+    std::vector<std::string> names_;
+    std::vector<std::vector<T>> means_;
+    std::vector<std::vector<double>> sums_;
+};
+
+}  // namespace dptk

@@ -1,0 +1,82 @@
+/// The tables in which C programs keep parameters: one flat array with a list of sizes, arrays of pointers,
+/// or an array of structs with a pointer to values, a pointer to gradients and a size. A table refers to the
+/// program's own, whose pointers are read anew at each step; it is kept by value.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "dptk/core/text.hpp"
+#include "dptk/ddp/parameter_source.hpp"
+
+namespace dptk {
+
+/// Made by the functions below. `Visit` calls fn(value, gradient, size) for each parameter.
+template <class Visit>
+class PointerTable {
+  public:
+    explicit PointerTable(Visit visit) : visit_(std::move(visit)) {}
+
+    void for_each_parameter(ParameterSink& sink) const {
+        std::size_t index = 0;
+        visit_([&](auto* value, auto* gradient, std::size_t size) {
+            sink(detail::text("[", index++, "]"), std::span(value, size), std::span(gradient, size));
+        });
+    }
+
+  private:
+    Visit visit_;
+};
+
+namespace detail {
+
+template <class Visit>
+inline constexpr bool is_reference_like<PointerTable<Visit>> = true;
+
+/// Throws ArgumentError for a size below 0.
+template <std::integral Size>
+[[nodiscard]] std::size_t table_size(Size size) {
+    if (std::cmp_less(size, 0)) throw ArgumentError(text("a parameter of ", size, " elements"));
+    return static_cast<std::size_t>(size);
+}
+
+}  // namespace detail
+
+/// One array of all values, and one of all gradients, in both of which the parameters follow each other:
+/// `flat_table(params, grads, sizes)`. The arrays stay where they are.
+template <class T, std::integral Size>
+[[nodiscard]] auto flat_table(T* values, T* gradients, std::span<const Size> sizes) {
+    return PointerTable([=](auto&& fn) {
+        std::size_t first = 0;
+        for (const Size size : sizes) {
+            const std::size_t count = detail::table_size(size);
+            fn(values + first, gradients + first, count);
+            first += count;
+        }
+    });
+}
+
+/// `count` parameters by arrays of pointers: `pointer_table(values, gradients, sizes, count)`.
+template <class T, std::integral Size>
+[[nodiscard]] auto pointer_table(T* const* values, T* const* gradients, const Size* sizes,
+                                 std::size_t count) {
+    return PointerTable([=](auto&& fn) {
+        for (std::size_t i = 0; i < count; ++i) fn(values[i], gradients[i], detail::table_size(sizes[i]));
+    });
+}
+
+/// `count` structs: `struct_table(layers, count, &layer::value, &layer::grad, &layer::n)`.
+template <class Struct, class T, std::integral Size>
+[[nodiscard]] auto struct_table(Struct* structs, std::size_t count, T* Struct::*value, T* Struct::*gradient,
+                                Size Struct::*size) {
+    return PointerTable([=](auto&& fn) {
+        for (const Struct& entry : std::span(structs, count))
+            fn(entry.*value, entry.*gradient, detail::table_size(entry.*size));
+    });
+}
+
+}  // namespace dptk
