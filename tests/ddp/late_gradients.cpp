@@ -26,7 +26,9 @@ class TapedModel {
                                     .shape = {3},
                                     .count = 3,
                                     .value = values_[i].data(),
-                                    .late_gradient = [this, i]() -> void* { return find_or_make(i); }});
+                                    .late_gradient = [this, i](dptk::IfMissing if_missing) {
+                                        return gradient_memory(i, if_missing);
+                                    }});
     }
 
     void zero_grad() {
@@ -43,9 +45,10 @@ class TapedModel {
     [[nodiscard]] int made() const { return made_; }
 
   private:
-    void* find_or_make(std::size_t i) {
+    void* gradient_memory(std::size_t i, dptk::IfMissing if_missing) {
         if (!gradients_[i]) {
-            gradients_[i] = std::make_unique<std::vector<float>>(3);
+            if (if_missing == dptk::IfMissing::null) return nullptr;
+            gradients_[i] = std::make_unique<std::vector<float>>(3, 100.0F);
             ++made_;
         }
         return gradients_[i]->data();
@@ -113,6 +116,7 @@ TEST_CASE("late gradients accumulate, and those that are not there count as zero
             }
             model.zero_grad();
             ddp.synchronize();
+            CHECK(model.made() == 2);
             CHECK(model.gradient(0) == 0.75F);
             CHECK(model.gradient(1) == 0);
         }

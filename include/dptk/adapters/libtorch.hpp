@@ -147,14 +147,15 @@ class ModuleParameters {
         for (std::size_t i = 0; i < size(); ++i) {
             const Buffer value = memory_of(names_[i], tensors_[i]);
             const c10::IntArrayRef sizes = tensors_[i].sizes();
-            sink(ParameterRef{.name = names_[i],
-                              .shape = std::vector<std::size_t>(sizes.begin(), sizes.end()),
-                              .dtype = value.dtype,
-                              .device = value.device,
-                              .count = value.count,
-                              .value = value.data,
-                              .late_gradient = [this, i] { return gradient(i); },
-                              .layout = layout_of(tensors_[i])});
+            sink(ParameterRef{
+                .name = names_[i],
+                .shape = std::vector<std::size_t>(sizes.begin(), sizes.end()),
+                .dtype = value.dtype,
+                .device = value.device,
+                .count = value.count,
+                .value = value.data,
+                .late_gradient = [this, i](IfMissing if_missing) { return gradient(i, if_missing); },
+                .layout = layout_of(tensors_[i])});
         }
     }
 
@@ -170,21 +171,18 @@ class ModuleParameters {
         }
     }
 
-    /// Where gradient `i` is, with its elements in the order of the value's. A tensor takes its place where
-    /// it lay otherwise, and one of zeros where there was none.
-    [[nodiscard]] void* gradient(std::size_t i) {
+    /// Where gradient `i` is, with its elements in the order of the value's: another tensor takes its place
+    /// where it lay otherwise.
+    [[nodiscard]] void* gradient(std::size_t i, IfMissing if_missing) {
         const torch::NoGradGuard no_grad;
         at::Tensor& gradient = tensors_[i].mutable_grad();
+        if (!gradient.defined() && if_missing == IfMissing::null) return nullptr;
         at::Tensor place = views_.empty() ? at::Tensor() : views_[i];
         if (gradient.defined() &&
             (place.defined() ? gradient.data_ptr() == place.data_ptr() : fits(gradient, i)))
             return gradient.data_ptr();
         if (!place.defined()) place = at::empty_like(tensors_[i]);
-        if (gradient.defined()) {
-            place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
-        } else {
-            place.zero_();
-        }
+        if (gradient.defined()) place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
         gradient = place;
         return place.data_ptr();
     }
@@ -231,7 +229,8 @@ class GradientHooks {
 
         torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                                   const torch::autograd::variable_list&) override {
-            reducer_.mark_ready(i_, parameters_.gradient(i_));
+            void* gradient = parameters_.gradient(i_, IfMissing::null);
+            gradient != nullptr ? reducer_.mark_ready(i_, gradient) : reducer_.mark_unused(i_);
             return outputs;
         }
 

@@ -48,7 +48,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
     [[nodiscard]] std::size_t size() const noexcept { return state_->indices.size(); }
 
     /// Throws ArgumentError for another size than the dataset's at construction.
-    void reset(detail::OptionalSize new_size) override {
+    void reset(detail::OptionalSize new_size = {}) override {
         if (new_size.has_value() && *new_size != state_->indices.dataset_size())
             throw ArgumentError(dptk::detail::text("DistributedSampler: the dataset had ",
                                                    state_->indices.dataset_size(),

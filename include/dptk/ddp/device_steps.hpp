@@ -167,7 +167,7 @@ class DeviceSteps final : public GradientSteps {
         std::vector<LaneCopy> zeros;
         for (const std::size_t i : buckets_[b].indices()) {
             const ParameterRef& parameter = parameters_[i];
-            if (parameter.count == 0) continue;
+            if (parameter.gradient == nullptr) continue;
             if (samples == 0) {
                 zeros.push_back(
                     {{parameter.gradient, parameter.count, all.dtype, all.device}, parameter.gradient});

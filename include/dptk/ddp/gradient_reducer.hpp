@@ -384,7 +384,7 @@ class GradientReducer {
         try {
             parameters_.read_addresses();
             for (std::size_t i = 0; late == Late::found && i < parameters_.size(); ++i)
-                if (buckets_.has(i)) parameters_.find_gradient(i);
+                if (buckets_.has(i)) parameters_.find_gradient(i, IfMissing::null);
             if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
         } catch (const std::exception& error) {  // also of the program's own for_each_parameter
             own_.note(error.what());
@@ -475,7 +475,7 @@ class GradientReducer {
         if (!own_.has_addresses || own_.is_shadow) return;
         break_job_unless_agreed(group_->channel().job(), [&] {
             for (std::size_t i = 0; i < parameters_.size(); ++i) {
-                if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i);
+                if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i, IfMissing::make);
             }
         });
     }

@@ -38,7 +38,8 @@ class HostSteps final : public GradientSteps {
     }
 
     void accumulate(std::size_t samples) override {
-        sums_.add(parameters_.refs(), samples, [&](std::size_t i) { return buckets_.has(i); });
+        sums_.add(parameters_.refs(), samples,
+                  [&](std::size_t i) { return buckets_.has(i) && parameters_[i].gradient != nullptr; });
         note_accumulated(samples);
     }
 

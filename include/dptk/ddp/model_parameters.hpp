@@ -33,11 +33,11 @@ class ModelParameters {
     /// Of a late gradient, in this step.
     void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
 
-    /// Finds or makes a late gradient that is not known yet. Throws what the program's own code does.
-    void find_gradient(std::size_t i) {
+    /// Asks for a late gradient that is not known yet. Throws what the program's own code does.
+    void find_gradient(std::size_t i, IfMissing if_missing) {
         ParameterRef& parameter = refs_[i];
         if (parameter.gradient == nullptr && parameter.late_gradient)
-            parameter.gradient = parameter.late_gradient();
+            parameter.gradient = parameter.late_gradient(if_missing);
     }
 
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.

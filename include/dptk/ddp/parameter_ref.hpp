@@ -16,6 +16,9 @@
 
 namespace dptk {
 
+/// What comes of asking for a late gradient where there is none.
+enum class IfMissing { null, make };
+
 struct ParameterRef {
     /// How messages call it: "weights[2]", "conv1.bias".
     std::string name;
@@ -28,9 +31,9 @@ struct ParameterRef {
     void* value = nullptr;
     /// Null where there is none yet.
     void* gradient = nullptr;
-    /// Of a gradient whose memory comes and goes with each backward: finds it, or makes one of zeros where
-    /// there is none. `gradient` is then null until mark_ready(i, gradient).
-    std::function<void*()> late_gradient = {};
+    /// Of a gradient whose memory comes and goes with each backward: where it is now. `gradient` is then null
+    /// until mark_ready(i, gradient). One that is made is written whole by who asks for it.
+    std::function<void*(IfMissing)> late_gradient = {};
     /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major.
     std::uint64_t layout = 0;
 };

@@ -1,0 +1,21 @@
+# Finds libtorch 1.13 or newer and defines Libtorch::libtorch, for host memory alone: on the system's paths, or below
+# Libtorch_ROOT, which may be the folder of a Python wheel (site-packages/torch). Its own package files are not used:
+# they ask for the CUDA Toolkit, or for a Python, that nothing here needs.
+
+find_path(Libtorch_INCLUDE_DIR torch/csrc/api/include/torch/torch.h)
+find_library(Libtorch_LIBRARY torch_cpu)
+find_library(Libtorch_C10_LIBRARY c10)
+mark_as_advanced(Libtorch_INCLUDE_DIR Libtorch_LIBRARY Libtorch_C10_LIBRARY)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Libtorch REQUIRED_VARS Libtorch_LIBRARY Libtorch_C10_LIBRARY Libtorch_INCLUDE_DIR)
+
+if(Libtorch_FOUND AND NOT TARGET Libtorch::libtorch)
+    add_library(Libtorch::c10 UNKNOWN IMPORTED)
+    set_target_properties(Libtorch::c10 PROPERTIES IMPORTED_LOCATION ${Libtorch_C10_LIBRARY})
+    add_library(Libtorch::libtorch UNKNOWN IMPORTED)
+    set_target_properties(Libtorch::libtorch PROPERTIES
+        IMPORTED_LOCATION ${Libtorch_LIBRARY}
+        INTERFACE_INCLUDE_DIRECTORIES "${Libtorch_INCLUDE_DIR};${Libtorch_INCLUDE_DIR}/torch/csrc/api/include"
+        INTERFACE_LINK_LIBRARIES Libtorch::c10)
+endif()
