@@ -1,0 +1,3 @@
+// Behind net.hpp: its gradients are averaged.
+// ---
+dptk::DistributedDataParallel ddp(group, net.weights, net.gradients);
