@@ -22,10 +22,7 @@ struct Numbers : torch::data::datasets::Dataset<Numbers> {
     torch::data::Example<> get(std::size_t index) override {
         return {torch::full({1}, static_cast<float>(index)), torch::zeros({1})};
     }
-    [[nodiscard]] decltype(std::declval<torch::data::datasets::Dataset<Numbers>>().size()) size()
-        const override {
-        return 10;
-    }
+    [[nodiscard]] torch::optional<std::size_t> size() const override { return 10; }
 };
 
 template <class Loader>

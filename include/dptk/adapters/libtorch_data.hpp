@@ -22,16 +22,6 @@
 
 namespace dptk::libtorch {
 
-namespace detail {
-
-/// libtorch 1.13 has an optional of its own, newer ones the standard's.
-template <class T>
-T argument_of(void (torch::data::samplers::Sampler<>::*)(T));
-using OptionalSize = decltype(argument_of(&torch::data::samplers::Sampler<>::reset));
-using OptionalBatch = decltype(std::declval<torch::data::samplers::Sampler<>&>().next(0));
-
-}  // namespace detail
-
 /// For torch::data::make_data_loader, which takes a copy: all copies share one state, so that
 /// set_epoch() counts for the loader's. Each begin() of the loader starts the epoch anew. Never communicates.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
@@ -48,15 +38,15 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
     [[nodiscard]] std::size_t size() const noexcept { return state_->indices.size(); }
 
     /// Throws ArgumentError for another size than the dataset's at construction.
-    void reset(detail::OptionalSize new_size = {}) override {
+    void reset(torch::optional<std::size_t> new_size = {}) override {
         if (new_size.has_value() && *new_size != state_->indices.dataset_size())
-            throw ArgumentError(dptk::detail::text("DistributedSampler: the dataset had ",
-                                                   state_->indices.dataset_size(),
-                                                   " samples at construction, and has ", *new_size, " now"));
+            throw ArgumentError(detail::text("DistributedSampler: the dataset had ",
+                                             state_->indices.dataset_size(),
+                                             " samples at construction, and has ", *new_size, " now"));
         state_->next = 0;
     }
 
-    detail::OptionalBatch next(std::size_t batch_size) override {
+    torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override {
         const std::size_t count = std::min(batch_size, size() - state_->next);
         if (count == 0) return {};
         std::vector<std::size_t> batch(count);
@@ -79,8 +69,8 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         const std::int64_t epoch = read("epoch");
         const std::int64_t next = read("next");
         if (next < 0 || static_cast<std::size_t>(next) > size())
-            throw ArgumentError(dptk::detail::text("DistributedSampler: a state of ", next,
-                                                   " indices, and this rank has ", size()));
+            throw ArgumentError(detail::text("DistributedSampler: a state of ", next,
+                                             " indices, and this rank has ", size()));
         set_epoch(epoch);
         state_->next = static_cast<std::size_t>(next);
     }
