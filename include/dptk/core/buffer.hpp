@@ -14,8 +14,9 @@ namespace dptk {
 /// Where memory lies. Memory that the host itself reads and writes is the cpu's, page-locked or not.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
+/// A device as this process sees it.
 struct Device {
-    DeviceType type = DeviceType::cpu;
+    DeviceType type = DeviceType::cpu;  ///< The host's memory, unless said otherwise.
     /// As this process counts its devices.
     int index = 0;
 
@@ -29,19 +30,22 @@ struct Device {
 
 /// `count` elements of `dtype` from `data` on, on `device`. Points, and owns nothing.
 struct Buffer {
-    void* data = nullptr;
-    std::size_t count = 0;
-    DType dtype = DType::u8;
-    Device device = {};
+    void* data = nullptr;     ///< The first element.
+    std::size_t count = 0;    ///< How many elements there are.
+    DType dtype = DType::u8;  ///< Of each element.
+    Device device = {};       ///< Where the elements lie.
     /// Bytes of one element, where dtype is opaque.
     std::size_t opaque_size = 0;
 
+    /// Bytes of one element.
     [[nodiscard]] std::size_t element_size() const noexcept {
         return dtype == DType::opaque ? opaque_size : dtype_size(dtype);
     }
 
+    /// Bytes of all elements.
     [[nodiscard]] std::size_t bytes() const noexcept { return count * element_size(); }
 
+    /// Whether the host cannot read it.
     [[nodiscard]] bool on_device() const noexcept { return device.type != DeviceType::cpu; }
 
     /// `length` elements from element `first` on.

@@ -19,6 +19,7 @@ class DeviceSpan {
   public:
     DeviceSpan() = default;
 
+    /// `size` elements from `data` on, in the memory of `device`.
     DeviceSpan(T* data, std::size_t size, Device device) noexcept
         : data_(data), size_(size), device_(device) {}
 

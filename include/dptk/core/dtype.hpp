@@ -81,10 +81,12 @@ enum class DType : std::uint8_t {
     return 0;
 }
 
+/// Whether it is a real floating-point type: f16, bf16, f32 or f64.
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept {
     return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
 }
 
+/// Whether it is complex: c64 or c128.
 [[nodiscard]] constexpr bool is_complex(DType dtype) noexcept {
     return dtype == DType::c64 || dtype == DType::c128;
 }

@@ -20,6 +20,7 @@ class DPTK_EXPORT Error : public std::runtime_error {
     /// Whether all ranks throw this same error, so that one of them may tell it for all.
     [[nodiscard]] bool agreed() const noexcept { return agreement_ != nullptr; }
 
+    /// For who throws it on all ranks alike.
     void mark_agreed() { agreement_ = std::make_shared<char>(); }
 
     /// Lives as long as this error and its copies; null where the error is not agreed.

@@ -52,11 +52,14 @@ namespace detail {
 
 }  // namespace detail
 
+/// IEEE 754's binary16: 5 bits of exponent, 10 of fraction. For storage: arithmetic is in float.
 struct float16 {
-    std::uint16_t bits = 0;
+    std::uint16_t bits = 0;  ///< As they lie in memory.
 
     constexpr float16() = default;
+    /// The nearest value; ties go to the even one.
     constexpr explicit float16(float value) noexcept : bits(detail::float_to_float16_bits(value)) {}
+    /// Exact.
     constexpr explicit operator float() const noexcept { return detail::float16_bits_to_float(bits); }
 
     friend constexpr bool operator==(float16 a, float16 b) noexcept {
@@ -64,11 +67,14 @@ struct float16 {
     }
 };
 
+/// The upper half of a float: 8 bits of exponent, 7 of fraction. For storage: arithmetic is in float.
 struct bfloat16 {
-    std::uint16_t bits = 0;
+    std::uint16_t bits = 0;  ///< As they lie in memory.
 
     constexpr bfloat16() = default;
+    /// The nearest value; ties go to the even one.
     constexpr explicit bfloat16(float value) noexcept : bits(detail::float_to_bfloat16_bits(value)) {}
+    /// Exact.
     constexpr explicit operator float() const noexcept { return detail::bfloat16_bits_to_float(bits); }
 
     friend constexpr bool operator==(bfloat16 a, bfloat16 b) noexcept {

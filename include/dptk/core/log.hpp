@@ -14,6 +14,7 @@
 
 namespace dptk {
 
+/// How much a message matters.
 enum class LogLevel { info, warning, error };
 
 /// Gets the level, the rank that speaks (-1 where no rank is known yet) and one line without its end.

@@ -12,8 +12,10 @@ class StreamRef {
     /// The device's default stream.
     StreamRef() = default;
 
+    /// A stream of CUDA's, which outlives this.
     StreamRef(CUstream_st* stream) noexcept : stream_(stream) {}  // NOLINT(google-explicit-constructor)
 
+    /// CUDA's handle; null for the default stream.
     [[nodiscard]] CUstream_st* get() const noexcept { return stream_; }
 
     friend bool operator==(StreamRef, StreamRef) = default;

@@ -14,16 +14,18 @@
 
 namespace dptk::trace {
 
+/// By which spans are measured.
 using Clock = std::chrono::steady_clock;
 
 /// What a rank does beside each other.
 enum class Lane : std::uint8_t { program, communication };
 
+/// A span that has ended.
 struct Event {
-    std::string name;
-    Lane lane = Lane::program;
-    Clock::time_point begin;
-    Clock::time_point end;
+    std::string name;           ///< What the rank did.
+    Lane lane = Lane::program;  ///< Where it is drawn.
+    Clock::time_point begin;    ///< When it began.
+    Clock::time_point end;      ///< When it ended.
 };
 
 /// One rank's spans. From any thread.
@@ -36,6 +38,7 @@ class Recorder {
         if (events_.size() < most) events_.push_back(std::move(event));
     }
 
+    /// All that were recorded so far.
     [[nodiscard]] std::vector<Event> events() const {
         const std::lock_guard lock(mutex_);
         return events_;
@@ -51,15 +54,17 @@ inline thread_local Recorder* current = nullptr;
 
 /// A profiler that is shown the same spans, such as Nsight by core/cuda/nvtx.hpp.
 struct Profiler {
-    void (*begin)(const char* name);
-    void (*end)();  // of the last on this thread
+    void (*begin)(const char* name);  ///< Of a span on this thread.
+    void (*end)();                    ///< Of the last one on this thread.
 };
 
+/// Null where there is none.
 inline std::atomic<const Profiler*> profiler = nullptr;
 
 /// From its construction to its end, on this thread.
 class Span {
   public:
+    /// A span of that name.
     explicit Span(std::string_view name) : Span() {
         if (is_wanted()) open(std::string(name));
     }

@@ -52,6 +52,7 @@ inline void set_device(int device) {
 /// would make a context, and take memory, on a device that it has never used.
 class DeviceScope {
   public:
+    /// Makes `device` the current one. Throws BackendError where there is no such device.
     explicit DeviceScope(int device)
         : before_(dptk::detail::is_own_thread ? device : current_device()), device_(device) {
         if (device_ != before_ || dptk::detail::is_own_thread) check(cudaSetDevice(device_), "cudaSetDevice");

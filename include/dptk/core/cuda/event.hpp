@@ -46,8 +46,10 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
+    /// CUDA's handle. This keeps it.
     [[nodiscard]] cudaEvent_t get() const noexcept { return event_; }
 
+    /// Puts the event behind all that `stream` has been given so far. Does not block.
     void record(StreamRef stream) { check(cudaEventRecord(event_, stream.get()), "cudaEventRecord"); }
 
     /// Whether the stream has come there. Does not block.

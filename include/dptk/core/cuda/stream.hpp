@@ -15,6 +15,7 @@ enum class StreamPriority : std::uint8_t { normal, high };
 /// Belongs to the device that is current when it is made, and does not wait for the default stream.
 class Stream {
   public:
+    /// On the current device. Throws BackendError where there is none.
     explicit Stream(StreamPriority priority = StreamPriority::normal) {
         int lowest = 0;
         int highest = 0;
@@ -35,7 +36,9 @@ class Stream {
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
+    /// CUDA's handle. This keeps it.
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
+    /// For whatever takes a stream.
     operator StreamRef() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
 
     /// Blocks until it has done all that it has been given.
