@@ -13,12 +13,14 @@
 
 namespace dptk {
 
+/// Who started this process, as far as its environment tells.
 enum class Launcher { none, mpi, torchrun, slurm };
 
+/// This process's place in its job, by a launcher's variables.
 struct LaunchEnvironment {
-    Launcher launcher = Launcher::none;
-    int rank = 0;
-    int world_size = 1;
+    Launcher launcher = Launcher::none;  ///< Whose variables they are.
+    int rank = 0;                        ///< This process's number.
+    int world_size = 1;                  ///< How many processes there are.
     /// For messages: "Open MPI's mpirun (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=4)".
     std::string source = "no launcher";
 };

@@ -25,6 +25,7 @@ namespace dptk {
 /// they were given here. The last will is the inner client's own: it has one, whichever prefix it comes from.
 class PrefixStore final : public Store {
   public:
+    /// Throws ArgumentError where `inner` is null.
     PrefixStore(std::shared_ptr<Store> inner, std::string prefix)
         : inner_(std::move(inner)), prefix_(std::move(prefix)) {
         if (inner_ == nullptr) throw ArgumentError("a PrefixStore needs an inner store, and was given none");

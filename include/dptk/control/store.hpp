@@ -22,6 +22,7 @@ inline constexpr std::chrono::milliseconds default_heartbeat_timeout = std::chro
 
 /// What every store keeps to; longer keys and values are an ArgumentError.
 inline constexpr std::size_t max_store_key_bytes = 1024;
+/// The longest value that a store takes.
 inline constexpr std::size_t max_store_value_bytes = std::size_t{1} << 20;
 
 /// Calls may come from several threads, and are carried out one at a time: a get that waits holds the others

@@ -28,13 +28,14 @@ namespace dptk {
 
 /// Where a TcpStoreServer listens.
 struct TcpStoreAddress {
-    std::string host;
-    std::uint16_t port = 0;
+    std::string host;        ///< A name or number.
+    std::uint16_t port = 0;  ///< Of TCP.
 
     /// "node0:29500".
     [[nodiscard]] std::string text() const { return detail::SocketAddress{host, port}.text(); }
 };
 
+/// How a client connects.
 struct TcpStoreOptions {
     /// What the server expects; empty for none.
     std::string token = {};

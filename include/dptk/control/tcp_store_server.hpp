@@ -43,6 +43,7 @@ class DPTK_EXPORT PortInUseError : public BackendError {
     using BackendError::BackendError;
 };
 
+/// Where a server listens, and to whom.
 struct TcpStoreServerOptions {
     /// 0 takes a free one.
     std::uint16_t port = 0;
@@ -365,6 +366,7 @@ class TcpStoreServer {
         close_map("it has been closed");
     }
 
+    /// The port at which it listens.
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
     /// A client inside this process, without a socket between.
