@@ -20,6 +20,7 @@ enum class AllReduceAlgorithm : std::uint8_t {
     slices,
 };
 
+/// The name of an algorithm as messages show it: "recursive doubling".
 [[nodiscard]] constexpr std::string_view algorithm_name(AllReduceAlgorithm algorithm) noexcept {
     switch (algorithm) {
         case AllReduceAlgorithm::automatic: return "automatic";

@@ -19,6 +19,8 @@ class Allocation {
   public:
     Allocation() = default;
 
+    /// `count` elements in that memory, which is zeroed and aligned, and ends with the last who holds
+    /// it.
     Allocation(std::shared_ptr<void> memory, std::size_t count) : memory_(std::move(memory)), count_(count) {}
 
     Allocation(Allocation&& other) noexcept
@@ -39,6 +41,7 @@ class Allocation {
     [[nodiscard]] T* begin() const noexcept { return data(); }
     [[nodiscard]] T* end() const noexcept { return data() + count_; }
     [[nodiscard]] T& operator[](std::size_t index) const noexcept { return data()[index]; }
+    /// What holds the memory.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
     [[nodiscard]] std::span<T> span() const noexcept { return {data(), count_}; }
 
@@ -49,8 +52,8 @@ class Allocation {
 
 /// Memory of a device, and which one it is.
 struct DeviceMemory {
-    std::shared_ptr<void> data;
-    Device device;
+    std::shared_ptr<void> data;  ///< Its first byte; holds the memory.
+    Device device;               ///< Where it is.
 };
 
 /// The same in the memory of a device: no range, since the host cannot read it.
@@ -59,6 +62,7 @@ class DeviceAllocation {
   public:
     DeviceAllocation() = default;
 
+    /// `count` elements in that memory.
     DeviceAllocation(DeviceMemory memory, std::size_t count)
         : memory_(std::move(memory.data)), span_(static_cast<T*>(memory_.get()), count, memory.device) {}
 
@@ -78,6 +82,7 @@ class DeviceAllocation {
     [[nodiscard]] T* data() const noexcept { return span_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
     [[nodiscard]] Device device() const noexcept { return span_.device(); }
+    /// What holds the memory.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
     [[nodiscard]] DeviceSpan<T> span() const noexcept { return span_; }
 

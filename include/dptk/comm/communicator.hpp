@@ -18,9 +18,11 @@ template <Transport T>
 class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
                           public MessageVerbs<BasicCommunicator<T>> {
   public:
+    /// Takes the transport over.
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}
 
+    /// Goes on with a channel that there is.
     explicit BasicCommunicator(std::unique_ptr<TransportChannel<T>> channel) : channel_(std::move(channel)) {}
 
     /// An independent communicator over the same ranks: calls on one never meet calls on the other.
@@ -32,7 +34,9 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
             static_cast<TransportChannel<T>*>(channel_->duplicate().release())));
     }
 
+    /// The engine below: what all verbs go through.
     [[nodiscard]] TransportChannel<T>& channel() { return *channel_; }
+    /// The same.
     [[nodiscard]] const TransportChannel<T>& channel() const { return *channel_; }
 
     /// Gives the channel away, for ProcessGroup.

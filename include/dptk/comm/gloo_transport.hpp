@@ -41,9 +41,10 @@
 
 namespace dptk {
 
+/// Who this rank is, and how it finds the others.
 struct GlooOptions {
-    int rank = 0;
-    int size = 1;
+    int rank = 0;  ///< This process's number.
+    int size = 1;  ///< How many ranks there are.
     /// Through which the ranks find each other. Not needed where there is one rank.
     std::shared_ptr<Store> store = nullptr;
     /// The keys in the store begin with it: transports that share a store need different ones.
@@ -57,6 +58,7 @@ struct GlooOptions {
     /// The job that ends this transport's waits when it fails. Where it is null, one with deadlines alone is
     /// made over `health`.
     std::shared_ptr<ControlPlane> control = nullptr;
+    /// What tells that the job has failed; only where `control` is null.
     std::shared_ptr<JobHealth> health = nullptr;
     /// Of all ranks, by rank. Where it is empty, each rank has a host of its own.
     std::vector<std::string> hosts = {};

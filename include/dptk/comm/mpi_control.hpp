@@ -23,6 +23,7 @@
 
 namespace dptk {
 
+/// Of a group over MPI. The same on all ranks.
 struct MpiOptions {
     /// Of every call; where it passes, the job ends.
     std::chrono::milliseconds timeout = default_timeout;

@@ -72,6 +72,7 @@ inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 
 }  // namespace detail
 
+/// A Transport over an MPI communicator. Moves, and is not copied.
 class MpiTransport {
   public:
     /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over

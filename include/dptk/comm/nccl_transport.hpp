@@ -35,9 +35,10 @@
 
 namespace dptk {
 
+/// Who this rank is, and how it finds the others.
 struct NcclOptions {
-    int rank = 0;
-    int size = 1;
+    int rank = 0;  ///< This process's number.
+    int size = 1;  ///< How many ranks there are.
     /// Through which the ranks find each other. Not needed where there is one rank.
     std::shared_ptr<Store> store = nullptr;
     /// The keys in the store begin with it: transports that share a store need different ones.
@@ -52,9 +53,11 @@ struct NcclOptions {
     /// The job that ends what goes on when it fails. Where it is null, one with deadlines alone is made over
     /// `health`.
     std::shared_ptr<ControlPlane> control = nullptr;
+    /// What tells that the job has failed; only where `control` is null.
     std::shared_ptr<JobHealth> health = nullptr;
 };
 
+/// A Transport over NCCL, of ranks with a GPU each. Moves, and is not copied.
 class NcclTransport {
   public:
     static constexpr bool interruptible = true;

@@ -32,6 +32,7 @@
 
 namespace dptk {
 
+/// Which ranks share a host, and its processors.
 struct NodeOptions {
     /// Ranks that give the same share memory. Empty for this host.
     std::string host = {};

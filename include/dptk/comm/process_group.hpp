@@ -20,6 +20,7 @@
 
 namespace dptk {
 
+/// Of groups that are made from another one.
 struct SubgroupOptions {
     /// Of every call in the subgroup; the group's own where it is not given. All ranks give the same.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
@@ -27,6 +28,9 @@ struct SubgroupOptions {
     std::string backend = {};
 };
 
+/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds
+/// past it, it communicates no more and marks the job as broken, so that the other ranks end as well.
+/// Groups that init_process_group, launch_threads and spawn give are of this type.
 class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<ProcessGroup> {
   public:
     /// The group takes the communicator over.
@@ -34,6 +38,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     ProcessGroup(BasicCommunicator<T>&& communicator)  // NOLINT(google-explicit-constructor): a widening
         : ProcessGroup(std::move(communicator).release()) {}
 
+    /// Goes on with a channel that there is.
     explicit ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
         if (channel_ && !channel_->serves_devices())
             channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
@@ -96,6 +101,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         check_member();
         return *channel_;
     }
+    /// The same.
     [[nodiscard]] const Channel& channel() const {
         check_member();
         return *channel_;

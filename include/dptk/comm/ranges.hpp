@@ -69,9 +69,12 @@ concept OutlivesCall =
 template <Element T>
 class ReduceOperation {
   public:
-    ReduceOperation(ReduceOp op) : reduction_(op) {}       // NOLINT(google-explicit-constructor): a widening
+    /// A ReduceOp for T; what has no meaning for it is refused by the verb.
+    ReduceOperation(ReduceOp op) : reduction_(op) {}  // NOLINT(google-explicit-constructor): a widening
+    /// The sum of this rank's elements by that weight, and of the others' by theirs.
     ReduceOperation(WeightedSum sum) : reduction_(sum) {}  // NOLINT(google-explicit-constructor): a widening
 
+    /// A function, which is kept as long as an operation needs it.
     template <class F>
         requires std::is_invocable_r_v<T, const F&, const T&, const T&>
     ReduceOperation(F function)  // NOLINT(google-explicit-constructor): a widening
@@ -81,6 +84,7 @@ class ReduceOperation {
                       detail::store<T>(into, i, function(detail::load<T>(into, i), detail::load<T>(from, i)));
               }})) {}
 
+    /// What a Collective is given. Points into this.
     [[nodiscard]] Reduction reduction() const { return function_ ? Reduction(*function_) : reduction_; }
 
     /// What an operation that goes on must keep alive.

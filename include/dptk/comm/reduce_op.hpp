@@ -34,29 +34,34 @@ enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxo
 
 /// A function of the user's, erased: into[i] = f(into[i], from[i]), where `into` comes from lower ranks.
 struct UserFunction {
-    std::function<void(void* into, const void* from, std::size_t count)> combine;
+    std::function<void(void* into, const void* from, std::size_t count)> combine;  ///< Of `count` elements.
 };
 
 /// The sum of weight * element, where each rank has a weight of its own; for floating-point and complex
 /// types.
 struct WeightedSum {
-    double weight = 1;
+    double weight = 1;  ///< This rank's.
 };
 
 /// What a reducing verb is given. Points to a user's function, which lives as long as the operation.
 struct Reduction {
+    /// One of dptk's own operations.
     Reduction(ReduceOp op_ = ReduceOp::sum) : op(op_) {}  // NOLINT(google-explicit-constructor): a widening
+    /// A sum, with this rank's weight.
     explicit Reduction(WeightedSum sum) : weight(sum.weight) {}
+    /// A function, which is kept by its address.
     explicit Reduction(const UserFunction& user_) : user(&user_) {}
 
+    /// Whether the sum is divided by the number of ranks.
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
 
+    /// Its name for messages.
     [[nodiscard]] std::string_view name() const noexcept {
         return user != nullptr ? "user's function" : reduce_op_name(op);
     }
 
-    ReduceOp op = ReduceOp::sum;
-    const UserFunction* user = nullptr;
+    ReduceOp op = ReduceOp::sum;         ///< Where `user` is null.
+    const UserFunction* user = nullptr;  ///< Null for one of dptk's own operations.
     /// Of this rank's elements, before they are summed.
     std::optional<double> weight = std::nullopt;
 };

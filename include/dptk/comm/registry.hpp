@@ -27,15 +27,16 @@ enum class Fit : std::uint8_t {
 
 /// A group over some ranks of a job that is connected already, perhaps by another transport.
 struct SubgroupRequest {
-    int rank = 0;
+    int rank = 0;  ///< This process's, in the new group.
     /// Of the ranks, in the group's order.
     std::vector<std::string> hosts;
-    ChannelIdentity identity;
-    ChannelJob job;
+    ChannelIdentity identity;  ///< The group's name, number and deadline.
+    ChannelJob job;            ///< The job that the group belongs to.
 };
 
+/// A transport as its header registers it.
 struct TransportEntry {
-    std::string_view name;
+    std::string_view name;  ///< What InitOptions::backend calls it.
     /// Whether this transport connects such ranks. May initialise its library.
     Fit (*fit)(const JobRequest&);
     /// Connects them. Collective; throws where the launcher and the transport do not go together.
@@ -69,6 +70,7 @@ namespace detail {
 
 }  // namespace detail
 
+/// All transports whose headers the program includes.
 [[nodiscard]] inline std::vector<TransportEntry> registered_transports() {
     return detail::transport_registry().all();
 }
@@ -77,6 +79,7 @@ namespace detail {
 [[nodiscard]] inline bool is_mpi_available() {
     return detail::find_transport(registered_transports(), "mpi") != nullptr;
 }
+/// The same for Gloo.
 [[nodiscard]] inline bool is_gloo_available() {
     return detail::find_transport(registered_transports(), "gloo") != nullptr;
 }

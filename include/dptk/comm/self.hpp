@@ -8,6 +8,7 @@
 
 namespace dptk {
 
+/// A Transport of one rank.
 class SelfTransport {
   public:
     [[nodiscard]] int rank() const noexcept { return 0; }

@@ -86,18 +86,23 @@ inline void append_item(std::string& bytes, std::string_view item) {
 template <detail::CopiedAsBytes T>
 struct Serializer<T> : detail::MemorySerializer<T> {};
 
+/// The characters as they are.
 template <>
 struct Serializer<std::string> {
+    /// The characters.
     static std::string to_bytes(const std::string& object) { return object; }
+    /// A string of all bytes.
     static std::string from_bytes(std::string_view bytes) { return std::string(bytes); }
 };
 
 /// Elements that are copied as they lie in memory, one after the other; others with their sizes.
 template <Serializable T>
 struct Serializer<std::vector<T>> {
+    /// Whether the elements are copied as they lie in memory.
     static constexpr bool at_once =
         std::derived_from<Serializer<T>, detail::MemorySerializer<T>> && std::default_initializable<T>;
 
+    /// All elements, one after the other.
     static std::string to_bytes(const std::vector<T>& objects) {
         std::string bytes;
         if constexpr (at_once) {
@@ -122,9 +127,10 @@ struct Serializer<std::vector<T>> {
     }
 };
 
+/// A byte for each flag.
 template <>
 struct Serializer<std::vector<bool>> {
-    using Flags = std::vector<char>;
+    using Flags = std::vector<char>;  ///< As they travel.
 
     static std::string to_bytes(const std::vector<bool>& objects) {
         return Serializer<Flags>::to_bytes(Flags(objects.begin(), objects.end()));

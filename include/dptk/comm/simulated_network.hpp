@@ -40,19 +40,23 @@ enum class SimulatedTime : std::uint8_t {
     virtual_clock,
 };
 
+/// What a message takes from one rank to another: the latency, and its bytes.
 struct SimulatedLink {
+    /// From the first byte's departure to its arrival.
     SimulatedSeconds latency{0};
+    /// Of one message; infinite: bytes take no time.
     double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
 /// `hosts` times `ranks_per_host` ranks; rank r is on host r / ranks_per_host.
 struct SimulatedNetwork {
-    int hosts = 1;
-    int ranks_per_host = 1;
-    SimulatedLink inside_host = {};
-    SimulatedLink between_hosts = {};
-    SimulatedTime time = SimulatedTime::real;
+    int hosts = 1;                             ///< How many there are.
+    int ranks_per_host = 1;                    ///< The same on all hosts.
+    SimulatedLink inside_host = {};            ///< Between two ranks of a host.
+    SimulatedLink between_hosts = {};          ///< Between ranks of two hosts.
+    SimulatedTime time = SimulatedTime::real;  ///< Real, or each rank's own.
 
+    /// How many ranks there are.
     [[nodiscard]] int ranks() const noexcept { return hosts * ranks_per_host; }
 
     /// Between two ranks.
@@ -89,10 +93,12 @@ inline void check_network(const SimulatedNetwork& network) {
 /// The time of one rank, since the ranks were launched. All groups of the rank share it.
 class SimulatedClock final : public Wakeable {
   public:
+    /// The time since `start`, or virtual time from 0.
     SimulatedClock(SimulatedTime kind, std::chrono::steady_clock::time_point start,
                    std::shared_ptr<JobHealth> health)
         : kind_(kind), start_(start), health_(std::move(health)) {}
 
+    /// This rank's time.
     [[nodiscard]] SimulatedSeconds now() const {
         if (kind_ == SimulatedTime::real) return std::chrono::steady_clock::now() - start_;
         const std::lock_guard lock(mutex_);
@@ -126,6 +132,7 @@ class SimulatedClock final : public Wakeable {
         return now() >= time;
     }
 
+    /// Ends a sleep, where the job fails.
     void wake() noexcept override {
         { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
         failed_.notify_all();

@@ -152,6 +152,7 @@ class SimulatedTransport {
   public:
     static constexpr bool interruptible = true;
 
+    /// One rank's end of the network.
     SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub, std::shared_ptr<detail::SimulatedRank> self,
                        std::shared_ptr<ControlPlane> control)
         : hub_(std::move(hub)),

@@ -77,6 +77,7 @@ struct StagedSlot {
 
 }  // namespace detail
 
+/// A Transport for the memory of one device, by way of the host.
 class StagedTransport {
   public:
     static constexpr bool interruptible = true;

@@ -240,6 +240,7 @@ class ThreadTransport {
 
 using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
+/// Of launch_threads.
 struct ThreadOptions {
     /// Of every call, before the ranks that wait throw TimeoutError.
     std::chrono::milliseconds timeout = default_timeout;

@@ -271,6 +271,7 @@ class CollectiveVerbs {
     /// later. It is agreed: the group stays usable. Dearer than barrier(). Throws ArgumentError where the
     /// transport has no control plane.
     void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
+    /// The same, with the group's own timeout.
     void monitored_barrier() { monitored_barrier(channel().identity().timeout); }
 
     /// How the all_reduce calls that follow are carried out. Communicates nothing; the same on all ranks.

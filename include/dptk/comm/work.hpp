@@ -45,6 +45,7 @@ class Work {
     /// An operation that has ended well.
     Work() = default;
 
+    /// An operation whose state is shared with its communicator.
     explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
 
     /// Blocks until the operation has ended; throws what it failed with.
