@@ -15,6 +15,7 @@
 
 namespace dptk {
 
+/// How batches are cut.
 struct BatchSamplerOptions {
     /// Leave out the last batch where some rank could not fill it. All batches are then full.
     bool drop_last = false;
@@ -52,6 +53,7 @@ class BatchSampler {
         return share / batch_size_ + (share % batch_size_ == 0 ? 0 : 1);
     }
 
+    /// The number of indices of a full batch on each rank.
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
     /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end. Keep it in

@@ -34,12 +34,13 @@ enum class Order {
     computed,  ///< Another one, of which each index is computed when it is asked for, in no memory.
 };
 
+/// Equal on all ranks. PyTorch's names, where PyTorch has the option.
 struct DistributedSamplerOptions {
     bool shuffle = true;     ///< A new random order each epoch; otherwise 0, 1, 2, ...
     std::uint64_t seed = 0;  ///< Must be equal on all ranks. Of seed + epoch, PyTorch counts the low 32 bits.
     bool drop_last = false;  ///< Drop the tail of the order instead of padding it.
-    Padding padding = Padding::repeat;
-    Order order = Order::torch;
+    Padding padding = Padding::repeat;  ///< See Padding.
+    Order order = Order::torch;         ///< See Order.
 };
 
 /// A group of replicas of which the caller is one, such as a ProcessGroup.
@@ -82,12 +83,16 @@ class DistributedSampler {
         make_order();
     }
 
+    /// The epoch whose indices are current.
     [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
 
+    /// The number of samples that are dealt.
     [[nodiscard]] std::size_t dataset_size() const noexcept { return dataset_size_; }
 
+    /// The number of ranks that they are dealt to.
     [[nodiscard]] std::size_t num_replicas() const noexcept { return num_replicas_; }
 
+    /// The rank whose indices these are.
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
 
     /// The number of indices of this rank, the same in every epoch.

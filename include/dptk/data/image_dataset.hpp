@@ -15,6 +15,7 @@
 
 namespace dptk {
 
+/// What the images and labels do not tell.
 struct ImageDatasetOptions {
     /// The number of classes; 0 stands for the largest label + 1.
     std::size_t classes = 0;
@@ -22,8 +23,8 @@ struct ImageDatasetOptions {
 
 /// One image of a dataset: its pixels, by channel, row and column, and its label. Points into the dataset.
 struct LabelledImageRef {
-    std::span<const std::uint8_t> pixels;
-    std::uint8_t label = 0;
+    std::span<const std::uint8_t> pixels;  ///< One byte each.
+    std::uint8_t label = 0;                ///< Its class, from 0 on.
 };
 
 /// Images with a label each. An IndexableDataset.
@@ -63,14 +64,19 @@ class ImageDataset {
     /// The number of images.
     [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
 
+    /// Of each image.
     [[nodiscard]] std::size_t channels() const noexcept { return channels_; }
 
+    /// Of each image, in pixels.
     [[nodiscard]] std::size_t height() const noexcept { return height_; }
 
+    /// Of each image, in pixels.
     [[nodiscard]] std::size_t width() const noexcept { return width_; }
 
+    /// The number of classes: labels are below it.
     [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
 
+    /// Bytes of each image.
     [[nodiscard]] std::size_t pixels_per_image() const noexcept { return channels_ * height_ * width_; }
 
     /// Image `index`, which is below size(). The view is good for as long as the dataset lives.
@@ -82,6 +88,7 @@ class ImageDataset {
     /// Of all images, one after the other.
     [[nodiscard]] std::span<const std::uint8_t> pixels() const noexcept { return pixels_; }
 
+    /// One label for each image.
     [[nodiscard]] std::span<const std::uint8_t> labels() const noexcept { return labels_; }
 
     /// Tells these images from those of every other dataset that this process has made; goes along where the

@@ -34,9 +34,9 @@ namespace dptk {
 
 /// An array of any element type: elements in host byte order, row-major.
 struct IdxArray {
-    DType dtype = DType::u8;
-    std::vector<std::size_t> shape;
-    std::vector<std::byte> bytes;
+    DType dtype = DType::u8;         ///< Of each element.
+    std::vector<std::size_t> shape;  ///< The outermost dimension first.
+    std::vector<std::byte> bytes;    ///< Of all elements.
 };
 
 namespace detail {
