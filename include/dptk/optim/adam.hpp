@@ -12,12 +12,13 @@
 
 namespace dptk {
 
+/// Under PyTorch's names, with its defaults.
 struct AdamOptions {
     /// The learning rate.
     double lr = 1e-3;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double eps = 1e-8;
+    double beta1 = 0.9;    ///< Of the mean of the gradients.
+    double beta2 = 0.999;  ///< Of the mean of their squares.
+    double eps = 1e-8;     ///< Added to the divisor.
     /// Of Adam's L2 penalty, or of AdamW's decay.
     double weight_decay = 0;
 };

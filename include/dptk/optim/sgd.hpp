@@ -10,10 +10,13 @@
 
 namespace dptk {
 
+/// Under PyTorch's names.
 struct SgdOptions {
     /// The learning rate.
     double lr;
+    /// How much of the last step goes into the next one; 0: nothing, and no state is kept.
     double momentum = 0;
+    /// The L2 penalty.
     double weight_decay = 0;
 };
 
@@ -56,6 +59,7 @@ class SGD {
         options_.lr = lr;
     }
 
+    /// The learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
     /// The momentum of a slot, for checkpoints; no arrays where there is none.
