@@ -15,14 +15,15 @@ namespace dptk {
 
 /// What the plan must know of a parameter.
 struct PlannedParameter {
-    std::size_t count = 0;
-    DType dtype = DType::f32;
-    Device device = {};
+    std::size_t count = 0;     ///< Its elements.
+    DType dtype = DType::f32;  ///< Of its gradient.
+    Device device = {};        ///< Where its gradient lies.
 };
 
+/// Gradients that travel together.
 struct Bucket {
-    DType dtype = DType::f32;
-    Device device = {};
+    DType dtype = DType::f32;  ///< Of all its gradients.
+    Device device = {};        ///< Where all its gradients lie.
     /// Indices into the list that was planned.
     std::vector<std::size_t> parameters;
 };

@@ -71,6 +71,7 @@ inline void check_norm_type(double norm_type) {
 /// The norm of gradients as it was before they were clipped.
 class GradientNorm {
   public:
+    /// One that is known.
     explicit GradientNorm(double norm) : norm_(norm) {}
 
     /// An f64 that is to come in device memory.

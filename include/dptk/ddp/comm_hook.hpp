@@ -24,14 +24,14 @@ struct HookBucket {
     struct Gradient {
         /// Its parameter's number.
         std::size_t parameter = 0;
-        std::vector<std::size_t> shape;
-        Buffer elements;
+        std::vector<std::size_t> shape;  ///< Of the parameter.
+        Buffer elements;                 ///< Those of this gradient alone.
     };
 
     /// In the order in which buckets leave; the same buckets in each step, but for the one behind which they
     /// are made anew.
     std::size_t index = 0;
-    bool is_last = false;
+    bool is_last = false;  ///< Whether it is the last one of its step.
     /// Counts from 0.
     std::size_t step = 0;
     /// What this rank's gradients have been multiplied with already: the sum over ranks is the average. Where
@@ -39,7 +39,7 @@ struct HookBucket {
     double weight = 1;
     /// All gradients, with zeros between them.
     Buffer elements;
-    std::vector<Gradient> gradients;
+    std::vector<Gradient> gradients;  ///< In the order in which they lie in the bucket.
 
     /// Where `elements` are in device memory: the stream that has them ready, and behind which they are taken
     /// as the sum. A hook puts its work there, and need not wait for it.

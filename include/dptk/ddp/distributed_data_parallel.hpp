@@ -39,6 +39,7 @@ class DistributedDataParallel {
     DistributedDataParallel(ProcessGroup& group, Model&& model, DistributedDataParallelOptions options = {})
         : DistributedDataParallel(group, ParameterSource(std::forward<Model>(model)), options) {}
 
+    /// Of parameters that were found already.
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                             DistributedDataParallelOptions options = {})
         : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {

@@ -15,9 +15,9 @@ namespace dptk {
 
 /// Under PyTorch's names, with its defaults. Equal on all ranks.
 struct LossScalerOptions {
-    double init_scale = 65536;
-    double growth_factor = 2;
-    double backoff_factor = 0.5;
+    double init_scale = 65536;    ///< Of the first step.
+    double growth_factor = 2;     ///< What the scale is multiplied with when it grows.
+    double backoff_factor = 0.5;  ///< The same after an overflow.
     /// Steps without an overflow after which the scale grows.
     int growth_interval = 2000;
 };
@@ -38,6 +38,7 @@ class LossScaler {
                 "growth_interval positive");
     }
 
+    /// What the next loss is multiplied with.
     [[nodiscard]] double scale() const noexcept { return scale_; }
 
     /// Divides the averages of a DistributedDataParallel or a ShardedOptimizer by the scale, wherever they
@@ -69,10 +70,12 @@ class LossScaler {
 
     /// For checkpoints.
     struct State {
-        double scale = 0;
-        int good_steps = 0;
+        double scale = 0;    ///< scale()
+        int good_steps = 0;  ///< Steps without an overflow since the scale has changed.
     };
+    /// What load_state() takes, on all ranks.
     [[nodiscard]] State state() const noexcept { return {scale_, good_steps_}; }
+    /// Goes on from what state() gave.
     void load_state(const State& state) noexcept {
         scale_ = state.scale;
         good_steps_ = state.good_steps;

@@ -28,11 +28,13 @@ struct DistributedDataParallelOptions {
     /// The same for the first bucket to leave. Default: 1 where bucket_cap_mb is left at its default, else
     /// equal to it.
     std::optional<double> first_bucket_mb = std::nullopt;
+    /// Whether gradients are marked: see Ready.
     Ready ready = Ready::at_synchronize;
     /// What a model keeps besides its parameters, such as BatchNorm's statistics: where broadcast_buffers is
     /// set, all ranks get rank 0's at the beginning of each step. All in host memory; or all on devices,
     /// where the gradients are there as well, and a mistake of rank 0's leaves the others' unspecified.
     std::optional<BufferSource> buffers = std::nullopt;
+    /// Whether all ranks get rank 0's buffers at the beginning of each step.
     bool broadcast_buffers = true;
     /// Under Ready::marked: a gradient that is not marked before synchronize() takes no part in the step,
     /// instead of being an error. One that takes part on no rank is left as it is; one that takes part on

@@ -31,22 +31,27 @@ template <std::floating_point T>
 class FunctionOptimizer {
   public:
     using Scalar = T;
+    /// Of a slot, its values and their averaged gradients.
     using Function = std::function<void(std::size_t, std::span<T>, std::span<const T>)>;
 
+    /// One step of a slot, by a function of the program's.
     explicit FunctionOptimizer(Function function) : function_(std::move(function)) {}
 
+    /// Calls the function.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         function_(slot, value, gradient);
     }
 
     /// What the function remembers is its own.
     [[nodiscard]] OptimizerState<T> state(std::size_t) const { return {}; }
+    /// Does nothing.
     void set_state(std::size_t, const OptimizerState<T>&) {}
 
   private:
     Function function_;
 };
 
+/// Beside DistributedDataParallelOptions. Equal on all ranks.
 struct ShardedOptimizerOptions {
     /// step() also makes the averages: each piece is summed over the ranks, stepped and written to all while
     /// the caches have it, where all ranks share one host's memory; elsewhere one behind the other. Nothing
@@ -82,6 +87,7 @@ class ShardedOptimizer {
         : ShardedOptimizer(group, ParameterSource(std::forward<Model>(model)), std::move(optimizer),
                            std::move(options), sharded) {}
 
+    /// Of parameters that were found already.
     ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,
                      DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : optimizer_(std::move(optimizer)), options_(sharded) {
@@ -102,16 +108,22 @@ class ShardedOptimizer {
 
     /// As in DistributedDataParallel.
     void begin_step() { reducer_->begin_step(); }
+    /// As in DistributedDataParallel, as are the next four.
     void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
+    /// Gradient `i` is complete.
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
+    /// Parameter `i` takes no part.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
+    /// Steps and marks do nothing while the result lives.
     [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
+    /// Takes a micro-batch's gradients into dptk's sums.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
     /// Ends backward: on return this rank has its part of the average, unless step() is to make it. The
     /// program's own gradients stay as they are. Collective, blocks. Throws as
     /// DistributedDataParallel::synchronize does.
     void synchronize() { reducer_->synchronize(); }
+    /// begin_step(sample_count) and synchronize() in one.
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
     /// synchronize() of a rank that has run out of samples while others have not: see Join. Collective,
@@ -195,6 +207,7 @@ class ShardedOptimizer {
         return shards_->value_memory(i);
     }
 
+    /// For its learning rate, say.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
 
     /// The optimizer's state of all parameters, in registration order, on rank `root`; empty on all others.

@@ -16,6 +16,7 @@ struct StepTimes {
     /// That part of it during which this rank computed.
     double overlapped = 0;
 
+    /// Adds another step's.
     StepTimes& operator+=(const StepTimes& other) noexcept {
         compute += other.compute;
         communication += other.communication;
@@ -28,14 +29,15 @@ struct StepTimes {
 struct DdpStatistics {
     /// Bytes of gradients in each bucket, in the order in which they leave: at construction, and now.
     std::vector<std::size_t> first_bucket_bytes;
+    /// Bytes of gradients in each bucket, in the order in which they leave: now.
     std::vector<std::size_t> bucket_bytes;
     /// The parameters in the order in which they became ready in the last step, under Ready::marked.
     std::vector<std::size_t> arrival_order;
-    std::size_t steps = 0;
+    std::size_t steps = 0;  ///< How many there have been.
     /// Of the buckets of all steps.
     std::size_t bytes = 0;
-    StepTimes last_step;
-    StepTimes all_steps;
+    StepTimes last_step;  ///< Of the step that has ended last.
+    StepTimes all_steps;  ///< Their sums.
 };
 
 }  // namespace dptk

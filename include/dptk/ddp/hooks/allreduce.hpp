@@ -19,6 +19,7 @@ class AllReduce final : public CommHook {
     }
 };
 
+/// The sum over the ranks, as without a hook.
 [[nodiscard]] inline std::shared_ptr<CommHook> allreduce() {
     return std::make_shared<AllReduce>();
 }

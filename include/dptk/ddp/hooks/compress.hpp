@@ -54,10 +54,12 @@ class Compress final : public CommHook {
     detail::HookMemory memory_;
 };
 
+/// Gradients travel as f16, by `inner`.
 [[nodiscard]] inline std::shared_ptr<CommHook> fp16_compress(std::shared_ptr<CommHook> inner = allreduce()) {
     return std::make_shared<Compress>(DType::f16, std::move(inner));
 }
 
+/// Gradients travel as bf16, by `inner`.
 [[nodiscard]] inline std::shared_ptr<CommHook> bf16_compress(std::shared_ptr<CommHook> inner = allreduce()) {
     return std::make_shared<Compress>(DType::bf16, std::move(inner));
 }

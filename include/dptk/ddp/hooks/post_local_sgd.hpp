@@ -22,6 +22,7 @@ namespace dptk {
 
 namespace hooks {
 
+/// Under PyTorch's names. Equal on all ranks.
 struct PostLocalSgdOptions {
     /// The first step in which gradients stay in their group.
     std::size_t start_step = 100;
@@ -60,6 +61,7 @@ class PostLocalSgd final : public CommHook {
 
     /// How many have been done, for a training that goes on later; a graph's count once. Between steps.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+    /// For a training that goes on: what steps() gave.
     void set_steps(std::size_t steps) { steps_ = steps; }
 
   private:
@@ -81,6 +83,7 @@ class PostLocalSgd final : public CommHook {
     std::size_t steps_ = 0;
 };
 
+/// The hook; `subgroup` is this rank's, such as group.split_by_host().
 [[nodiscard]] inline std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup,
                                                                   PostLocalSgdOptions options = {}) {
     return std::make_shared<PostLocalSgd>(std::move(subgroup), options);
@@ -111,6 +114,7 @@ class PeriodicModelAverager {
 
     /// How many have been done, for a training that goes on later. The same on all ranks.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+    /// For a training that goes on: what steps() gave.
     void set_steps(std::size_t steps) { steps_ = steps; }
 
   private:

@@ -29,9 +29,11 @@ struct PowerSgdOptions {
     std::size_t start_step = 1000;
     /// A gradient of n x m elements is compressed where n * m > (n + m) * rank * min_compression_rate.
     double min_compression_rate = 2;
+    /// What compression loses of a gradient is added to the next one.
     bool use_error_feedback = true;
     /// Begins with the last step's matrices instead of random ones.
     bool warm_start = true;
+    /// Of the first matrices.
     std::uint64_t random_seed = 0;
 };
 
@@ -45,6 +47,7 @@ struct PowerSgdState {
     std::map<std::size_t, std::vector<float>> right;
 };
 
+/// PyTorch's powerSGD_hook.
 class PowerSgd final : public CommHook {
   public:
     /// Throws ArgumentError for options that make no sense.
@@ -81,6 +84,7 @@ class PowerSgd final : public CommHook {
     /// are in device memory. A graph's steps count once, and graphs from before load_state() are not to be
     /// launched any more.
     [[nodiscard]] PowerSgdState state() const { return {steps_, errors_.state(), right_.state()}; }
+    /// Goes on from what state() gave.
     void load_state(PowerSgdState state) {
         steps_ = state.steps;
         has_compressed_ = false;
@@ -262,6 +266,7 @@ class PowerSgd final : public CommHook {
     std::size_t bytes_sent_ = 0;
 };
 
+/// The hook, with these options.
 [[nodiscard]] inline std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {}) {
     return std::make_shared<PowerSgd>(options);
 }
