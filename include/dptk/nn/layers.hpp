@@ -16,16 +16,16 @@ namespace dptk::nn {
 
 /// y = x·Wᵀ + b, for an input {in_features}; W is [out_features, in_features], b is [out_features].
 struct Linear {
-    std::size_t out_features;
+    std::size_t out_features;  ///< Elements of an output.
 };
 
 /// Cross-correlation with a square kernel and zero padding on all four sides, for an input {channels, height,
 /// width}; the weight is [out_channels, channels, kernel_size, kernel_size], the bias [out_channels].
 struct Conv2d {
-    std::size_t out_channels;
-    std::size_t kernel_size;
-    std::size_t stride = 1;
-    std::size_t padding = 0;
+    std::size_t out_channels;  ///< Filters.
+    std::size_t kernel_size;   ///< Of both sides.
+    std::size_t stride = 1;    ///< In both directions.
+    std::size_t padding = 0;   ///< Zeros on each side.
 };
 
 /// max(x, 0), for any input.
@@ -34,12 +34,13 @@ struct ReLU {};
 /// The largest value of each kernel_size × kernel_size window. Windows do not overlap; rows and columns that
 /// do not fill one are left out. Where values tie, the first one in row-major order gets the gradient.
 struct MaxPool2d {
-    std::size_t kernel_size;
+    std::size_t kernel_size;  ///< Of both sides, and the stride.
 };
 
 /// Any input as {features}, in row-major order.
 struct Flatten {};
 
+/// A layer of any of these kinds.
 using LayerSpec = std::variant<Linear, Conv2d, ReLU, MaxPool2d, Flatten>;
 
 /// "Conv2d" and so on, for messages.

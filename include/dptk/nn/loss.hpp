@@ -14,6 +14,7 @@
 
 namespace dptk::nn {
 
+/// Of a batch, or of a part of it.
 struct LossResult {
     /// The mean over the samples, in nats.
     double loss = 0;

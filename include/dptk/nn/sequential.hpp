@@ -38,6 +38,7 @@ class Sequential {
     using Scalar = typename Backend::Scalar;
     /// In host memory or a device's, as the backend has it.
     using Tensor = typename Backend::Tensor;
+    /// A view of a parameter's elements, there.
     using Elements = typename Backend::Elements;
 
     /// \param input_shape of one sample, without the batch dimension
@@ -105,6 +106,7 @@ class Sequential {
         backend_.store(gradient, input_gradient_);
     }
 
+    /// The same, and tells nobody when a gradient is complete.
     void backward(const Tensor& output_gradient, InputGradient input_gradient = InputGradient::skip) {
         backward(
             output_gradient, [](std::size_t) {}, input_gradient);
@@ -130,6 +132,7 @@ class Sequential {
         }
     }
 
+    /// How many parameters there are: a weight and a bias count as two.
     [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 
     /// From now on the gradient of parameter `i` is written to `storage`, which outlives the network or the
@@ -176,10 +179,13 @@ class Sequential {
     /// Of one sample, without the batch dimension.
     [[nodiscard]] const Shape& input_shape() const noexcept { return shapes_.front(); }
 
+    /// Of one sample, without the batch dimension.
     [[nodiscard]] const Shape& output_shape() const noexcept { return shapes_.back(); }
 
+    /// What the network consists of.
     [[nodiscard]] const std::vector<LayerSpec>& specs() const noexcept { return specs_; }
 
+    /// Who computes it.
     [[nodiscard]] const Backend& backend() const noexcept { return backend_; }
 
   private:

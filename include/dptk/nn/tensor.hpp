@@ -40,7 +40,7 @@ class AlignedArray {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
   public:
-    static constexpr std::size_t alignment = 64;
+    static constexpr std::size_t alignment = 64;  ///< In bytes, of the first element.
 
     AlignedArray() = default;
 
@@ -119,6 +119,7 @@ class Tensor {
         make_room();
     }
 
+    /// The extent of each dimension, the outermost first.
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
 
     /// The number of elements.
@@ -136,6 +137,7 @@ class Tensor {
 
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
 
+    /// Sets all elements to `value`.
     void fill(T value) { std::fill_n(data(), size_, value); }
 
   private:

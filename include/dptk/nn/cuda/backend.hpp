@@ -24,8 +24,9 @@
 
 namespace dptk::nn {
 
+/// Of a network on a GPU.
 struct CudaOptions {
-    Precision precision = Precision::tf32;
+    Precision precision = Precision::tf32;  ///< In which arithmetic it computes.
     /// Of the current device. Must outlive the network.
     StreamRef stream = {};
 };
@@ -42,6 +43,7 @@ class Cuda {
     using Parameter = cuda::Parameter;
     using Layer = cuda::Layer;
 
+    /// On the current device. Throws BackendError where there is none.
     explicit Cuda(const CudaOptions& options = {})
         : context_(std::make_unique<cuda::Context>(options.precision, options.stream)) {}
 
@@ -78,6 +80,7 @@ class Cuda {
                                           form.channels, form.padded, form.pixels(), context_->stream());
     }
 
+    /// The stream on which all of the network's work goes.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
 
     /// Another number whenever memory of the network has moved, as it does for a larger batch than ever, and
