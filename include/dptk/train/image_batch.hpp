@@ -11,6 +11,7 @@
 
 namespace dptk {
 
+/// Owns the memory of a batch. Reused for the next one.
 template <class T>
 class ImageBatch {
   public:

@@ -11,15 +11,16 @@ namespace dptk {
 
 /// Where a training run stands. All numbers are over all ranks.
 struct TrainingProgress {
-    int epoch = 0;  // from 1
-    int epochs = 0;
-    std::size_t batch = 0;  // done in this epoch
-    std::size_t batches = 0;
-    double loss = 0;  // mean over the samples of this epoch so far
-    double samples_per_second = 0;
-    double seconds_left = 0;  // to the end of the last epoch
+    int epoch = 0;                  ///< From 1 on.
+    int epochs = 0;                 ///< In the whole run.
+    std::size_t batch = 0;          ///< Done in this epoch.
+    std::size_t batches = 0;        ///< In each epoch.
+    double loss = 0;                ///< The mean over the samples of this epoch so far.
+    double samples_per_second = 0;  ///< Over all ranks, in this epoch so far.
+    double seconds_left = 0;        ///< To the end of the last epoch.
 };
 
+/// A bar that is redrawn in place, lines for a log, or nothing.
 enum class ProgressStyle { bar, lines, none };
 
 namespace detail {
@@ -36,6 +37,7 @@ namespace detail {
 /// Writes to stdout. Give ranks other than 0 the style `none`.
 class ProgressPrinter {
   public:
+    /// In that style.
     explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
 
     /// Redraws the bar, or writes a line where there was none for five seconds.

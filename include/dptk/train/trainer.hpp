@@ -31,12 +31,13 @@ namespace dptk {
 
 /// A pass over a dataset.
 struct EpochResult {
-    double loss = 0;  // mean over the samples
-    double accuracy = 0;
-    std::size_t samples = 0;
-    double seconds = 0;
+    double loss = 0;          ///< The mean over the samples.
+    double accuracy = 0;      ///< The share of samples whose largest logit is the label's.
+    std::size_t samples = 0;  ///< How many there were, over all ranks.
+    double seconds = 0;       ///< On this rank's clock.
 };
 
+/// Trains a network on this rank's share of a dataset, and evaluates it.
 template <nn::NetworkBackend Backend>
 class Trainer {
   public:

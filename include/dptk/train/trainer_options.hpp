@@ -11,11 +11,12 @@
 
 namespace dptk {
 
+/// Equal on all ranks, where nothing else is said.
 struct TrainerOptions {
-    int epochs = 10;
+    int epochs = 10;  ///< How many are planned, for what is shown meanwhile; train_epoch makes one.
     /// Per rank; per shard, where there are reproducible_shards.
     std::size_t batch_size = 32;
-    SgdOptions sgd = {.lr = 0.01};
+    SgdOptions sgd = {.lr = 0.01};  ///< Of the optimizer.
     /// Of the order of the samples.
     std::uint64_t seed = 0;
     /// What a pixel is multiplied by.
