@@ -11,8 +11,8 @@ Before a block, a comment that no reader sees may say what the tests do with it:
 
 setup=A,B     preludes/A.hpp and preludes/B.hpp go before it, each in these two parts
 ranks=N       how many ranks run it: 2 unless said otherwise
-needs=A,B     targets that it is linked with (dptk::A where there is one); it is left out where one is missing. What
-              its #include lines need is found without being named
+needs=A,B     what it is linked with, such as nccl for dptk::nccl; it is left out where one is missing. What its
+              #include lines need is found without being named
 prints="R"    what a program prints matches this expression
 file=F        a header that blocks behind it include
 scope=file    declarations alone, not in a namespace: specialisations of templates
@@ -38,6 +38,9 @@ NEEDS = [
     (r"dptk/nn/cuda|dptk/train/cuda", "nn_cuda"),
     (r"dptk/train\.hpp|dptk/train/|dptk/nn/", "nn"),
     (r"dptk/nn/cpu", "onednn"),
+    (r"dptk/adapters/eigen|<Eigen/", "eigen"),
+    (r"dptk/adapters/armadillo|<armadillo>", "armadillo"),
+    (r"dptk/adapters/libtorch|<torch/", "libtorch"),
 ]
 
 
