@@ -1,10 +1,13 @@
-# Installs the headers and a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers nn onednn nn_cuda]).
+# Installs the headers, a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers nn onednn nn_cuda adapters]), and
+# files for pkg-config. Nothing of it depends on the machine, so all of it goes where such files go, and may be moved.
+# The installation components are dptk_dev, and dptk_tools for the commands.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dptk_dev)
 
-set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dptk)
-foreach(name dptk mpi gloo cuda nccl readers nn onednn nn_cuda)
+set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/dptk)
+foreach(name ${DPTK_TARGETS})
     install(TARGETS dptk_${name} EXPORT dptk-${name}-targets FILE_SET HEADERS)
     install(EXPORT dptk-${name}-targets NAMESPACE dptk:: DESTINATION ${package_dir})
 endforeach()
@@ -13,13 +16,61 @@ endforeach()
 install(DIRECTORY ${DPTK_INCLUDE_DIR}/dptk DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.cu" PATTERN "*.cuh")
 
-configure_package_config_file(cmake/dptk-config.cmake.in dptk-config.cmake INSTALL_DESTINATION ${package_dir})
+configure_package_config_file(cmake/dptk-config.cmake.in dptk-config.cmake INSTALL_DESTINATION ${package_dir}
+    PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(dptk-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config-version.cmake
-    ${CMAKE_CURRENT_LIST_DIR}/FindoneDNN.cmake
-    ${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake
-    ${CMAKE_CURRENT_LIST_DIR}/FindcuDNN.cmake
-    ${CMAKE_CURRENT_LIST_DIR}/DptkKernels.cmake
+    ${DPTK_CMAKE_DIR}/DptkLibraries.cmake
+    ${DPTK_CMAKE_DIR}/DptkKernels.cmake
+    ${DPTK_CMAKE_DIR}/FindoneDNN.cmake
+    ${DPTK_CMAKE_DIR}/FindNCCL.cmake
+    ${DPTK_CMAKE_DIR}/FindcuDNN.cmake
     DESTINATION ${package_dir})
+
+# For pkg-config: dptk, and dptk-<name> for what has been found that needs no more than flags.
+# dptk_add_pkgconfig(<name> DESCRIPTION <text> [REQUIRES <packages>] [CFLAGS <flags>] [LIBS <flags>])
+file(RELATIVE_PATH DPTK_PC_PREFIX ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH DPTK_PC_INCLUDE_DIR ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+function(dptk_add_pkgconfig name)
+    cmake_parse_arguments(PC "" "DESCRIPTION;REQUIRES;CFLAGS;LIBS" "" ${ARGN})
+    configure_file(cmake/dptk.pc.in ${name}.pc @ONLY)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+endfunction()
+
+# The name under which pkg-config knows the MPI that has been found.
+function(dptk_find_mpi_for_pkgconfig result)
+    find_package(PkgConfig QUIET)
+    foreach(name mpi-c ompi-c mpich)
+        unset(package_FOUND CACHE)
+        pkg_check_modules(package QUIET ${name})
+        foreach(folder ${package_INCLUDE_DIRS})
+            if(folder IN_LIST MPI_CXX_INCLUDE_DIRS)
+                set(${result} ${name} PARENT_SCOPE)
+                return()
+            endif()
+        endforeach()
+    endforeach()
+endfunction()
+
+dptk_add_pkgconfig(dptk DESCRIPTION "${PROJECT_DESCRIPTION}" CFLAGS "-I\${includedir} -pthread" LIBS -pthread)
+if(TARGET dptk::mpi)
+    dptk_find_mpi_for_pkgconfig(mpi_package)
+    if(mpi_package)
+        dptk_add_pkgconfig(dptk-mpi DESCRIPTION "dptk over MPI" REQUIRES "dptk, ${mpi_package}"
+            CFLAGS -DDPTK_WITH_MPI LIBS -ldl)
+    endif()
+endif()
+if(TARGET dptk::gloo)
+    dptk_add_pkgconfig(dptk-gloo DESCRIPTION "dptk over Gloo" REQUIRES dptk CFLAGS -DDPTK_WITH_GLOO LIBS -lgloo)
+endif()
+if(TARGET dptk::readers)
+    dptk_add_pkgconfig(dptk-readers DESCRIPTION "dptk's readers of datasets" REQUIRES "dptk, zlib")
+endif()
+if(TARGET dptk::onednn)
+    dptk_add_pkgconfig(dptk-onednn DESCRIPTION "dptk's trainer on oneDNN" REQUIRES dptk
+        CFLAGS -DDPTK_WITH_ONEDNN LIBS "-ldnnl -ldl")
+endif()
+
+unset(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME)

@@ -27,13 +27,16 @@ else()
     endforeach()
 endif()
 
-# dptk_add_kernels(<target> <include folder> <file>...): the library <target>, of files in <include folder>/dptk.
+set(DPTK_SOURCES_dptk_kernels core/cuda/kernels.cu core/cuda/gradient_math.cu)
+set(DPTK_SOURCES_dptk_nn_kernels nn/cuda/kernels.cu)
+
+# dptk_add_kernels(<target> <include folder>): the library <target>, dptk_kernels or dptk_nn_kernels.
 function(dptk_add_kernels target include_dir)
     if(TARGET ${target})
         return()
     endif()
     set(objects)
-    foreach(source ${ARGN})
+    foreach(source ${DPTK_SOURCES_${target}})
         string(MAKE_C_IDENTIFIER ${source} name)
         set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_${name}.o)
         add_custom_command(OUTPUT ${object}
@@ -45,4 +48,16 @@ function(dptk_add_kernels target include_dir)
     add_library(${target} STATIC EXCLUDE_FROM_ALL ${objects})
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${target} INTERFACE CUDA::cudart)
+endfunction()
+
+# dptk_link_kernels(<include folder>): brings the kernels to dptk::cuda, and to dptk::nn_cuda where it is there, of an
+# installed dptk.
+function(dptk_link_kernels include_dir)
+    dptk_add_kernels(dptk_kernels ${include_dir})
+    set_property(TARGET dptk::cuda APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS DPTK_WITH_KERNELS)
+    target_link_libraries(dptk::cuda INTERFACE dptk_kernels)
+    if(TARGET dptk::nn_cuda)
+        dptk_add_kernels(dptk_nn_kernels ${include_dir})
+        target_link_libraries(dptk::nn_cuda INTERFACE dptk_nn_kernels)
+    endif()
 endfunction()

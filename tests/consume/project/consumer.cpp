@@ -1,14 +1,28 @@
+// Two threads as ranks, and the ranks as which the program was started: alone, or two.
 #include <dptk/ddp.hpp>
 
+#include <cstdio>
 #include <vector>
+
+namespace {
+
+/// The average of all ranks' numbers, as a gradient.
+float average_of_ranks(dptk::ProcessGroup& group) {
+    std::vector<std::vector<float>> values = {{1}}, gradients = {{static_cast<float>(group.rank())}};
+    dptk::DistributedDataParallel ddp(group, values, gradients);
+    ddp.synchronize();
+    return gradients[0][0];
+}
+
+}  // namespace
 
 int main() {
     int wrong = 0;
     dptk::launch_threads(2, [&](dptk::ProcessGroup& group) {
-        std::vector<std::vector<float>> values = {{1}}, gradients = {{static_cast<float>(group.rank())}};
-        dptk::DistributedDataParallel ddp(group, values, gradients);
-        ddp.synchronize();
-        if (gradients[0][0] != 0.5F) wrong = 1;
+        if (average_of_ranks(group) != 0.5F) wrong = 1;
     });
+    dptk::ProcessGroup group = dptk::init_process_group();
+    if (average_of_ranks(group) != static_cast<float>(group.size() - 1) / 2) wrong = 1;
+    std::printf("rank %d of %d over %s\n", group.rank(), group.size(), group.backend().c_str());
     return wrong;
 }

@@ -1,0 +1,57 @@
+# The libraries that some of dptk's targets stand on. dptk's own build, find_package(dptk) and Conan's files all look for
+# them here. A target that is not in these lists needs none.
+
+set(DPTK_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+# What find_package is asked for,
+set(DPTK_FIND_mpi MPI COMPONENTS CXX)
+set(DPTK_FIND_gloo Gloo CONFIG)
+set(DPTK_FIND_readers ZLIB)
+set(DPTK_FIND_onednn oneDNN 2.6 MODULE)
+set(DPTK_FIND_cuda CUDAToolkit 12.4)
+set(DPTK_FIND_nccl NCCL 2.14 MODULE)
+set(DPTK_FIND_nn_cuda cuDNN 9 MODULE)
+
+# the target that it gives,
+set(DPTK_LIBRARY_mpi MPI::MPI_CXX)
+set(DPTK_LIBRARY_gloo gloo)
+set(DPTK_LIBRARY_readers ZLIB::ZLIB)
+set(DPTK_LIBRARY_onednn oneDNN::oneDNN)
+set(DPTK_LIBRARY_cuda CUDA::cudart)
+set(DPTK_LIBRARY_nccl NCCL::nccl)
+set(DPTK_LIBRARY_nn_cuda cuDNN::cudnn)
+
+# and what to say where it is missing.
+set(DPTK_NEEDS_mpi "MPI (Open MPI or MPICH)")
+set(DPTK_NEEDS_gloo "Gloo")
+set(DPTK_NEEDS_readers "zlib")
+set(DPTK_NEEDS_onednn "oneDNN 2.6 or newer")
+set(DPTK_NEEDS_cuda "the CUDA Toolkit 12.4 or newer")
+set(DPTK_NEEDS_nccl "NCCL 2.14 or newer, with the CUDA Toolkit")
+set(DPTK_NEEDS_nn_cuda "cuDNN 9 or newer, with the CUDA Toolkit, its nvcc and cuBLASLt")
+
+# What comes along with a target: what it stands on, and what it takes where that is there.
+set(DPTK_COMES_WITH_nn onednn)
+set(DPTK_COMES_WITH_nccl cuda)
+set(DPTK_COMES_WITH_nn_cuda cuda nn onednn)
+
+# dptk_find_library(<name>): looks for the library of dptk::<name>, and sets DPTK_FOUND_<name>. A macro, since callers
+# may want the variables that find_package sets.
+macro(dptk_find_library name)
+    set(DPTK_FOUND_${name} TRUE)
+    if("${name}" MATCHES "^(nccl|nn_cuda)$") # the toolkit's folders are where NCCL and cuDNN are looked for
+        dptk_find_library(cuda)
+        set(DPTK_FOUND_${name} ${DPTK_FOUND_cuda})
+    endif()
+    if("${name}" STREQUAL "nn_cuda" AND NOT (TARGET CUDA::cublasLt AND CUDAToolkit_NVCC_EXECUTABLE))
+        set(DPTK_FOUND_nn_cuda FALSE)
+    endif()
+    if(DPTK_FOUND_${name} AND DPTK_FIND_${name})
+        list(APPEND CMAKE_MODULE_PATH ${DPTK_CMAKE_DIR})
+        find_package(${DPTK_FIND_${name}} QUIET)
+        list(POP_BACK CMAKE_MODULE_PATH)
+        if(NOT TARGET ${DPTK_LIBRARY_${name}})
+            set(DPTK_FOUND_${name} FALSE)
+        endif()
+    endif()
+endmacro()

@@ -1,0 +1,6 @@
+// A unit that brings Gloo into the program.
+#include <dptk/comm/gloo.hpp>
+
+int sum_in_unit_with_gloo(dptk::ProcessGroup& group, int value) {
+    return group.all_reduce_value(value);
+}

@@ -1,0 +1,6 @@
+// A unit that brings MPI into the program.
+#include <dptk/comm/mpi.hpp>
+
+int sum_in_unit_with_mpi(dptk::ProcessGroup& group, int value) {
+    return group.all_reduce_value(value);
+}
