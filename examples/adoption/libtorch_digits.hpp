@@ -45,9 +45,7 @@ class Digits : public torch::data::datasets::Dataset<Digits> {
         return {images_[i], labels_[i]};
     }
 
-    torch::optional<std::size_t> size() const override {
-        return static_cast<std::size_t>(labels_.size(0));
-    }
+    torch::optional<std::size_t> size() const override { return static_cast<std::size_t>(labels_.size(0)); }
 
     [[nodiscard]] const torch::Tensor& images() const { return images_; }
     [[nodiscard]] const torch::Tensor& labels() const { return labels_; }

@@ -67,10 +67,8 @@ TEST_CASE("srun's variables are stale below mpirun and ignored") {
 }
 
 TEST_CASE("srun's variables beside those that its own PMI sets are srun's") {
-    const Environment environment({{"SLURM_PROCID", "1"},
-                                   {"SLURM_STEP_NUM_TASKS", "2"},
-                                   {"PMI_RANK", "1"},
-                                   {"PMI_SIZE", "2"}});
+    const Environment environment(
+        {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
     CHECK(dptk::read_launch_environment().launcher == dptk::Launcher::slurm);
 }
 

@@ -36,7 +36,8 @@ template <class Fn>
 void with_and_without_shared_memory(Fn&& fn) {
     test::on_ranks(fn);
     if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
-    for (const std::size_t ranks : {2U, 3U, 4U}) test::launch_on_hosts(std::vector<std::string>(ranks, "a"), fn);
+    for (const std::size_t ranks : {2U, 3U, 4U})
+        test::launch_on_hosts(std::vector<std::string>(ranks, "a"), fn);
     test::launch_on_hosts({"a", "b", "b"}, fn);
 }
 

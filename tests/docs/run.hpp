@@ -27,8 +27,8 @@ struct Example {
     int (*program)();
 };
 
-/// Without arguments: runs all fragments. `--list`: prints the programs, with their numbers of ranks. A place: runs
-/// the program there.
+/// Without arguments: runs all fragments. `--list`: prints the programs, with their numbers of ranks. A
+/// place: runs the program there.
 inline int run_examples(const std::vector<Example>& examples, int argc, char** argv) {
     const std::string argument = argc > 1 ? argv[1] : "";
     int failures = 0;

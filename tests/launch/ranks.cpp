@@ -1,6 +1,6 @@
 // A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|early|late RANK]
-// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the middle,
-// leaves there, or comes seconds late to the broadcast from rank 0 at the end.
+// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the
+// middle, leaves there, or comes seconds late to the broadcast from rank 0 at the end.
 #include <dptk/ddp.hpp>
 
 #include <chrono>

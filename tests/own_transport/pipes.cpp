@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/verb_suite.hpp"
 #include "fork_ranks.hpp"
 #include "pipe_transport.hpp"
+#include "support/verb_suite.hpp"
 
 namespace {
 

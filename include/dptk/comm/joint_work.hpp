@@ -47,7 +47,7 @@ class JointWork final : public WorkState {
 
     std::exception_ptr unseen_error() override {
         for (const auto& part : parts_) {
-            if (const std::exception_ptr error = part->unseen_error()) return error;
+            if (std::exception_ptr error = part->unseen_error()) return error;
         }
         return nullptr;
     }

@@ -72,7 +72,7 @@ class RoutedChannel final : public Channel {
             std::vector<Work> works;
             for (const auto& [device, channel] : devices_) works.push_back(channel->start(call, keep_alive));
             works.push_back(host_->start(call, std::move(keep_alive), std::move(then)));
-            return join_works(std::move(works));
+            return join_works(works);
         }
         return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
     }

@@ -213,7 +213,7 @@ class Heartbeat {
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout) {
     options.has_heartbeat = true;
     const std::shared_ptr<Store> store = options.store;
-    const auto plane = ControlPlane::make(std::move(options), std::move(health));
+    auto plane = ControlPlane::make(std::move(options), std::move(health));
     store->set_last_will(ControlPlane::abort_key, plane->label(plane->rank()) +
                                                       " is gone: it ended without closing its process group");
     auto heartbeat = std::make_shared<detail::Heartbeat>(plane, store->clone(), heartbeat_timeout);

@@ -159,7 +159,7 @@ class Rendezvous {
     static constexpr std::chrono::milliseconds report_interval{30000};
 
     [[nodiscard]] RollCallResult lead() {
-        const RollCallResult verdict = call_roll();
+        RollCallResult verdict = call_roll();
         store_.set("verdict", verdict.to_text());
         if (verdict.kind != "ok") wait_for_readers();
         return verdict;

@@ -31,7 +31,7 @@ class BufferSource {
         if constexpr (std::is_lvalue_reference_v<B>) {
             return [&list] { return detail::erase_buffers(list).buffers; };
         } else {
-            return [list = std::move(list)]() mutable { return detail::erase_buffers(list).buffers; };
+            return [list = std::forward<B>(list)]() mutable { return detail::erase_buffers(list).buffers; };
         }
     }
 

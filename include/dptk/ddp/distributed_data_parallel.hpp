@@ -41,7 +41,7 @@ class DistributedDataParallel {
 
     /// Of parameters that were found already.
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
-                            DistributedDataParallelOptions options = {})
+                            const DistributedDataParallelOptions& options = {})
         : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
         if (options.init_sync) reducer_->broadcast_values();
     }

@@ -57,13 +57,13 @@ class GradientBucket {
     [[nodiscard]] Buffer status_element() const noexcept { return all_.slice(all_.count - 1, 1); }
 
     /// In host memory: above 0 after the reduction where any rank has raised it.
-    void set_status(bool raised) noexcept {
+    void set_status(bool raised) {
         visit_floating([&](auto zero) {
             store(all_.data, all_.count - 1, static_cast<decltype(zero)>(raised ? 1.0F : 0.0F));
         });
     }
 
-    [[nodiscard]] bool status() const noexcept {
+    [[nodiscard]] bool status() const {
         bool raised = false;
         visit_floating([&](auto zero) {
             raised = static_cast<float>(load<decltype(zero)>(all_.data, all_.count - 1)) != 0;
@@ -92,7 +92,7 @@ class GradientBucket {
 
   private:
     template <class Fn>
-    void visit_floating(Fn&& fn) const noexcept {
+    void visit_floating(Fn&& fn) const {
         visit_dtype(all_.dtype, [&](auto zero) {
             if constexpr (Real<decltype(zero)>) fn(zero);
         });

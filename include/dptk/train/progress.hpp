@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -27,7 +28,7 @@ namespace detail {
 
 [[nodiscard]] inline std::string duration_text(double seconds) {
     char text[32];
-    const long whole = static_cast<long>(seconds + 0.5);
+    const long whole = std::lround(seconds);
     std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
     return text;
 }

@@ -37,7 +37,8 @@ struct Net {
 struct Optimizer {
     void step(Net& net) {
         for (std::size_t i = 0; i < net.weights.size(); ++i)
-            for (std::size_t j = 0; j < net.weights[i].size(); ++j) net.weights[i][j] -= 0.01F * net.gradients[i][j];
+            for (std::size_t j = 0; j < net.weights[i].size(); ++j)
+                net.weights[i][j] -= 0.01F * net.gradients[i][j];
     }
 };
 // ---
