@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/core/fnv1a.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
@@ -101,13 +103,12 @@ using dptk::detail::text;
             device_of(name, tensor.device())};
 }
 
-/// 0 for row-major elements; otherwise a number for their order (FNV-1a over the strides).
+/// 0 for row-major elements; otherwise a number for their order.
 [[nodiscard]] inline std::uint64_t layout_of(const at::Tensor& tensor) {
     if (tensor.is_contiguous()) return 0;
-    std::uint64_t hash = 14695981039346656037U;
-    for (const std::int64_t stride : tensor.strides())
-        hash = (hash ^ static_cast<std::uint64_t>(stride)) * 1099511628211U;
-    return hash;
+    const c10::IntArrayRef strides = tensor.strides();
+    return dptk::detail::fnv1a(std::string_view(reinterpret_cast<const char*>(strides.data()),
+                                                strides.size() * sizeof(std::int64_t)));
 }
 
 /// The parameters of a module, each once, and where autograd leaves their gradients.
