@@ -79,7 +79,7 @@ class DptkConan(ConanFile):
         check_min_cppstd(self, 20)
         for name, (_, needs) in COMPONENTS.items():
             for need in needs:
-                if self._source_of(name) and not self._source_of(need):
+                if self._source_of(name) and need in COMPONENTS and not self._source_of(need):
                     raise ConanInvalidConfiguration(f"dptk: the option {name} needs the option {need}")
 
     def package(self):
@@ -102,7 +102,6 @@ class DptkConan(ConanFile):
         self.cpp_info.set_property("cmake_build_modules", modules)
 
         self._add_component("dptk", system_libs=["pthread", "dl"])
-        self.cpp_info.components["dptk"].set_property("pkg_config_name", "dptk")
         self._add_component("nn", requires=["dptk"] + (["onednn"] if self.options.onednn else []))
         self._add_component("adapters", requires=["dptk"])
         for name, (defines, needs) in COMPONENTS.items():
@@ -117,6 +116,7 @@ class DptkConan(ConanFile):
 
     def _add_component(self, name, **values):
         component = self.cpp_info.components[name]
+        component.set_property("pkg_config_name", "dptk" if name == "dptk" else f"dptk-{name}")
         component.bindirs = []
         component.libdirs = []
         for key, value in values.items():
