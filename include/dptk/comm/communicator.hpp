@@ -14,9 +14,11 @@ namespace dptk {
 
 /// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past
 /// it, it communicates no more and marks the job as broken, so that the other ranks end as well.
-template <Transport T>
+template <class T>
 class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
                           public MessageVerbs<BasicCommunicator<T>> {
+    static_assert(detail::checked_transport<T>());
+
   public:
     /// Takes the transport over.
     explicit BasicCommunicator(T transport)

@@ -87,6 +87,33 @@ concept Transport =
 
 namespace detail {
 
+/// Whether it is a Transport; where it is none, one sentence for each thing that it lacks.
+template <class T>
+consteval bool checked_transport() {
+    static_assert(std::movable<T>, "dptk: a transport must be movable");
+    static_assert(
+        requires(const T& t) {
+            { t.rank() } -> std::same_as<int>;
+        }, "dptk: a transport needs `int rank() const`: which process this is");
+    static_assert(
+        requires(const T& t) {
+            { t.size() } -> std::same_as<int>;
+        }, "dptk: a transport needs `int size() const`: how many processes there are");
+    static_assert(
+        requires(const T& t) {
+            { t.backend() } -> std::convertible_to<std::string_view>;
+        }, "dptk: a transport needs `std::string_view backend() const`: a short name for messages");
+    static_assert(
+        requires(T& t, const Buffer& buffer, int number) { t.send(buffer, number, number); },
+        "dptk: a transport needs `void send(const dptk::Buffer&, int to, int tag)`, which blocks until "
+        "the buffer may be reused");
+    static_assert(
+        requires(T& t, const Buffer& buffer, int number) { t.recv(buffer, number, number); },
+        "dptk: a transport needs `void recv(const dptk::Buffer&, int from, int tag)`, which blocks until "
+        "the message has arrived");
+    return Transport<T>;
+}
+
 template <class T>
 concept HasAllReduce = requires(T& t, const Buffer& b, const Reduction& r) { t.all_reduce(b, r); };
 
