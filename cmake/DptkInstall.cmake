@@ -29,6 +29,11 @@ install(FILES
     ${DPTK_CMAKE_DIR}/FindcuDNN.cmake
     DESTINATION ${package_dir})
 
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg"
+    PATTERN docs/site EXCLUDE)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dptk_licence) # Debian has it elsewhere
+
 # For pkg-config: dptk, and dptk-<name> for what has been found that needs no more than flags.
 # dptk_add_pkgconfig(<name> DESCRIPTION <text> [REQUIRES <packages>] [CFLAGS <flags>] [LIBS <flags>])
 file(RELATIVE_PATH DPTK_PC_PREFIX ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
