@@ -18,6 +18,8 @@ file=F        a header that blocks behind it include
 scope=file    declarations alone, not in a namespace: specialisations of templates
 run=no        compiled, and not run: a block that never ends, say
 output        no commands, but what commands print
+from=F        lines of the file F, which other tests compile and run; "// ..." stands for lines that are left out
+diff=A,B      what has changed from file A to file B: check-excerpts --write writes it
 """
 import re
 import shlex
@@ -26,7 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELUDES = Path(__file__).resolve().parent / "preludes"
-KEYS = {"setup", "ranks", "needs", "prints", "file", "scope", "run", "output"}
+KEYS = {"setup", "ranks", "needs", "prints", "file", "scope", "run", "output", "from", "diff"}
 
 # What an #include line needs.
 NEEDS = [
