@@ -67,4 +67,7 @@ TEST_CASE("information is logged by rank 0 alone, warnings by all, through the p
 TEST_CASE("the version as text is the version as numbers") {
     CHECK(std::string(DPTK_VERSION) ==
           dptk::detail::text(DPTK_VERSION_MAJOR, ".", DPTK_VERSION_MINOR, ".", DPTK_VERSION_PATCH));
+    CHECK(DPTK_VERSION_NUMBER / 10000 == DPTK_VERSION_MAJOR);
+    CHECK(DPTK_VERSION_NUMBER / 100 % 100 == DPTK_VERSION_MINOR);
+    CHECK(DPTK_VERSION_NUMBER % 100 == DPTK_VERSION_PATCH);
 }
