@@ -6,8 +6,8 @@
 
 int main(int argc, char** argv) {
     const std::string folder = argc > 1 ? argv[1] : "examples/data/digits/";
-    Digits train(folder + "train-");
-    const Digits test(folder + "test-");
+    DigitTensors train(folder + "train-");
+    const DigitTensors test(folder + "test-");
 
     torch::manual_seed(1);
     Net net;

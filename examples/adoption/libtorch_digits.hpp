@@ -1,43 +1,20 @@
-// What both libtorch programs train, and on what: handwritten digits in MNIST's format, of any size.
+// What both libtorch programs train, and on what: the digits as tensors.
 #pragma once
 
 #include <torch/torch.h>
-#include <zlib.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
-// The bytes of an IDX file, plain or gzip, behind its header: magic number and `dimensions` sizes.
-inline torch::Tensor read_idx(const std::string& path, int dimensions) {
-    gzFile file = gzopen(path.c_str(), "rb");
-    if (file == nullptr) throw std::runtime_error("cannot open " + path);
-    const auto read_number = [&] {
-        unsigned char bytes[4] = {};
-        gzread(file, bytes, 4);
-        return std::int64_t{bytes[0]} << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
-    };
-    const bool is_idx = read_number() == 0x800 + dimensions;
-    std::vector<std::int64_t> sizes;
-    for (int d = 0; is_idx && d < dimensions; ++d) sizes.push_back(read_number());
-    torch::Tensor bytes = torch::empty(sizes, torch::kUInt8);
-    const bool is_whole =
-        is_idx && gzread(file, bytes.data_ptr(), static_cast<unsigned>(bytes.numel())) == bytes.numel();
-    gzclose(file);
-    if (!is_whole)
-        throw std::runtime_error(path + " is no whole IDX file of bytes with " + std::to_string(dimensions) +
-                                 " dimensions");
-    return bytes;
-}
+#include "digits.hpp"
 
-class Digits : public torch::data::datasets::Dataset<Digits> {
+class DigitTensors : public torch::data::datasets::Dataset<DigitTensors> {
   public:
     // `prefix` + "images-idx3-ubyte.gz" and `prefix` + "labels-idx1-ubyte.gz".
-    explicit Digits(const std::string& prefix)
-        : images_(read_idx(prefix + "images-idx3-ubyte.gz", 3).unsqueeze(1).to(torch::kFloat)),
-          labels_(read_idx(prefix + "labels-idx1-ubyte.gz", 1).to(torch::kLong)) {
-        images_ /= images_.max();
+    explicit DigitTensors(const std::string& prefix) {
+        const Digits digits = read_digits(prefix);
+        images_ = torch::tensor(digits.pixels).view({-1, 1, 8, 8});
+        labels_ = torch::tensor(digits.labels).to(torch::kLong);
     }
 
     torch::data::Example<> get(std::size_t index) override {

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     if (argc != 3) return std::fprintf(stderr, "usage: record OUT DIGITS\n"), 2;
     torch::set_num_threads(1);
     dptk::ProcessGroup group = dptk::init_process_group();
-    const Digits digits(argv[2]);
+    const DigitTensors digits(argv[2]);
     torch::manual_seed(group.rank());  // all ranks get rank 0's values
     Net net;
     // Several buckets, so that some leave before backward ends.
