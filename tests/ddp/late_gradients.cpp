@@ -1,5 +1,9 @@
 // Gradients whose memory comes to be in backward, as those of programs that record a tape.
 #include <doctest/doctest.h>
+#include <dptk/ddp/data_parallel.hpp>
+#include <dptk/ddp/reproducible.hpp>
+#include <dptk/ddp/sharded_optimizer.hpp>
+#include <dptk/optim/sgd.hpp>
 
 #include <cmath>
 #include <memory>
@@ -175,5 +179,27 @@ TEST_CASE("without marks, and where gradients are read in other ways, late gradi
             text, [&] { const DistributedDataParallel ddp(group, model); }, test::Agreed::yes));
         CHECK(test::contains(text,
                              "Ready::at_synchronize needs gradients that keep their memory, and that of p0"));
+        CHECK(test::throws<ArgumentError>(
+            text,
+            [&] {
+                const dptk::ShardedOptimizer sharded(group, model, dptk::SGD<float>({.lr = 1}),
+                                                     {.ready = Ready::marked});
+            },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "a sharded optimizer needs gradients that keep their memory"));
+        CHECK(test::throws<ArgumentError>(
+            text,
+            [&] {
+                const dptk::ReproducibleDataParallel shards(group, dptk::ParameterSource(model),
+                                                            static_cast<std::size_t>(group.size()));
+            },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "ReproducibleDataParallel needs gradients that keep their memory"));
+        if (group.rank() != 0) return;
+        std::vector<TapedModel> replicas;
+        replicas.emplace_back(1);
+        replicas.emplace_back(1);
+        CHECK_THROWS_WITH_AS(dptk::DataParallel{replicas}, doctest::Contains("DataParallel needs gradients"),
+                             ArgumentError);
     });
 }
