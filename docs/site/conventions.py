@@ -1,13 +1,14 @@
-"""What the site says of members that mean the same everywhere, and have no comment in the headers for that reason.
+"""What the site says of members that a documented concept or the language describes: those of transports, network
+backends and iterators, moves, and specialisations of DTypeTraits. They have no comment in the headers.
 
-Everything else public has a comment of its own, or doxygen complains.
+Everything else public has one of its own, or doxygen complains.
 """
 import re
 
 TRANSPORT = ("rank|size|backend|local_rank|local_size|control|send|recv|recv_any|send_recv|all_reduce|reduce|broadcast|"
              "all_gather|all_gather_uneven|gather|scatter|reduce_scatter|all_to_all|barrier|reduces|run|start|duplicate|"
              "subgroup|allocate|allocate_on_device|progress|progresses_by_caller|callable_from_this_thread|leave|prepare|"
-             "takes_device_memory|transfer|peer_memory|competes_with_compute")
+             "takes_device_memory|transfer")
 ITERATOR = r"using (value_type|reference|pointer|difference_type|iterator_concept|iterator_category) ="
 
 # Of the headers that match, the declarations that match. The first one counts.
@@ -15,21 +16,9 @@ CONVENTIONS = [
     (r"comm/(\w+_transport|self|thread)\.hpp", rf"\b({TRANSPORT})\(|\binterruptible =", "See Transport."),
     (r"nn/\w+/backend\.hpp", r"using (Scalar|Tensor|Elements|Activation|Parameter|Layer) =|\b(make_layers|wrap|wrap_gradient|store)\(",
      "See NetworkBackend."),
-    (r"data/", rf"{ITERATOR}|\boperator(\*|\+\+|--|\+=|-=)\(|^ +Iterator\(", "As of any iterator."),
-    (r"", r"\b(\w+)\(\1&&( other)?\)|\b(\w+)& operator=\(\3&&( other)?\)", "Takes over what the other one has."),
-    (r"", r"using \w+Communicator = BasicCommunicator<", "The owner of such a transport, with typed verbs."),
-    (r"adapters/", r"struct ArrayTraits<", "See ArrayTraits."),
-    (r"adapters/", r"\bfor_each_parameter\(ParameterSink& ", "See ParameterSink."),
-    (r"adapters/", r"^ +(explicit )?(PointerTable|DistributedDataParallel)\(", "See the class."),
+    (r"data/", rf"{ITERATOR}|\boperator(\*|\+\+|--|\+=|-=)\(", "As of any iterator."),
+    (r"", r"\b(\w+)(& operator=)?\(\1&&( other)?\)(?!.* = delete)", "Takes over what the other one has."),
     (r"", r"struct DTypeTraits<|\bDType value =", "See DTypeTraits."),
-    (r"", r"using (Scalar|Element) =", "The element type."),
-    (r"", r"\w+_async\(", "The same in the background: see Work."),
-    (r"", r"\bdata\(\)", "Where the elements lie."),
-    (r"", r"\bsize\(\)", "The number of elements."),
-    (r"", r"\b(begin|end|span|values)\(\)|\boperator\[\]\(", "The elements."),
-    (r"core/version\.hpp", r"#define DPTK_VERSION", "The version of dptk."),
-    (r"ddp/parameters\.hpp", r"\boperator\(\)\(|\b(path|parameters)\(\)", "See ParameterSink."),
-    (r"", r"\bdevice\(\)", "The device whose memory it is."),
 ]
 
 
@@ -40,7 +29,7 @@ def described(header: str, lines: list[str]) -> list[str]:
     for number, line in enumerate(lines):
         start = first_line(lines, number)
         line = re.sub(r"^( {4,8}[\w:<>*, ]+(?: = [^;/]*)?;) +// (?!NOLINT)", r"\1 ///< ", line)
-        if re.match(r" {2,8}\S|struct |using |#define |\[\[nodiscard", line) and "///" not in line and not lines[start - 1].lstrip().startswith("///"):
+        if re.match(r" {4}\S|struct |using |#define |\[\[nodiscard", line) and "///" not in line and not lines[start - 1].lstrip().startswith("///"):
             sentence = next((text for where, what, text in CONVENTIONS
                              if re.match(where, header) and re.search(what, line.partition("{")[0])), "")
             out.append(line)

@@ -53,11 +53,13 @@ inline constexpr bool is_reference_like<A> = true;
 
 }  // namespace detail
 
+/// Armadillo's matrices, cubes and views of them, as one parameter or as one for each run of their elements.
 template <detail::ArmadilloArray A>
 struct ArrayTraits<A> {
-    using Element = detail::ArmadilloElement<A>;
+    using Element = detail::ArmadilloElement<A>;  ///< Armadillo's elem_type.
 
-    /// Throws ArgumentError for a part of a cube that is cut in rows and in columns.
+    /// Where the elements of `array` lie; those of a view in runs. Throws ArgumentError for a part of a cube
+    /// that is cut in rows and in columns and has several slices.
     [[nodiscard]] static ArrayRef array(A& array) {
         ArrayRef out = with_shape(array);
         if constexpr (detail::is_armadillo_matrix<A> || detail::is_armadillo_cube<A>) {

@@ -58,11 +58,13 @@ inline constexpr bool has_writable_memory =
 
 }  // namespace detail
 
+/// Eigen's matrices, arrays and views of them, as one parameter or as one for each run of their elements.
 template <detail::EigenArray A>
 struct ArrayTraits<A> {
-    using Element = typename detail::EigenType<A>::Scalar;
+    using Element = typename detail::EigenType<A>::Scalar;  ///< Eigen's Scalar.
 
-    /// Throws ArgumentError for a matrix with strides in both dimensions.
+    /// Where the elements of `array` lie; those of a view in runs. Throws ArgumentError for a matrix with
+    /// strides in both dimensions.
     [[nodiscard]] static ArrayRef array(A& array) {
         static_assert(detail::has_writable_memory<A>,
                       "dptk: this Eigen expression has no elements in memory that could be written; evaluate "

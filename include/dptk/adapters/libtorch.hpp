@@ -287,6 +287,9 @@ class GradientHooks {
 /// dptk::DistributedDataParallel's does.
 class DistributedDataParallel : public dptk::DistributedDataParallel {
   public:
+    /// Finds the module's parameters, gives all ranks rank 0's values and buffers where options.init_sync
+    /// says so, and marks gradients from then on as long as this lives. Collective, blocks. The group must
+    /// outlive this.
     DistributedDataParallel(ProcessGroup& group, torch::nn::Module& module,
                             DistributedDataParallelOptions options = {})
         : DistributedDataParallel(group, std::make_unique<detail::ModuleParameters>(module), module,

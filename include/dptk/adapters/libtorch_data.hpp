@@ -31,13 +31,13 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
     DistributedSampler(std::size_t dataset_size, const Group& group, DistributedSamplerOptions options = {})
         : state_(std::make_shared<State>(State{dptk::DistributedSampler(dataset_size, group, options)})) {}
 
-    /// Before the loader's begin(), to be called alike on all ranks.
+    /// Makes `epoch`'s indices the current ones. Before the loader's begin(), and alike on all ranks.
     void set_epoch(std::int64_t epoch) { state_->indices.set_epoch(epoch); }
 
-    /// Indices of this rank.
+    /// The number of indices of this rank, the same in every epoch.
     [[nodiscard]] std::size_t size() const noexcept { return state_->indices.size(); }
 
-    /// Throws ArgumentError for another size than the dataset's at construction.
+    /// Starts the epoch anew. Throws ArgumentError for another size than the dataset's at construction.
     void reset(torch::optional<std::size_t> new_size = {}) override {
         if (new_size.has_value() && *new_size != state_->indices.dataset_size())
             throw ArgumentError(detail::text("DistributedSampler: the dataset had ",
@@ -46,6 +46,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         state_->next = 0;
     }
 
+    /// The next indices of this rank, at most `batch_size`; none at the end of the epoch.
     torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override {
         const std::size_t count = std::min(batch_size, size() - state_->next);
         if (count == 0) return {};
@@ -54,12 +55,15 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         return batch;
     }
 
-    /// The epoch, and how far it has come.
+    /// Writes the epoch, and how far it has come.
     void save(torch::serialize::OutputArchive& archive) const override {
         archive.write("epoch", torch::tensor(state_->indices.epoch(), torch::kInt64), true);
         archive.write("next", torch::tensor(static_cast<std::int64_t>(state_->next), torch::kInt64), true);
     }
 
+    /// Goes on where save() was, with the same dataset, options and rank; the loader's begin() still starts
+    /// the epoch anew. Throws ArgumentError for a state with more indices than this rank has, and what
+    /// libtorch throws for an archive without one.
     void load(torch::serialize::InputArchive& archive) override {
         const auto read = [&](const char* key) {
             torch::Tensor value = torch::empty(1, torch::kInt64);

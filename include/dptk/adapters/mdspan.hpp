@@ -41,11 +41,13 @@ inline constexpr bool is_reference_like<M> = true;
 
 }  // namespace detail
 
+/// An mdspan of floating-point numbers that may be written, as one parameter.
 template <detail::FloatingMdspan M>
 struct ArrayTraits<M> {
-    using Element = typename M::element_type;
+    using Element = typename M::element_type;  ///< The mdspan's element_type.
 
-    /// Throws ArgumentError where there is other memory between the elements, or no strides.
+    /// Where the elements lie, and in which order. Throws ArgumentError where there is other memory between
+    /// them, where one stands for several indices, or where there are no strides.
     [[nodiscard]] static ArrayRef array(const M& view) {
         const auto& mapping = view.mapping();
         if (!mapping.is_exhaustive() || !mapping.is_unique() || !mapping.is_strided())

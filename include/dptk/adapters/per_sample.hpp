@@ -30,7 +30,8 @@ namespace dptk {
 template <std::floating_point T>
 class PerSampleGradients {
   public:
-    /// `values` as for DistributedDataParallel, all of element type T, in host memory.
+    /// `values` as for DistributedDataParallel, all of element type T, in host memory. Throws
+    /// ArgumentError for others.
     template <class Values>
         requires(!std::same_as<std::remove_cvref_t<Values>, PerSampleGradients>)
     explicit PerSampleGradients(Values&& values) : visit_(detail::visitor_of(std::forward<Values>(values))) {
@@ -85,10 +86,13 @@ class PerSampleGradients {
         }
     }
 
-    /// The mean of parameter i's gradients: this rank's, and behind synchronize() all ranks'.
+    /// The mean of parameter i's gradients: this rank's, and behind synchronize() all ranks'. Its memory
+    /// stays the same as long as this lives.
     [[nodiscard]] std::span<T> operator[](std::size_t i) { return means_[i]; }
+    /// The number of parameters.
     [[nodiscard]] std::size_t size() const noexcept { return means_.size(); }
 
+    /// Gives the sink the program's values where they are now, each with its mean as its gradient.
     void for_each_parameter(ParameterSink& sink) {
         ParameterSink values;
         visit_(values);

@@ -19,8 +19,11 @@ namespace dptk {
 template <class Visit>
 class PointerTable {
   public:
+    /// `visit` is kept and called at each step. What it refers to must outlive the table.
     explicit PointerTable(Visit visit) : visit_(std::move(visit)) {}
 
+    /// Gives the sink each parameter as it is now, under the names "[0]", "[1]", ... Throws ArgumentError for
+    /// a size below 0.
     void for_each_parameter(ParameterSink& sink) const {
         std::size_t index = 0;
         visit_([&](auto* value, auto* gradient, std::size_t size) {
@@ -47,7 +50,7 @@ template <std::integral Size>
 }  // namespace detail
 
 /// One array of all values, and one of all gradients, in both of which the parameters follow each other:
-/// `flat_table(params, grads, sizes)`. The arrays stay where they are.
+/// `flat_table(params, grads, sizes)`. The three arrays stay where they are.
 template <class T, std::integral Size>
 [[nodiscard]] auto flat_table(T* values, T* gradients, std::span<const Size> sizes) {
     return PointerTable([=](auto&& fn) {

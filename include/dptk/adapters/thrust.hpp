@@ -29,10 +29,12 @@ concept ThrustVector = requires(V& vector) {
 
 }  // namespace detail
 
+/// A device vector of floating-point numbers, as one parameter.
 template <detail::ThrustVector V>
 struct ArrayTraits<V> {
-    using Element = typename V::value_type;
+    using Element = typename V::value_type;  ///< The vector's value_type.
 
+    /// Where the elements lie, and on which device: the current one where there are none.
     [[nodiscard]] static ArrayRef array(V& vector) {
         Element* data = thrust::raw_pointer_cast(vector.data());
         ArrayRef out;

@@ -172,7 +172,8 @@ template <class Group>
 
 }  // namespace detail
 
-/// all_reduce of each buffer, in place. With a function of the user's where all are of one type.
+/// all_reduce of each buffer, in place. `operation` may be a function of the user's where all buffers are of
+/// one type. Collective, as are all of these; throws ArgumentError for buffers that do not fit.
 template <class Group, MutableBufferList B>
 void all_reduce_coalesced(Group& group, B&& buffers,
                           const ReduceOperationOnList<B>& operation = ReduceOp::sum, StreamRef stream = {}) {
@@ -182,6 +183,8 @@ void all_reduce_coalesced(Group& group, B&& buffers,
         erased, erased);
 }
 
+/// Starts all_reduce_coalesced(group, buffers, operation). The elements must live until the Work is done; a
+/// list of views need not.
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
 [[nodiscard]] Work all_reduce_coalesced_async(Group& group, B&& buffers,
@@ -200,6 +203,8 @@ void broadcast_coalesced(Group& group, B&& buffers, int root = 0, StreamRef stre
     detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased, erased);
 }
 
+/// Starts broadcast_coalesced(group, buffers, root). The elements must live until the Work is done; a list of
+/// views need not.
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
 [[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
@@ -215,6 +220,8 @@ void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs, StreamRef st
                           detail::erase_buffers(outputs));
 }
 
+/// Starts all_gather_coalesced(group, inputs, outputs). The elements of both must live until the Work is
+/// done; lists of views need not.
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
 [[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs,
@@ -223,8 +230,8 @@ template <class Group, BufferList In, MutableBufferList Out>
                                    detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
-/// reduce_scatter of each input, which has size() times as many elements as the output at its position. With
-/// a function of the user's where all are of one type.
+/// reduce_scatter of each input, which has size() times as many elements as the output at its position.
+/// `operation` may be a function of the user's where all buffers are of one type.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
                               const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
@@ -234,6 +241,8 @@ void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
         detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
+/// Starts reduce_scatter_coalesced(group, inputs, outputs, operation). The elements of both must live until
+/// the Work is done; lists of views need not.
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
 [[nodiscard]] Work reduce_scatter_coalesced_async(Group& group, In&& inputs, Out&& outputs,

@@ -20,6 +20,8 @@
 
 namespace dptk {
 
+/// Made through any Store: GlooCommunicator(GlooTransport({.rank = r, .size = n, .store = store})).
+/// init_process_group makes groups over Gloo by itself.
 using GlooCommunicator = BasicCommunicator<GlooTransport>;
 
 namespace detail {

@@ -20,7 +20,7 @@
 
 namespace dptk {
 
-/// Of groups that are made from another one.
+/// Options of ProcessGroup's subgroup, split and split_by_host.
 struct SubgroupOptions {
     /// Of every call in the subgroup; the group's own where it is not given. All ranks give the same.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
@@ -68,6 +68,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         return make_subgroup(ranks, options);
     }
 
+    /// The same for ranks that are written down: group.subgroup({0, 2}).
     [[nodiscard]] ProcessGroup subgroup(std::initializer_list<int> ranks,
                                         const SubgroupOptions& options = {}) {
         return subgroup(std::span(ranks.begin(), ranks.size()), options);
@@ -96,7 +97,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         return split(static_cast<int>(first - hosts.begin()), 0, options);
     }
 
-    /// Throws ArgumentError where this rank is not in the group.
+    /// The engine below: what all verbs go through. Throws ArgumentError where this rank is not in the group.
     [[nodiscard]] Channel& channel() {
         check_member();
         return *channel_;

@@ -45,6 +45,7 @@ class SelfTransport {
     }
 };
 
+/// Made of nothing: SelfCommunicator(SelfTransport{}).
 using SelfCommunicator = BasicCommunicator<SelfTransport>;
 
 }  // namespace dptk

@@ -83,6 +83,7 @@ inline void append_item(std::string& bytes, std::string_view item) {
 
 }  // namespace detail
 
+/// An object as it lies in memory.
 template <detail::CopiedAsBytes T>
 struct Serializer<T> : detail::MemorySerializer<T> {};
 
@@ -132,10 +133,12 @@ template <>
 struct Serializer<std::vector<bool>> {
     using Flags = std::vector<char>;  ///< As they travel.
 
+    /// A byte for each flag, 0 or 1.
     static std::string to_bytes(const std::vector<bool>& objects) {
         return Serializer<Flags>::to_bytes(Flags(objects.begin(), objects.end()));
     }
 
+    /// A flag for each byte, which is true unless the byte is 0.
     static std::vector<bool> from_bytes(std::string_view bytes) {
         return std::vector<bool>(bytes.begin(), bytes.end());
     }

@@ -37,6 +37,7 @@
 
 namespace dptk {
 
+/// One rank of a simulated network. launch_simulated makes them, and gives fn each as a ProcessGroup.
 using SimulatedCommunicator = BasicCommunicator<SimulatedTransport>;
 
 namespace detail {

@@ -30,6 +30,7 @@ class ThreadTransport {
   public:
     static constexpr bool interruptible = true;
 
+    /// The rank of `control`, among those that share `hub`. Made by launch_threads.
     ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control)
         : hub_(std::move(hub)), control_(std::move(control)), rank_(control_->rank()) {}
 
@@ -238,11 +239,12 @@ class ThreadTransport {
     int duplicates_ = 0;
 };
 
+/// One rank that is a thread. launch_threads makes them, and gives fn each as a ProcessGroup.
 using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
-/// Of launch_threads.
+/// Options of launch_threads.
 struct ThreadOptions {
-    /// Of every call, before the ranks that wait throw TimeoutError.
+    /// How long a call waits for other ranks before it throws TimeoutError.
     std::chrono::milliseconds timeout = default_timeout;
 };
 

@@ -40,7 +40,7 @@ struct UnevenElements {
     /// How many of them each rank gave.
     std::vector<std::size_t> counts;
 
-    /// Those of one rank.
+    /// The elements of one rank, valid as long as `elements` is left alone.
     [[nodiscard]] std::span<const T> of(int rank) const {
         const auto begin = counts.begin();
         const std::size_t first = std::accumulate(begin, begin + rank, std::size_t{0});
@@ -48,6 +48,11 @@ struct UnevenElements {
     }
 };
 
+/// The collectives of BasicCommunicator and ProcessGroup. Every rank of the group calls the same ones in the
+/// same order. A verb that ends in _async starts its call, which goes on in the background: until its Work is
+/// done, nobody else may write what it reads, or use what it writes, and the buffers must live; the memory of
+/// an Allocation does so by itself.
+///
 /// `Self` gives channel(): the Channel that carries the calls.
 template <class Self>
 class CollectiveVerbs {
@@ -81,6 +86,8 @@ class CollectiveVerbs {
         run(all_reduce_call(input, output, operation), stream);
     }
 
+    /// Starts all_reduce(data, operation). `data` has the result when the Work is done, and must live until
+    /// then.
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work all_reduce_async(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum,
@@ -88,6 +95,7 @@ class CollectiveVerbs {
         return start(all_reduce_call(data, data, operation), stream, data, operation);
     }
 
+    /// Starts all_reduce(input, output, operation). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
@@ -119,6 +127,7 @@ class CollectiveVerbs {
         run(reduce_call(input, output, root, operation), stream);
     }
 
+    /// Starts reduce(data, root, operation). `data` must live until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work reduce_async(R&& data, int root = 0,
@@ -127,6 +136,7 @@ class CollectiveVerbs {
         return start(reduce_call(data, data, root, operation), stream, data, operation);
     }
 
+    /// Starts reduce(input, output, root, operation). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
@@ -141,6 +151,7 @@ class CollectiveVerbs {
         run(broadcast_call(data, root), stream);
     }
 
+    /// Starts broadcast(data, root). `data` must live until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work broadcast_async(R&& data, int root = 0, StreamRef stream = {}) {
@@ -154,6 +165,7 @@ class CollectiveVerbs {
         run(all_gather_call(input, output), stream);
     }
 
+    /// Starts all_gather(input, output). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output, StreamRef stream = {}) {
@@ -167,6 +179,8 @@ class CollectiveVerbs {
         run(all_gather_uneven_call(input, output, counts), stream);
     }
 
+    /// Starts all_gather(input, output, counts). Input and output must live until the Work is done; `counts`
+    /// is copied.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts,
@@ -209,6 +223,7 @@ class CollectiveVerbs {
         run(gather_call(input, output, root), stream);
     }
 
+    /// Starts gather(input, output, root). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
@@ -222,6 +237,7 @@ class CollectiveVerbs {
         run(scatter_call(input, output, root), stream);
     }
 
+    /// Starts scatter(input, output, root). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
@@ -237,6 +253,7 @@ class CollectiveVerbs {
         run(reduce_scatter_call(input, output, operation), stream);
     }
 
+    /// Starts reduce_scatter(input, output, operation). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
@@ -252,6 +269,7 @@ class CollectiveVerbs {
         run(all_to_all_call(input, output), stream);
     }
 
+    /// Starts all_to_all(input, output). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_to_all_async(In&& input, Out&& output, StreamRef stream = {}) {

@@ -17,19 +17,24 @@ namespace dptk {
 template <Element T>
 class DeviceSpan {
   public:
+    /// No elements.
     DeviceSpan() = default;
 
     /// `size` elements from `data` on, in the memory of `device`.
     DeviceSpan(T* data, std::size_t size, Device device) noexcept
         : data_(data), size_(size), device_(device) {}
 
+    /// A view for reading, of elements that may be written.
     template <class U>
         requires std::same_as<const U, T> && (!std::same_as<U, T>)
     DeviceSpan(const DeviceSpan<U>& other) noexcept  // NOLINT(google-explicit-constructor): a widening
         : DeviceSpan(other.data(), other.size(), other.device()) {}
 
+    /// The address of the first element, for kernels and copies: the host cannot read it.
     [[nodiscard]] T* data() const noexcept { return data_; }
+    /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// The device in whose memory they lie.
     [[nodiscard]] Device device() const noexcept { return device_; }
 
     /// `count` elements from element `first` on. Throws ArgumentError where there are not so many.

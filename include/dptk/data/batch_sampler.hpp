@@ -71,8 +71,10 @@ class BatchSampler {
         return index < sampler_->smallest_share() / batch_size_;
     }
 
+    /// At the first batch, which is cut here; each further one is cut when the iterator comes to it.
     [[nodiscard]] Iterator begin() const { return {*this, 0}; }
 
+    /// Behind the last batch.
     [[nodiscard]] Iterator end() const { return {*this, size()}; }
 
   private:
@@ -81,7 +83,7 @@ class BatchSampler {
     BatchSamplerOptions options_;
 };
 
-/// Holds its batch. Must not outlive its BatchSampler.
+/// Holds its batch, to which the span that it gives refers. Must not outlive its BatchSampler.
 template <ShardedSampler Sampler>
 class BatchSampler<Sampler>::Iterator {
   public:
@@ -91,6 +93,7 @@ class BatchSampler<Sampler>::Iterator {
 
     Iterator() = default;
 
+    /// At batch `index`, or behind the last one.
     Iterator(const BatchSampler& batches, std::size_t index) : batches_(&batches), index_(index) { fill(); }
 
     [[nodiscard]] value_type operator*() const noexcept { return batch_; }

@@ -33,6 +33,7 @@ class ComputedPermutation {
         for (std::uint64_t& round : keys_) round = key = mix(key + 0x9e37'79b9'7f4a'7c15U);
     }
 
+    /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// Element `position`, which is below size(). Expected time: that of less than two passes of the network.

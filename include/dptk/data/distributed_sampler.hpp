@@ -1,8 +1,8 @@
 /// DistributedSampler deals the indices of a dataset to ranks, equal index for index to
 /// torch.utils.data.DistributedSampler with the same arguments, so that C++ and Python runs see the same
 /// samples in the same order. `Padding::none` instead counts each sample exactly once, and `Order::computed`
-/// takes no memory. Cutting a rank's
-/// indices into batches is left to BatchSampler, and it never communicates: each rank computes its own share.
+/// takes no memory. Cutting a rank's indices into batches is left to BatchSampler, and it never communicates:
+/// each rank computes its own share.
 #pragma once
 
 #include <algorithm>
@@ -108,8 +108,10 @@ class DistributedSampler {
 
     class Iterator;
 
+    /// At the first index of this rank in the current epoch. Valid until set_epoch() changes that.
     [[nodiscard]] Iterator begin() const noexcept;
 
+    /// Behind the last index of this rank.
     [[nodiscard]] Iterator end() const noexcept;
 
     /// The number of indices of the rank that has the most.
@@ -204,12 +206,14 @@ class DistributedSampler::Iterator {
     using iterator_category = std::input_iterator_tag;
 
     Iterator() = default;
+    /// At the index in this place of the rank's, or behind the last one.
     Iterator(const DistributedSampler& sampler, std::size_t place) noexcept
         : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
 
     [[nodiscard]] std::size_t operator*() const noexcept {
         return (*sampler_)[static_cast<std::size_t>(place_)];
     }
+    /// The index that lies `by` places on.
     [[nodiscard]] std::size_t operator[](std::ptrdiff_t by) const noexcept { return *(*this + by); }
 
     Iterator& operator+=(std::ptrdiff_t by) noexcept {

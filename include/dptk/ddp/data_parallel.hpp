@@ -191,11 +191,12 @@ class DataParallel {
         }
     }
 
-    /// Of the main replica.
+    /// The main replica's parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return replicas_.front().parameters();
     }
 
+    /// The number of replicas.
     [[nodiscard]] std::size_t size() const noexcept { return replicas_.size(); }
 
   private:

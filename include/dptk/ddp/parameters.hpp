@@ -94,17 +94,22 @@ template <FloatingElements R>
 /// device memory, of equal size (a shape() member tells the dimensions), or as sink(ParameterRef).
 class ParameterSink {
   public:
+    /// Takes a parameter as it is described. Where it has no name, it gets path(), or at the top its number:
+    /// "[3]".
     void operator()(ParameterRef parameter) {
         if (parameter.name.empty()) parameter.name = next_name();
         parameters_.push_back(std::move(parameter));
     }
 
+    /// Takes one array: values whose gradients are in another container, or those gradients.
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
         const ArrayRef array = detail::array_of(value);
         add(array, array.run_length());
     }
 
+    /// Takes a value and its gradient. Throws ArgumentError where they differ in size, shape, order of
+    /// elements or device.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
         static_assert(detail::dtype_of_elements<Value> == detail::dtype_of_elements<Gradient>,
@@ -119,6 +124,7 @@ class ParameterSink {
             parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
     }
 
+    /// The same under a name, which is added to the path as inside() does.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
         inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
@@ -134,7 +140,9 @@ class ParameterSink {
         path_.resize(length);
     }
 
+    /// The name of the place that is being visited, "layers[3].weight"; empty at the top.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    /// What has been taken so far, in this order. It may be changed or moved out.
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:

@@ -41,6 +41,8 @@ class ReproducibleDataParallel {
               group, ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
               shards) {}
 
+    /// The same for whatever a ParameterSource finds: ParameterSource(model) of a model with a
+    /// for_each_parameter, or of a container of pairs of value and gradient.
     ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards)
         : group_(group), parameters_(std::move(source)), root_{0, shards} {
         const auto ranks = static_cast<std::size_t>(group.size());

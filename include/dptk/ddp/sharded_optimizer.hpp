@@ -30,19 +30,19 @@ namespace dptk {
 template <std::floating_point T>
 class FunctionOptimizer {
   public:
-    using Scalar = T;
-    /// Of a slot, its values and their averaged gradients.
+    using Scalar = T;  ///< The element type of values and gradients.
+    /// Called with a slot, its values, which it changes, and their averaged gradients.
     using Function = std::function<void(std::size_t, std::span<T>, std::span<const T>)>;
 
     /// One step of a slot, by a function of the program's.
     explicit FunctionOptimizer(Function function) : function_(std::move(function)) {}
 
-    /// Calls the function.
+    /// Calls the function with these arguments.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         function_(slot, value, gradient);
     }
 
-    /// What the function remembers is its own.
+    /// Nothing: what the function remembers is its own.
     [[nodiscard]] OptimizerState<T> state(std::size_t) const { return {}; }
     /// Does nothing.
     void set_state(std::size_t, const OptimizerState<T>&) {}
@@ -67,7 +67,7 @@ struct ShardedOptimizerOptions {
 template <Optimizer O>
 class ShardedOptimizer {
   public:
-    using Scalar = typename O::Scalar;
+    using Scalar = typename O::Scalar;  ///< The element type of the optimizer and of all parameters.
 
     /// Collective. Throws on all ranks alike, as DistributedDataParallel does; ArgumentError where a
     /// parameter is of another type than the optimizer's. The group must outlive this.
@@ -106,17 +106,19 @@ class ShardedOptimizer {
         shards_ = std::make_unique<Shards>(*reducer_, pieces);
     }
 
-    /// As in DistributedDataParallel.
+    /// Begins a step, as DistributedDataParallel's does. Collective.
     void begin_step() { reducer_->begin_step(); }
-    /// As in DistributedDataParallel, as are the next four.
+    /// The same where this rank has `sample_count` samples, by which the average weighs its gradients. On all
+    /// ranks or on none.
     void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
-    /// Gradient `i` is complete.
+    /// Under Ready::marked: gradient `i`, in registration order, is complete. From any thread.
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
-    /// Parameter `i` takes no part.
+    /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
-    /// Steps and marks do nothing while the result lives.
+    /// Steps and marks do nothing while the result lives: see DistributedDataParallel::no_sync.
     [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
-    /// Takes a micro-batch's gradients into dptk's sums.
+    /// Takes a micro-batch's gradients into dptk's sums, and sets them to zero: see
+    /// DistributedDataParallel::accumulate. Does not communicate.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
     /// Ends backward: on return this rank has its part of the average, unless step() is to make it. The
@@ -207,7 +209,7 @@ class ShardedOptimizer {
         return shards_->value_memory(i);
     }
 
-    /// For its learning rate, say.
+    /// The optimizer, which steps this rank's part: to change its learning rate, say, alike on all ranks.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
 
     /// The optimizer's state of all parameters, in registration order, on rank `root`; empty on all others.

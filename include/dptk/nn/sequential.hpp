@@ -35,7 +35,7 @@ enum class InputGradient { skip, compute };
 template <NetworkBackend Backend>
 class Sequential {
   public:
-    using Scalar = typename Backend::Scalar;
+    using Scalar = typename Backend::Scalar;  ///< The element type of parameters, inputs and outputs.
     /// In host memory or a device's, as the backend has it.
     using Tensor = typename Backend::Tensor;
     /// A view of a parameter's elements, there.
@@ -84,8 +84,7 @@ class Sequential {
     /// Computes the gradients of all parameters for the batch of the last forward, and overwrites what was
     /// there. \param output_gradient the gradient of the loss with respect to the output, of the output's
     /// shape \param on_ready is called with the index of each parameter as soon as its gradient is complete:
-    /// with the
-    ///        last parameter first, in descending order
+    /// with the last parameter first, in descending order
     /// \throws ArgumentError where there was no forward, or the shape is not the output's
     template <std::invocable<std::size_t> OnReady>
     void backward(const Tensor& output_gradient, OnReady&& on_ready,
@@ -176,16 +175,16 @@ class Sequential {
         parameter.import_values(values);
     }
 
-    /// Of one sample, without the batch dimension.
+    /// The shape of one sample, without the batch dimension.
     [[nodiscard]] const Shape& input_shape() const noexcept { return shapes_.front(); }
 
-    /// Of one sample, without the batch dimension.
+    /// The shape of one sample's output, without the batch dimension.
     [[nodiscard]] const Shape& output_shape() const noexcept { return shapes_.back(); }
 
-    /// What the network consists of.
+    /// The layers as they were given to the constructor.
     [[nodiscard]] const std::vector<LayerSpec>& specs() const noexcept { return specs_; }
 
-    /// Who computes it.
+    /// The backend that computes the network.
     [[nodiscard]] const Backend& backend() const noexcept { return backend_; }
 
   private:

@@ -56,7 +56,8 @@ class AlignedArray {
         return *this;
     }
 
-    /// Makes room for `count` elements. Where it has to grow, what it held is lost and the elements are zero.
+    /// Makes room for `count` elements, and returns where they are. Where it has to grow, what it held is
+    /// lost and the elements are zero.
     T* reserve(std::size_t count) {
         if (count <= capacity_) return data_.get();
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
@@ -68,9 +69,10 @@ class AlignedArray {
         return data_.get();
     }
 
+    /// The address of the first element, until reserve() has to grow; null where there never was room.
     [[nodiscard]] T* data() const noexcept { return data_.get(); }
 
-    /// The elements that there is room for.
+    /// The number of elements that there is room for.
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   private:
@@ -125,16 +127,22 @@ class Tensor {
     /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
+    /// The address of the first element, until resize() needs more room than there ever was.
     [[nodiscard]] T* data() noexcept { return memory_.data(); }
 
+    /// The same, for reading.
     [[nodiscard]] const T* data() const noexcept { return memory_.data(); }
 
+    /// A view of all elements, row by row: valid until the next resize().
     [[nodiscard]] std::span<T> values() noexcept { return {data(), size_}; }
 
+    /// The same, for reading.
     [[nodiscard]] std::span<const T> values() const noexcept { return {data(), size_}; }
 
+    /// Element `index` in row-major order, which must be below size(): nothing checks it.
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return data()[index]; }
 
+    /// The same, for reading.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
 
     /// Sets all elements to `value`.

@@ -16,7 +16,7 @@ struct SgdOptions {
     double lr;
     /// How much of the last step goes into the next one; 0: nothing, and no state is kept.
     double momentum = 0;
-    /// The L2 penalty.
+    /// The L2 penalty: how much of the values is added to their gradients.
     double weight_decay = 0;
 };
 
@@ -25,7 +25,7 @@ struct SgdOptions {
 template <std::floating_point T>
 class SGD {
   public:
-    using Scalar = T;
+    using Scalar = T;  ///< The element type of values, gradients and momentum.
 
     /// \throws ArgumentError where an option is negative or not finite
     explicit SGD(SgdOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
@@ -53,6 +53,7 @@ class SGD {
         }
     }
 
+    /// Sets the learning rate of the steps that follow.
     /// \throws ArgumentError where it is negative or not finite
     void set_lr(double lr) {
         detail::require_not_negative("SGD", "lr", lr);

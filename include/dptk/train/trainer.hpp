@@ -29,7 +29,7 @@
 
 namespace dptk {
 
-/// A pass over a dataset.
+/// What a pass over a dataset has found.
 struct EpochResult {
     double loss = 0;          ///< The mean over the samples.
     double accuracy = 0;      ///< The share of samples whose largest logit is the label's.
@@ -41,7 +41,7 @@ struct EpochResult {
 template <nn::NetworkBackend Backend>
 class Trainer {
   public:
-    using Scalar = typename Backend::Scalar;
+    using Scalar = typename Backend::Scalar;  ///< The element type of the network.
 
     /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer, and a
     /// network's GPU is the current device whenever the trainer is used. Throws as DistributedDataParallel,

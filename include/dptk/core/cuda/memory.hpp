@@ -31,6 +31,7 @@ template <class T>
 template <Element T>
 class DeviceBuffer {
   public:
+    /// No elements, and no memory.
     DeviceBuffer() = default;
 
     /// Throws BackendError where the device has not so much memory left.
@@ -57,11 +58,17 @@ class DeviceBuffer {
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
+    /// The address of the first element, for kernels and copies: the host cannot read it.
     [[nodiscard]] T* data() noexcept { return data_; }
+    /// The same, for reading.
     [[nodiscard]] const T* data() const noexcept { return data_; }
+    /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// The device in whose memory they lie.
     [[nodiscard]] Device device() const noexcept { return device_; }
+    /// A view of all elements, valid as long as this owns them.
     [[nodiscard]] DeviceSpan<T> span() noexcept { return {data_, size_, device_}; }
+    /// The same, for reading.
     [[nodiscard]] DeviceSpan<const T> span() const noexcept { return {data_, size_, device_}; }
 
   private:
@@ -75,6 +82,7 @@ class DeviceBuffer {
 template <Element T>
 class PinnedBuffer {
   public:
+    /// No elements, and no memory.
     PinnedBuffer() = default;
 
     /// Throws BackendError where so much memory cannot be locked.
@@ -98,14 +106,23 @@ class PinnedBuffer {
     PinnedBuffer(const PinnedBuffer&) = delete;
     PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
+    /// The address of the first element, on the host.
     [[nodiscard]] T* data() noexcept { return data_; }
+    /// The same, for reading.
     [[nodiscard]] const T* data() const noexcept { return data_; }
+    /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// At the first element.
     [[nodiscard]] T* begin() noexcept { return data_; }
+    /// Behind the last element.
     [[nodiscard]] T* end() noexcept { return data_ + size_; }
+    /// At the first element, for reading.
     [[nodiscard]] const T* begin() const noexcept { return data_; }
+    /// Behind the last element, for reading.
     [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
+    /// Element `index`, which must be below size(): nothing checks it.
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return data_[index]; }
+    /// The same, for reading.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data_[index]; }
 
   private:
