@@ -116,11 +116,8 @@ void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data
 #ifdef DPTK_WITH_CUDNN
 void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data& data) {
     // Before anything else of CUDA's; on all ranks or on none.
-    dptk::on_all_or_none(group, [&] {
-        const int device = dptk::cuda::local_device(group.local_rank());
-        dptk::cuda::set_device(device);
-        return device;
-    });
+    dptk::on_all_or_none(group,
+                         [&] { dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank())); });
     const dptk::cuda::Stream stream;  // outlives the network
     const auto precision = options.precision == "fp32"   ? dptk::nn::Precision::fp32
                            : options.precision == "tf32" ? dptk::nn::Precision::tf32

@@ -209,9 +209,11 @@ TEST_CASE(
             std::string text;
             CHECK(test::throws<dptk::Error>(text, [&] {
                 dptk::ProcessGroup other = group.duplicate();
-                dptk::on_all_or_none(group, [&]() -> int { throw std::runtime_error("no such file"); });
+                dptk::on_all_or_none(group, [] { throw std::runtime_error("no such file"); });
             }));
             CHECK(text == "all ranks: no such file");
+            CHECK(dptk::on_all_or_none(group, [&] { return std::to_string(group.rank()); }) ==
+                  std::to_string(group.rank()));
             CHECK(group.all_reduce_value(1) == 3);
             try {
                 dptk::ProcessGroup other = group.duplicate();

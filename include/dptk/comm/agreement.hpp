@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "dptk/comm/verbs.hpp"
@@ -99,15 +101,21 @@ void check_equal_tables(Group& group, std::string_view what, std::string_view ta
 
 }  // namespace detail
 
-/// Runs `fn` on all ranks and returns its result. Where it throws on any of them, all throw: an Error that
-/// tells each such rank and its exception's text. For what may fail on one rank alone, such as reading a
-/// file. Collective; `fn` itself must not communicate.
+/// Runs `fn` on all ranks and returns what it returns, by value. Where it throws on any of them, all throw:
+/// an Error that tells each such rank and its exception's text. For what may fail on one rank alone, such as
+/// reading a file. Collective; `fn` itself must not communicate.
 template <class Group, class Fn>
 auto on_all_or_none(Group& group, Fn&& fn) {
+    using Result = std::remove_cvref_t<decltype(fn())>;
+    constexpr bool returns = !std::is_void_v<Result>;
+    std::optional<std::conditional_t<returns, Result, bool>> result;
     std::string problem;
-    decltype(std::make_optional(fn())) result;
     try {
-        result.emplace(fn());
+        if constexpr (returns) {
+            result.emplace(fn());
+        } else {
+            fn();
+        }
     } catch (const std::exception& error) {
         problem = error.what();
         if (problem.empty()) problem = "an exception without a text";
@@ -115,7 +123,7 @@ auto on_all_or_none(Group& group, Fn&& fn) {
         problem = "an exception that is no std::exception";
     }
     detail::check_no_problem<Error>(group, problem);
-    return std::move(*result);
+    if constexpr (returns) return std::move(*result);
 }
 
 }  // namespace dptk
