@@ -65,22 +65,25 @@ struct OperationOnRanges<std::tuple<R, More...>> {
 
 }  // namespace detail
 
-/// Several buffers to read: std::vector<std::vector<float>>, std::array<std::span<const int>, 3>,
-/// std::tie(weights, counts), ...
+/// Several buffers to read, in host memory or on devices: std::vector<std::vector<float>>,
+/// std::array<std::span<const int>, 3>, std::tie(weights, counts), ... In a tuple, element types may
+/// differ. What a range makes as it is read, such as std::views::transform, are views, not containers.
 template <class B>
 concept BufferList = requires { typename detail::RangesIn<B>::type; } &&
                      detail::RangesTraits<typename detail::RangesIn<B>::type>::readable;
 
-/// Several whose elements may be written.
+/// Several whose elements may be written: no const containers, no spans of const.
 template <class B>
 concept MutableBufferList =
     BufferList<B> && detail::RangesTraits<typename detail::RangesIn<B>::type>::writable;
 
-/// Several that do not die with the call that starts an operation on them.
+/// Several that do not die with the call that starts an operation on them: a variable, or views, whose list
+/// may be a temporary. The elements live until the operation is done.
 template <class B>
 concept BufferListOutlivesCall = detail::RangesTraits<typename detail::RangesIn<B>::type>::outlive_call;
 
-/// The operation on their elements: a function of the user's where these are of one type, or a ReduceOp.
+/// The operation on their elements: ReduceOperation where these are of one type, which a function of the
+/// user's converts to, and else ReduceOp.
 template <BufferList B>
 using ReduceOperationOnList = detail::OperationOnRanges<typename detail::RangesIn<B>::type>::type;
 

@@ -19,22 +19,24 @@ namespace dptk {
 inline constexpr std::uint64_t column_major = 1;
 
 /// Elements in memory: all of them one behind the other or, in a part of a larger array, in runs of equal
-/// length and at equal distances. Points, and owns nothing.
+/// length and at equal distances: element k is k / run * stride + k % run elements behind the first. One run
+/// is one parameter; of several, each is a parameter of its own, "weight.run[3]". Points, and owns nothing.
 struct ArrayRef {
-    /// From the first one on; `count` is that of all runs together.
+    /// From the first one on; `count` is that of all runs together. Its `device` is where they lie.
     Buffer elements;
-    std::vector<std::size_t> shape;
-    /// As in ParameterRef.
+    std::vector<std::size_t> shape;  ///< The logical one: rows, then columns, in either order of elements.
+    /// The order of elements, as in ParameterRef: 0 where the last index runs fastest, or column_major.
     std::uint64_t layout = 0;
-    /// Elements in a run, and from the beginning of one to that of the next. 0: all are one run.
+    /// Elements in a run, of which `elements.count` is a multiple. 0: all are one run.
     std::size_t run = 0;
-    std::size_t stride = 0;
+    std::size_t stride = 0;  ///< Elements from the beginning of a run to that of the next.
 
+    /// Whether all elements lie one behind the other.
     [[nodiscard]] bool is_contiguous() const noexcept {
         return run == 0 || run >= elements.count || run == stride;
     }
 
-    /// Elements that lie one behind the other.
+    /// How many elements lie one behind the other: all, or those of a run.
     [[nodiscard]] std::size_t run_length() const noexcept { return is_contiguous() ? elements.count : run; }
 
     /// `length` elements from element `first` on, which must lie in one run.
@@ -44,8 +46,28 @@ struct ArrayRef {
     }
 };
 
-/// Specialised for a class of arrays: `using Element = float;` and `static ArrayRef array(A&)`, which reads
-/// the address anew each time. The address is not const: an array that cannot be written is no parameter.
+/// Says where the elements of an array lie. Specialised for a class of arrays, it makes these parameters and
+/// gradients, as contiguous ranges are:
+///
+/// ```cpp
+/// template <>
+/// struct dptk::ArrayTraits<Grid> {
+///     using Element = float;  // float, double, or a 16-bit format that DTypeTraits knows
+///
+///     static dptk::ArrayRef array(Grid& grid) {
+///         dptk::ArrayRef out;
+///         out.elements = {grid.cells(), grid.rows() * grid.columns(), dptk::dtype_of<float>};
+///         out.shape = {grid.rows(), grid.columns()};
+///         return out;
+///     }
+/// };
+/// ```
+///
+/// array() reads the address anew each time: at construction, and in each step of each rank by itself. The
+/// address is not const: an array that cannot be written is no parameter. It may throw for an array that
+/// cannot be one: DistributedDataParallel then throws ArgumentError with that text on all ranks. Arrays that
+/// are no borrowed ranges are kept by reference, and outlive the training. A contiguous range that has a
+/// specialisation is taken as that says.
 template <class A>
 struct ArrayTraits {};
 

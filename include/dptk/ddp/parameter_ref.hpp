@@ -16,25 +16,35 @@
 
 namespace dptk {
 
-/// What comes of asking for a late gradient where there is none.
+/// What a late gradient's function does where there is none yet: return a null pointer, or make one.
 enum class IfMissing { null, make };
 
+/// What a model's own for_each_parameter(sink) may give to the sink, and what parameters() returns. Value and
+/// gradient are `count` elements of `dtype` each, one behind the other, on one device. The memory stays the
+/// program's: dptk writes rank 0's values into it at construction, and averages in each step, and asks for
+/// the addresses anew each time. On all ranks there are as many parameters, in the same order, with equal
+/// name, dtype, shape, count and layout; MismatchError where not. Number, count, dtype and device stay what
+/// they were at construction; ArgumentError where not.
 struct ParameterRef {
-    /// How messages call it: "weights[2]", "conv1.bias".
+    /// How messages call it: "weights[2]", "conv1.bias". Where empty, ParameterSink makes one.
     std::string name;
-    /// The logical shape. The product may be below `count`, where a backend's layout pads.
+    /// The logical shape, the first dimension first, whatever the order in memory. The product may be below
+    /// `count`, where a backend's layout pads.
     std::vector<std::size_t> shape;
-    DType dtype = DType::f32;
-    Device device = {};
+    DType dtype = DType::f32;  ///< Of value and gradient: a floating-point type.
+    Device device = {};        ///< Where both of them lie; the host's memory, unless said otherwise.
     /// Elements in memory, of the value and of the gradient alike.
     std::size_t count = 0;
-    void* value = nullptr;
-    /// Null where there is none yet.
+    void* value = nullptr;  ///< The first element. Null only where `count` is 0.
+    /// The gradient's first element. Null where another container has it, or where it is late.
     void* gradient = nullptr;
-    /// Of a gradient whose memory comes and goes with each backward: where it is now. `gradient` is then null
-    /// until mark_ready(i, gradient). One that is made is written whole by who asks for it.
+    /// Of a gradient whose memory comes and goes with each backward, under Ready::marked: where it is now.
+    /// `gradient` is then null until mark_ready(i, gradient). Called by accumulate(), and by synchronize()
+    /// for what this rank has not marked; may throw. The memory stays until synchronize() has returned, and
+    /// clip_grad_norm() and its like where they follow. One that is made is written whole by who asks for it.
     std::function<void*(IfMissing)> late_gradient = {};
-    /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major.
+    /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major; column_major; or
+    /// a number of the program's own, such as a hash of strides.
     std::uint64_t layout = 0;
 };
 

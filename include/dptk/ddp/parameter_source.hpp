@@ -54,23 +54,31 @@ template <class Container>
 
 }  // namespace detail
 
+/// What DistributedDataParallel and its like make of a model, or of values and gradients, to find these again
+/// in each step. A program makes one itself to give replicas of several types to DataParallel, or a model to
+/// ReproducibleDataParallel. It keeps references to containers and copies of views, but no elements and no
+/// addresses; a copy refers to the same containers. What it may be made of: ddp/parameters.hpp. Nothing here
+/// is collective.
 class ParameterSource {
   public:
     /// A model, or a container of pairs, that tells values and gradients together. An owning container is
-    /// kept by reference and must outlive this; a span or a tuple of references is kept by value.
+    /// kept by reference and must outlive this; a span or a tuple of references is kept by value. An owning
+    /// temporary and a const container do not compile. Parameters are not looked at before collect().
     template <class Model>
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     explicit ParameterSource(Model&& model) : values_(detail::visitor_of(std::forward<Model>(model))) {}
 
-    /// Values and gradients in two containers of the same structure.
+    /// Values and gradients in two containers of the same structure, each kept as above: the first parameter
+    /// found in one belongs to the first in the other, and so on. Names are those of the values.
     template <class Values, class Gradients>
     ParameterSource(Values&& values, Gradients&& gradients)
         : values_(detail::visitor_of(std::forward<Values>(values))),
           gradients_(detail::visitor_of(std::forward<Gradients>(gradients))) {}
 
-    /// All parameters, with the addresses of this moment. Throws ArgumentError where a parameter has no
-    /// gradient and makes none, or one of another type, size or device, is not of a floating-point type, or
-    /// is on a device where the program serves none.
+    /// All parameters, always in the same order, with the addresses of this moment: they hold until a
+    /// container moves its memory. Throws ArgumentError where a parameter has no gradient and makes none, or
+    /// one of another type, size, shape, order of elements or device, is not of a floating-point type, or is
+    /// on a device where the program serves none; and what the program's own for_each_parameter throws.
     [[nodiscard]] std::vector<ParameterRef> collect() const {
         std::vector<ParameterRef> parameters = visit(values_);
         if (gradients_) attach(parameters, visit(gradients_));
