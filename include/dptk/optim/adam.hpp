@@ -12,14 +12,14 @@
 
 namespace dptk {
 
-/// Under PyTorch's names, with its defaults.
+/// Under PyTorch's names, with its defaults for Adam.
 struct AdamOptions {
-    /// The learning rate.
+    /// The learning rate; not negative.
     double lr = 1e-3;
-    double beta1 = 0.9;    ///< Of the mean of the gradients.
-    double beta2 = 0.999;  ///< Of the mean of their squares.
-    double eps = 1e-8;     ///< Added to the divisor.
-    /// Of Adam's L2 penalty, or of AdamW's decay.
+    double beta1 = 0.9;    ///< How much stays of the mean of the gradients; from 0 on, below 1.
+    double beta2 = 0.999;  ///< The same of the mean of their squares.
+    double eps = 1e-8;     ///< Added to the divisor; not negative.
+    /// Of Adam's L2 penalty, or of AdamW's decay; not negative.
     double weight_decay = 0;
 };
 
@@ -33,10 +33,11 @@ enum class WeightDecay { in_gradient, of_values };
 template <std::floating_point T, WeightDecay decay>
 class AdamBase {
   public:
-    using Scalar = T;
+    using Scalar = T;  ///< The element type of values, gradients and moments.
 
-    /// One step of the parameter in slot `slot`, usually its index. \param gradient is only read
-    /// \throws ArgumentError where value and gradient differ in size, or the slot had another size before
+    /// One step of the parameter in slot `slot`, usually its index. The slot's moments start as zeros at its
+    /// first step. \param gradient is only read \throws ArgumentError where value and gradient differ in
+    /// size, or the slot had another size before
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const auto t = static_cast<double>(state.steps);
@@ -61,15 +62,17 @@ class AdamBase {
         }
     }
 
+    /// Sets the learning rate of the steps that follow.
     /// \throws ArgumentError where it is negative or not finite
     void set_lr(double lr) {
         require_not_negative(name_, "lr", lr);
         options_.lr = lr;
     }
 
+    /// The learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
-    /// Both moments of a slot, for checkpoints; no arrays before its first step.
+    /// Both moments of a slot, m and then v, for checkpoints; no arrays before its first step.
     [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
 
     /// Goes on with what state(slot) gave. \throws ArgumentError for a state of another optimizer's
@@ -94,7 +97,8 @@ class AdamBase {
 
 }  // namespace detail
 
-/// `torch.optim.Adam` (no amsgrad): weight_decay · p is added to the gradient.
+/// `torch.optim.Adam` (no amsgrad), with its L2 penalty: g += weight_decay · p; m = β₁ m + (1 - β₁) g;
+/// v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), in step t of the slot.
 template <std::floating_point T>
 class Adam : public detail::AdamBase<T, detail::WeightDecay::in_gradient> {
   public:
@@ -103,7 +107,9 @@ class Adam : public detail::AdamBase<T, detail::WeightDecay::in_gradient> {
         : detail::AdamBase<T, detail::WeightDecay::in_gradient>("Adam", options) {}
 };
 
-/// `torch.optim.AdamW`: values shrink by lr · weight_decay before the step. PyTorch's default is 0.01.
+/// `torch.optim.AdamW`: p -= lr · weight_decay · p before the step, which is Adam's without the penalty.
+/// Made without options it has PyTorch's weight_decay, 0.01; options that are given have 0 unless they say
+/// otherwise.
 template <std::floating_point T>
 class AdamW : public detail::AdamBase<T, detail::WeightDecay::of_values> {
   public:
