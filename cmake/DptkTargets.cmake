@@ -18,14 +18,13 @@ cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)
 set(DPTK_TARGETS)
 
 # dptk_add_headers(<name> <glob>...): target dptk_<name> with the headers that match, installed as dptk::<name>, and
-# called so here as well where its library is found. `all_verify_interface_header_sets` compiles each header alone.
+# called so here as well where its library is found.
 macro(dptk_add_headers name)
     dptk_find_library(${name})
     dptk_add_header_target(${name} ${ARGN})
     list(APPEND DPTK_TARGETS ${name})
     if(DPTK_FOUND_${name})
         add_library(dptk::${name} ALIAS dptk_${name})
-        set_target_properties(dptk_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
     elseif(PROJECT_IS_TOP_LEVEL)
         message(STATUS "dptk::${name} is left out: ${DPTK_NEEDS_${name}} is not found")
     endif()
@@ -95,4 +94,3 @@ if(TARGET dptk::nn_cuda)
 endif()
 
 dptk_add_headers(adapters adapters/*.hpp)
-set_target_properties(dptk_adapters PROPERTIES VERIFY_INTERFACE_HEADER_SETS OFF) # each needs a library of its own
