@@ -38,6 +38,9 @@ template <class Container>
 [[nodiscard]] std::function<void(ParameterSink&)> visitor_of(Container&& container) {
     using C = std::remove_cvref_t<Container>;
     if constexpr (is_reference_like<C>) {
+        static_assert(
+            !std::is_const_v<Container>,
+            "dptk: a view of a const container cannot take rank 0's values or the averaged gradients");
         return [view = C(std::forward<Container>(container))](ParameterSink& sink) mutable {
             for_each_parameter(view, sink);
         };
