@@ -11,6 +11,7 @@
 
 namespace dptk {
 
+/// What `DistributedDataParallelOptions::buffers` is made from. Nothing here is collective.
 class BufferSource {
   public:
     /// A range of contiguous ranges of any elements, or a tuple of such ranges, which must outlive this.
@@ -23,6 +24,7 @@ class BufferSource {
     /// Of types that are known at run time alone: where they are, as often as it is asked.
     explicit BufferSource(std::function<std::vector<Buffer>()> collect) : collect_(std::move(collect)) {}
 
+    /// All buffers, always in the same order, with the addresses of this moment.
     [[nodiscard]] std::vector<Buffer> collect() const { return collect_(); }
 
   private:

@@ -23,12 +23,13 @@ struct AdamOptions {
     double weight_decay = 0;
 };
 
-namespace detail {
-
 /// Where weight decay goes: into the gradient, or straight to the values.
-enum class WeightDecay { in_gradient, of_values };
+enum class WeightDecay {
+    in_gradient,  ///< Adam's L2 penalty.
+    of_values     ///< AdamW's.
+};
 
-/// m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²;
+/// What Adam and AdamW share: m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²;
 /// p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), in step t of the slot.
 template <std::floating_point T, WeightDecay decay>
 class AdamBase {
@@ -65,7 +66,7 @@ class AdamBase {
     /// Sets the learning rate of the steps that follow.
     /// \throws ArgumentError where it is negative or not finite
     void set_lr(double lr) {
-        require_not_negative(name_, "lr", lr);
+        detail::require_not_negative(name_, "lr", lr);
         options_.lr = lr;
     }
 
@@ -79,12 +80,13 @@ class AdamBase {
     void set_state(std::size_t slot, OptimizerState<T> state) { slots_.set(slot, std::move(state)); }
 
   protected:
+    /// \param name in errors \throws ArgumentError where an option is out of its range
     AdamBase(std::string_view name, AdamOptions options) : name_(name), options_(options), slots_(name, 2) {
-        require_not_negative(name, "eps", options.eps);
-        require_not_negative(name, "weight_decay", options.weight_decay);
+        detail::require_not_negative(name, "eps", options.eps);
+        detail::require_not_negative(name, "weight_decay", options.weight_decay);
         for (const double beta : {options.beta1, options.beta2}) {
             if (!(beta >= 0 && beta < 1))
-                throw ArgumentError(text(name, ": betas must be in [0, 1), but one is ", beta));
+                throw ArgumentError(detail::text(name, ": betas must be in [0, 1), but one is ", beta));
         }
         set_lr(options.lr);
     }
@@ -92,30 +94,27 @@ class AdamBase {
   private:
     std::string_view name_;
     AdamOptions options_;
-    OptimizerSlots<T> slots_;
+    detail::OptimizerSlots<T> slots_;
 };
-
-}  // namespace detail
 
 /// `torch.optim.Adam` (no amsgrad), with its L2 penalty: g += weight_decay · p; m = β₁ m + (1 - β₁) g;
 /// v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), in step t of the slot.
 template <std::floating_point T>
-class Adam : public detail::AdamBase<T, detail::WeightDecay::in_gradient> {
+class Adam : public AdamBase<T, WeightDecay::in_gradient> {
   public:
     /// \throws ArgumentError where an option is out of its range
-    explicit Adam(AdamOptions options = {})
-        : detail::AdamBase<T, detail::WeightDecay::in_gradient>("Adam", options) {}
+    explicit Adam(AdamOptions options = {}) : AdamBase<T, WeightDecay::in_gradient>("Adam", options) {}
 };
 
 /// `torch.optim.AdamW`: p -= lr · weight_decay · p before the step, which is Adam's without the penalty.
 /// Made without options it has PyTorch's weight_decay, 0.01; options that are given have 0 unless they say
 /// otherwise.
 template <std::floating_point T>
-class AdamW : public detail::AdamBase<T, detail::WeightDecay::of_values> {
+class AdamW : public AdamBase<T, WeightDecay::of_values> {
   public:
     /// \throws ArgumentError where an option is out of its range
     explicit AdamW(AdamOptions options = {.weight_decay = 0.01})
-        : detail::AdamBase<T, detail::WeightDecay::of_values>("AdamW", options) {}
+        : AdamBase<T, WeightDecay::of_values>("AdamW", options) {}
 };
 
 }  // namespace dptk
