@@ -33,8 +33,8 @@ endmacro()
 function(dptk_add_header_target name)
     list(TRANSFORM ARGN PREPEND ${DPTK_INCLUDE_DIR}/dptk/)
     file(GLOB headers CONFIGURE_DEPENDS ${ARGN})
-    if(name STREQUAL "dptk") # all transports' headers lie in one folder
-        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo|nccl|staged)[^/]*$")
+    if(name STREQUAL "dptk") # what stands on a library lies beside the rest
+        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo|nccl|staged)[^/]*$|/core/cuda\\.hpp$")
     endif()
     set(target dptk_${name})
     add_library(${target} INTERFACE)
