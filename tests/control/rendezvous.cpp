@@ -72,3 +72,18 @@ TEST_CASE("what does not fit together is told to all") {
     for (const auto& text : sizes)
         CHECK(text.find("disagree about the world size: rank 0") != std::string::npos);
 }
+
+TEST_CASE(
+    "a second rank 0 that does not lead, and so may serve the store, stays until the others have read") {
+    dptk::InProcessStore store;
+    store.add("arrivals", 2);  // the one that leads, and another one
+    store.set("leader", "1");
+    store.set("verdict", "mismatch\ntwo processes have rank 0");
+    const std::jthread other([copy = store.clone()] {
+        std::this_thread::sleep_for(300ms);
+        copy->add("readers", 1);
+    });
+    CHECK_THROWS_WITH_AS(dptk::rendezvous(store, {.rank = 0, .world_size = 3}),
+                         "rank 0: two processes have rank 0", dptk::MismatchError);
+    CHECK(store.find("readers") == "2");
+}

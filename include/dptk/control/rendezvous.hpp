@@ -161,7 +161,7 @@ class Rendezvous {
     [[nodiscard]] RollCallResult lead() {
         RollCallResult verdict = call_roll();
         store_.set("verdict", verdict.to_text());
-        if (verdict.kind != "ok") wait_for_readers();
+        wait_for_readers(verdict);
         return verdict;
     }
 
@@ -203,7 +203,10 @@ class Rendezvous {
         }
     }
 
-    void wait_for_readers() {
+    /// The process that serves the store must stay until the others know why they fail. Of two that are rank
+    /// 0, either may serve it, and either lead.
+    void wait_for_readers(const RollCallResult& verdict) {
+        if (verdict.kind == "ok") return;
         const Deadline deadline(farewell);
         const Deadline shortest(shortest_farewell);
         const auto count = [&](std::string_view key) {
@@ -214,21 +217,27 @@ class Rendezvous {
         const auto all_have_read = [&] {
             return count("readers") + 1 >= std::max<std::int64_t>(count("arrivals"), self_.world_size);
         };
-        while (!deadline.passed() && (!shortest.passed() || !all_have_read())) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        try {
+            while (!deadline.passed() && (!shortest.passed() || !all_have_read())) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            }
+        } catch (const Error&) {
+            // The store has ended, and this process did not serve it.
         }
     }
 
     [[nodiscard]] RollCallResult follow() {
         try {
             // Rank 0 gives up at the timeout, and then says who is missing.
-            const std::string verdict = store_.get("verdict", options_.timeout + farewell);
+            RollCallResult verdict =
+                RollCallResult::parse(store_.get("verdict", options_.timeout + farewell));
             try {
                 store_.add("readers", 1);
             } catch (const Error&) {
                 // Rank 0 goes as soon as it sees this, perhaps before it answers.
             }
-            return RollCallResult::parse(verdict);
+            if (options_.rank == 0) wait_for_readers(verdict);
+            return verdict;
         } catch (const TimeoutError&) {
             return {"timeout", text("waited ", duration_text(options_.timeout), " at ", options_.where,
                                     " for rank 0, which did not come")};
