@@ -18,6 +18,12 @@ struct Transport {
 #ifndef WITHOUT_recv
     void recv(const dptk::Buffer&, int, int) {}
 #endif
+#ifdef WRONG_all_reduce
+    void all_reduce(const dptk::Buffer&) {}
+#endif
+#ifdef WRONG_duplicate
+    Transport duplicate(int);
+#endif
 #ifdef WITHOUT_move
     Transport(Transport&&) = delete;
 #endif

@@ -87,33 +87,6 @@ concept Transport =
 
 namespace detail {
 
-/// Whether it is a Transport; where it is none, one sentence for each thing that it lacks.
-template <class T>
-consteval bool checked_transport() {
-    static_assert(std::movable<T>, "dptk: a transport must be movable");
-    static_assert(
-        requires(const T& t) {
-            { t.rank() } -> std::same_as<int>;
-        }, "dptk: a transport needs `int rank() const`: which process this is");
-    static_assert(
-        requires(const T& t) {
-            { t.size() } -> std::same_as<int>;
-        }, "dptk: a transport needs `int size() const`: how many processes there are");
-    static_assert(
-        requires(const T& t) {
-            { t.backend() } -> std::convertible_to<std::string_view>;
-        }, "dptk: a transport needs `std::string_view backend() const`: a short name for messages");
-    static_assert(
-        requires(T& t, const Buffer& buffer, int number) { t.send(buffer, number, number); },
-        "dptk: a transport needs `void send(const dptk::Buffer&, int to, int tag)`, which blocks until "
-        "the buffer may be reused");
-    static_assert(
-        requires(T& t, const Buffer& buffer, int number) { t.recv(buffer, number, number); },
-        "dptk: a transport needs `void recv(const dptk::Buffer&, int from, int tag)`, which blocks until "
-        "the message has arrived");
-    return Transport<T>;
-}
-
 template <class T>
 concept HasAllReduce = requires(T& t, const Buffer& b, const Reduction& r) { t.all_reduce(b, r); };
 
@@ -266,6 +239,81 @@ concept HasLeave = requires(T& t) { t.leave(); };
 
 template <class T>
 concept Interruptible = requires { requires T::interruptible; };
+
+/// Whether it is a Transport; where it is none, one sentence for each thing that it lacks. What only has the
+/// name of an optional verb is a mistake as well (as far as a template sees it: overloads are not looked at).
+template <class T>
+consteval bool checked_transport() {
+    static_assert(std::movable<T>, "dptk: a transport must be movable");
+    static_assert(
+        requires(const T& t) {
+            { t.rank() } -> std::same_as<int>;
+        }, "dptk: a transport needs `int rank() const`: which process this is");
+    static_assert(
+        requires(const T& t) {
+            { t.size() } -> std::same_as<int>;
+        }, "dptk: a transport needs `int size() const`: how many processes there are");
+    static_assert(
+        requires(const T& t) {
+            { t.backend() } -> std::convertible_to<std::string_view>;
+        }, "dptk: a transport needs `std::string_view backend() const`: a short name for messages");
+    static_assert(
+        requires(T& t, const Buffer& buffer, int number) { t.send(buffer, number, number); },
+        "dptk: a transport needs `void send(const dptk::Buffer&, int to, int tag)`, which blocks until "
+        "the buffer may be reused");
+    static_assert(
+        requires(T& t, const Buffer& buffer, int number) { t.recv(buffer, number, number); },
+        "dptk: a transport needs `void recv(const dptk::Buffer&, int from, int tag)`, which blocks until "
+        "the message has arrived");
+    static_assert(
+        !requires { &T::all_reduce; } || HasAllReduce<T>,
+        "dptk: this transport's all_reduce would not be used: it cannot be called as all_reduce(const "
+        "dptk::Buffer&, const dptk::Reduction&)");
+    static_assert(
+        !requires { &T::reduce; } || HasReduce<T>,
+        "dptk: this transport's reduce would not be used: it cannot be called as reduce(const dptk::Buffer&, "
+        "const dptk::Reduction&, int root)");
+    static_assert(
+        !requires { &T::broadcast; } || HasBroadcast<T>,
+        "dptk: this transport's broadcast would not be used: it cannot be called as broadcast(const "
+        "dptk::Buffer&, int root)");
+    static_assert(
+        !requires { &T::all_gather; } || HasAllGather<T>,
+        "dptk: this transport's all_gather would not be used: it cannot be called as all_gather(const "
+        "dptk::Buffer& in, const dptk::Buffer& out)");
+    static_assert(
+        !requires { &T::gather; } || HasGather<T>,
+        "dptk: this transport's gather would not be used: it cannot be called as gather(const dptk::Buffer& "
+        "in, const dptk::Buffer& out, int root)");
+    static_assert(
+        !requires { &T::scatter; } || HasScatter<T>,
+        "dptk: this transport's scatter would not be used: it cannot be called as scatter(const "
+        "dptk::Buffer& in, const dptk::Buffer& out, int root)");
+    static_assert(
+        !requires { &T::reduce_scatter; } || HasReduceScatter<T>,
+        "dptk: this transport's reduce_scatter would not be used: it cannot be called as "
+        "reduce_scatter(const dptk::Buffer& in, const dptk::Buffer& out, const dptk::Reduction&)");
+    static_assert(
+        !requires { &T::all_to_all; } || HasAllToAll<T>,
+        "dptk: this transport's all_to_all would not be used: it cannot be called as all_to_all(const "
+        "dptk::Buffer& in, const dptk::Buffer& out)");
+    static_assert(
+        !requires { &T::barrier; } || HasBarrier<T>,
+        "dptk: this transport's barrier would not be used: it cannot be called as barrier()");
+    static_assert(
+        !requires { &T::run; } || HasRun<T>,
+        "dptk: this transport's run would not be used: it cannot be called as run(const dptk::Collective&, "
+        "dptk::AllReduceAlgorithm)");
+    static_assert(
+        !requires { &T::send_recv; } || HasSendRecv<T>,
+        "dptk: this transport's send_recv would not be used: it cannot be called as send_recv(const "
+        "dptk::Buffer& out, int to, const dptk::Buffer& in, int from, int tag)");
+    static_assert(
+        !requires { &T::duplicate; } || HasDuplicate<T>,
+        "dptk: this transport's duplicate would not be used: it takes nothing, and returns a transport of "
+        "this type");
+    return Transport<T>;
+}
 
 }  // namespace detail
 
