@@ -51,6 +51,9 @@ template <class A>
     requires(ArmadilloArray<A> && !is_armadillo_matrix<A> && !is_armadillo_cube<A>)
 inline constexpr bool is_reference_like<A> = true;
 
+template <ArmadilloArray A>
+inline constexpr bool is_const_of_const<A> = is_armadillo_view<A> || is_armadillo_cube_view<A>;
+
 }  // namespace detail
 
 /// Armadillo's matrices, cubes and views of them, as one parameter or as one for each run of their elements.

@@ -32,6 +32,10 @@ inline constexpr bool is_reference_like<std::tuple<T...>> = (is_reference_like<T
 template <class A, class B>
 inline constexpr bool is_reference_like<std::pair<A, B>> = is_reference_like<A> && is_reference_like<B>;
 
+/// Whether a const container returns such a view as well, and only its being const tells it from another one.
+template <class T>
+inline constexpr bool is_const_of_const = false;
+
 /// A visitor of one container: by reference where it owns its elements, by value where it only refers to
 /// them.
 template <class Container>
@@ -39,7 +43,7 @@ template <class Container>
     using C = std::remove_cvref_t<Container>;
     if constexpr (is_reference_like<C>) {
         static_assert(
-            !std::is_const_v<Container>,
+            !std::is_const_v<Container> || !is_const_of_const<C>,
             "dptk: a view of a const container cannot take rank 0's values or the averaged gradients");
         return [view = C(std::forward<Container>(container))](ParameterSink& sink) mutable {
             for_each_parameter(view, sink);
