@@ -1,6 +1,7 @@
 /// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers,
 /// optimizers and the Trainer. Networks run on plain loops (nn::Reference), where DPTK_WITH_ONEDNN is defined
-/// on oneDNN, and where DPTK_WITH_CUDNN is, on GPUs.
+/// on oneDNN (not in what nvcc compiles, which fails on oneDNN's header), and where DPTK_WITH_CUDNN is, on
+/// GPUs.
 #pragma once
 
 #include "dptk/data/image_dataset.hpp"
@@ -15,7 +16,7 @@
 #include "dptk/train/trainer.hpp"
 #include "dptk/train/trainer_options.hpp"
 
-#ifdef DPTK_WITH_ONEDNN
+#if defined(DPTK_WITH_ONEDNN) && !defined(__CUDACC__)
 #include "dptk/nn/cpu/backend.hpp"
 #include "dptk/nn/cpu/threads.hpp"
 #endif
