@@ -7,8 +7,22 @@ find_library(Libtorch_LIBRARY torch_cpu)
 find_library(Libtorch_C10_LIBRARY c10)
 mark_as_advanced(Libtorch_INCLUDE_DIR Libtorch_LIBRARY Libtorch_C10_LIBRARY)
 
+# Clang does not take the headers of 1.13 as C++20: they have vectors of a class before it is complete.
+if(Libtorch_INCLUDE_DIR)
+    include(CheckCXXSourceCompiles)
+    include(CMakePushCheckState)
+    cmake_push_check_state(RESET)
+    set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY) # without linking
+    set(CMAKE_REQUIRED_FLAGS -std=c++20)
+    set(CMAKE_REQUIRED_INCLUDES ${Libtorch_INCLUDE_DIR})
+    check_cxx_source_compiles("#include <ATen/core/List.h>\n" Libtorch_HEADERS_COMPILE)
+    unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+    cmake_pop_check_state()
+endif()
+
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(Libtorch REQUIRED_VARS Libtorch_LIBRARY Libtorch_C10_LIBRARY Libtorch_INCLUDE_DIR)
+find_package_handle_standard_args(Libtorch
+    REQUIRED_VARS Libtorch_LIBRARY Libtorch_C10_LIBRARY Libtorch_INCLUDE_DIR Libtorch_HEADERS_COMPILE)
 
 if(Libtorch_FOUND AND NOT TARGET Libtorch::libtorch)
     add_library(Libtorch::c10 UNKNOWN IMPORTED)
