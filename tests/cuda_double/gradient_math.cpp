@@ -8,7 +8,7 @@
 
 #include "cuda_double/launch.hpp"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 namespace {
 
@@ -114,4 +114,4 @@ void orthogonalize(float* matrix, std::size_t rows, std::size_t rank, StreamRef 
     });
 }
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

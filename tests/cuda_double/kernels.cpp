@@ -7,7 +7,7 @@
 
 #include "cuda_double/launch.hpp"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 namespace {
 
@@ -113,4 +113,4 @@ void judge_step(const double* words, const void* status, DType type, double* bad
     });
 }
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

@@ -15,7 +15,7 @@
 #include "dptk/nn/sequential.hpp"
 #include "support.hpp"
 
-namespace dptk::nn::testing {
+namespace DPTK_NAMESPACE::nn::testing {
 
 /// oneDNN sums in another order than the reference, and the reference in double: single precision is left.
 inline constexpr double cpu_tolerance = 2e-5;
@@ -92,4 +92,4 @@ inline void check_against_reference(const std::vector<LayerSpec>& specs, const S
     });
 }
 
-}  // namespace dptk::nn::testing
+}  // namespace DPTK_NAMESPACE::nn::testing

@@ -16,7 +16,7 @@
 
 #include "dptk/nn/sequential.hpp"
 
-namespace dptk::nn::testing {
+namespace DPTK_NAMESPACE::nn::testing {
 
 /// Multiples of 2^-17 in [-1/4, 1/4), exact in float and double; record_torch.py computes the same.
 template <class T>
@@ -92,4 +92,4 @@ inline const std::vector<double>& torch_output(const std::string& name) {
     return outputs.at(name);
 }
 
-}  // namespace dptk::nn::testing
+}  // namespace DPTK_NAMESPACE::nn::testing

@@ -15,7 +15,7 @@
 #include "dptk/nn/sequential.hpp"
 #include "support.hpp"
 
-namespace dptk::nn::testing {
+namespace DPTK_NAMESPACE::nn::testing {
 
 struct TorchCase {
     std::string name;
@@ -107,4 +107,4 @@ void check_torch_case(const TorchCase& c, double tolerance) {
     });
 }
 
-}  // namespace dptk::nn::testing
+}  // namespace DPTK_NAMESPACE::nn::testing

@@ -18,9 +18,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -116,4 +117,4 @@ struct ArrayTraits<A> {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

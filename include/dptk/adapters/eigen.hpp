@@ -18,9 +18,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 template <>
 struct DTypeTraits<Eigen::half> {
@@ -91,4 +92,4 @@ struct ArrayTraits<A> {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

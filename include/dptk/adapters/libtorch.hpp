@@ -23,13 +23,14 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/fnv1a.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 template <>
 struct DTypeTraits<c10::Half> {
@@ -312,4 +313,4 @@ class DistributedDataParallel : public dptk::DistributedDataParallel {
 
 }  // namespace libtorch
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -16,11 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 
-namespace dptk::libtorch {
+namespace DPTK_NAMESPACE::libtorch {
 
 /// For torch::data::make_data_loader, which takes a copy: all copies share one state, so that
 /// set_epoch() counts for the loader's. Each begin() of the loader starts the epoch anew. Never communicates.
@@ -88,4 +89,4 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
     std::shared_ptr<State> state_;
 };
 
-}  // namespace dptk::libtorch
+}  // namespace DPTK_NAMESPACE::libtorch

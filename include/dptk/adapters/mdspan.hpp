@@ -12,10 +12,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/fnv1a.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -84,4 +85,4 @@ struct ArrayTraits<M> {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -14,10 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// A model for DistributedDataParallel, which it must outlive: the program's values, and the means as their
 /// gradients. In each step, the program computes its blocks, then
@@ -131,4 +132,4 @@ class PerSampleGradients {
     std::vector<std::vector<double>> sums_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -10,10 +10,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Made by the functions below. `Visit` calls fn(value, gradient, size) for each parameter.
 template <class Visit>
@@ -82,4 +83,4 @@ template <class Struct, class T, std::integral Size>
     });
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

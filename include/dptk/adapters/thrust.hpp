@@ -12,10 +12,11 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -45,4 +46,4 @@ struct ArrayTraits<V> {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

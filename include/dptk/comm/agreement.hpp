@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,9 +15,10 @@
 #include <vector>
 
 #include "dptk/comm/verbs.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/fnv1a.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -62,28 +65,8 @@ void check_no_problem(Group& group, std::string_view problem) {
     if (any) throw_agreed(group, E(gather_problems(group, problem)));
 }
 
-[[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view table) {
-    std::vector<std::string_view> lines;
-    while (!table.empty()) {
-        const std::size_t end = table.find('\n');
-        lines.push_back(table.substr(0, end));
-        table.remove_prefix(end == std::string_view::npos ? table.size() : end + 1);
-    }
-    return lines;
-}
-
 /// The first line in which rank `rank`'s table differs from rank 0's; empty where there is none.
-[[nodiscard]] inline std::string first_difference(std::string_view table, std::string_view other,
-                                                  std::size_t rank) {
-    const std::vector<std::string_view> lines = lines_of(table);
-    const std::vector<std::string_view> others = lines_of(other);
-    for (std::size_t i = 0; i < std::max(lines.size(), others.size()); ++i) {
-        const std::string_view expected = i < lines.size() ? lines[i] : "no further parameter";
-        const std::string_view found = i < others.size() ? others[i] : "no further parameter";
-        if (expected != found) return text("rank ", rank, " has ", found, ", where rank 0 has ", expected);
-    }
-    return {};
-}
+[[nodiscard]] std::string first_difference(std::string_view table, std::string_view other, std::size_t rank);
 
 /// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name
 /// what must be equal on all ranks) differ. Collective.
@@ -126,4 +109,8 @@ auto on_all_or_none(Group& group, Fn&& fn) {
     if constexpr (returns) return std::move(*result);
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/agreement.ipp"
+#endif

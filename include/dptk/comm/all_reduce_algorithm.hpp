@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 /// How an all_reduce is carried out. `automatic` is the transport's own where it has one, and otherwise
 /// recursive doubling up to 64 KiB, recursive halving up to 512 KiB a rank, and a ring above.
@@ -33,4 +35,4 @@ enum class AllReduceAlgorithm : std::uint8_t {
     return "no algorithm";
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

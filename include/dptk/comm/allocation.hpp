@@ -7,10 +7,11 @@
 #include <span>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Owns `size()` elements, zero at first and aligned to 64 bytes. A contiguous range, so that it goes into
 /// every collective. Started operations keep the memory alive.
@@ -103,4 +104,4 @@ class DeviceAllocation {
     DeviceSpan<T> span_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "dptk/comm/ranges.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -110,9 +111,7 @@ template <BufferList B>
     return erased;
 }
 
-[[nodiscard]] inline Reduction reduction_of(ReduceOp op) {
-    return op;
-}
+[[nodiscard]] Reduction reduction_of(ReduceOp op);
 
 template <class T>
 [[nodiscard]] Reduction reduction_of(const ReduceOperation<T>& operation) {
@@ -121,4 +120,8 @@ template <class T>
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/buffer_lists.ipp"
+#endif

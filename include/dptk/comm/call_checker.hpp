@@ -3,10 +3,9 @@
 /// same MismatchError, before anything has been communicated.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,22 +13,19 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/activity.hpp"
 #include "dptk/control/control_plane.hpp"
-#include "dptk/control/job_health.hpp"
-#include "dptk/control/rank_status.hpp"
 #include "dptk/control/store.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/fnv1a.hpp"
-#include "dptk/core/text.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// On which channel the program itself waits, and which calls it has made. Only where all come from one
 /// thread is a rank that waits in one group known not to come to another one meanwhile. One object for all
@@ -39,8 +35,8 @@ class WaitingCaller {
     /// The calling thread waits on that channel, for as long as this lives.
     class Here {
       public:
-        Here(WaitingCaller& caller, const std::string& channel) : caller_(caller) { caller_.begin(channel); }
-        ~Here() { caller_.begin({}); }
+        Here(WaitingCaller& caller, const std::string& channel);
+        ~Here();
         Here(const Here&) = delete;
         Here& operator=(const Here&) = delete;
 
@@ -48,35 +44,18 @@ class WaitingCaller {
         WaitingCaller& caller_;
     };
 
-    [[nodiscard]] bool waits_on(std::string_view channel) const {
-        const std::lock_guard lock(mutex_);
-        return !several_threads_ && channel_ == channel;
-    }
+    [[nodiscard]] bool waits_on(std::string_view channel) const;
 
     /// The program has made a call on that channel, to which it, or a thread of its group, will come.
-    void promise(const std::string& channel) {
-        const std::lock_guard lock(mutex_);
-        ++promised_[channel];
-    }
+    void promise(const std::string& channel);
 
-    void forget(const std::string& channel) {
-        const std::lock_guard lock(mutex_);
-        promised_.erase(channel);
-    }
+    void forget(const std::string& channel);
 
     /// The number of calls made, by channel.
-    [[nodiscard]] std::map<std::string, std::uint64_t> promised() const {
-        const std::lock_guard lock(mutex_);
-        return promised_;
-    }
+    [[nodiscard]] std::map<std::string, std::uint64_t> promised() const;
 
   private:
-    void begin(const std::string& channel) {
-        const std::lock_guard lock(mutex_);
-        if (!thread_) thread_ = std::this_thread::get_id();
-        several_threads_ = several_threads_ || thread_ != std::this_thread::get_id();
-        channel_ = channel;
-    }
+    void begin(const std::string& channel);
 
     mutable std::mutex mutex_;
     std::optional<std::thread::id> thread_;
@@ -95,92 +74,33 @@ struct WaitingPlace {
 
     friend bool operator==(const WaitingPlace&, const WaitingPlace&) = default;
 
-    [[nodiscard]] std::string to_value() const {
-        std::string out = text(channel, ' ', number);
-        for (const int rank : ranks) out += text(' ', rank);
-        out += " +";
-        for (const auto& [name, calls] : promised) out += text(' ', name, ' ', calls);
-        return out + " ; " + call;
-    }
+    [[nodiscard]] std::string to_value() const;
 
-    [[nodiscard]] static std::optional<WaitingPlace> from_value(std::string_view value) {
-        WaitingPlace place;
-        place.channel = next_word(value);
-        if (!parse_number(next_word(value), place.number)) return std::nullopt;
-        for (std::string_view word = next_word(value); word != "+"; word = next_word(value)) {
-            int rank = 0;
-            if (!parse_number(word, rank)) return std::nullopt;
-            place.ranks.push_back(rank);
-        }
-        for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
-            if (!parse_number(next_word(value), place.promised[std::string(word)])) return std::nullopt;
-        }
-        place.call = value;
-        return place;
-    }
+    [[nodiscard]] static std::optional<WaitingPlace> from_value(std::string_view value);
 
-    [[nodiscard]] bool is_same_call(const WaitingPlace& other) const {
-        return channel == other.channel && number == other.number;
-    }
+    [[nodiscard]] bool is_same_call(const WaitingPlace& other) const;
 
-    [[nodiscard]] bool promises(const WaitingPlace& other) const {
-        const auto calls = promised.find(other.channel);
-        return calls != promised.end() && calls->second >= other.number;
-    }
+    [[nodiscard]] bool promises(const WaitingPlace& other) const;
 };
-
-/// Ranks that wait for each other in a circle, each for the next and the last for the first; empty where
-/// `first` is in no circle.
-[[nodiscard]] inline std::vector<int> find_circle(const std::map<int, WaitingPlace>& waiting, int first) {
-    std::vector<int> path = {first};
-    std::vector<int> visited;
-    const auto follow = [&](const auto& self) -> bool {
-        const WaitingPlace& here = waiting.at(path.back());
-        for (const int other : here.ranks) {
-            const auto there = waiting.find(other);
-            if (there == waiting.end() || there->second.is_same_call(here)) continue;
-            if (there->second.promises(here)) continue;
-            if (other == first) return true;
-            if (std::ranges::find(visited, other) != visited.end()) continue;
-            visited.push_back(other);
-            path.push_back(other);
-            if (self(self)) return true;
-            path.pop_back();
-        }
-        return false;
-    };
-    if (waiting.contains(first) && follow(follow)) return path;
-    return {};
-}
 
 class CallChecker {
   public:
     /// Of a channel with several ranks, whose control plane has a store.
     CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<Activity> activity,
-                std::shared_ptr<WaitingCaller> caller, Progress progress)
-        : control_(std::move(control)),
-          activity_(std::move(activity)),
-          caller_(std::move(caller)),
-          progress_(std::move(progress)),
-          store_(control_->store()->clone()) {}
+                std::shared_ptr<WaitingCaller> caller, Progress progress);
 
     [[nodiscard]] WaitingCaller& caller() const noexcept { return *caller_; }
     [[nodiscard]] const std::string& channel() const noexcept { return activity_->name(); }
 
     /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
     /// MismatchError, which is agreed.
-    void check(const Collective& call, AllReduceAlgorithm algorithm) {
-        with_first_cause(*control_->health(), [&] { agree_on(call, algorithm); });
-    }
+    void check(const Collective& call, AllReduceAlgorithm algorithm);
 
     /// The program has made a call that is about to be checked.
-    void promise() { caller_->promise(channel()); }
+    void promise();
 
     /// This rank comes to no further call: the others need not wait for it.
-    void leave() {
-        caller_->forget(channel());
-        store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left"));
-    }
+    void leave();
 
   private:
     static constexpr std::string_view agreed_verdict = "agreed";
@@ -188,118 +108,30 @@ class CallChecker {
     /// How long all ranks may take to come before it is looked at why they do not.
     static constexpr std::chrono::milliseconds patience{1000};
 
-    void agree_on(const Collective& call, AllReduceAlgorithm algorithm) {
-        const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
-        store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
-        const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
-        if (first != own_call(here) && call_in(first) != here.call)
-            store_->set(key(here, text("differs/", control_->rank())), here.call);
-        const bool last = store_->add(key(here, "arrived"), 1) == static_cast<std::int64_t>(ranks().size());
-        if (last) post_verdict(here, compare(here, first));
-        const std::string verdict = last ? store_->get(key(here, "verdict"), moment) : await(here, first);
-        if (verdict != agreed_verdict) {
-            MismatchError error(verdict);
-            error.mark_agreed();
-            throw error;
-        }
-        forget(here.number - 1);
-    }
+    void agree_on(const Collective& call, AllReduceAlgorithm algorithm);
 
     [[nodiscard]] const std::vector<int>& ranks() const noexcept { return activity_->identity().ranks; }
 
-    [[nodiscard]] static std::string key(const WaitingPlace& place, std::string_view what) {
-        return text("check/", place.channel, '/', place.number, '/', what);
-    }
-    [[nodiscard]] static std::string waiting_key(int rank) { return text("check/waiting/", rank); }
-    [[nodiscard]] static std::string arrival_key(std::string_view channel, int rank) {
-        return text("check/", channel, "/arrival/", rank);
-    }
+    [[nodiscard]] static std::string key(const WaitingPlace& place, std::string_view what);
+    [[nodiscard]] static std::string waiting_key(int rank);
+    [[nodiscard]] static std::string arrival_key(std::string_view channel, int rank);
 
-    [[nodiscard]] std::string own_call(const WaitingPlace& here) const {
-        return text(control_->rank(), ' ', here.call);
-    }
-    [[nodiscard]] static std::string_view call_in(std::string_view first) {
-        static_cast<void>(next_word(first));
-        return first;
-    }
-    [[nodiscard]] static int rank_in(std::string_view first) {
-        int rank = 0;
-        static_cast<void>(parse_number(next_word(first), rank));
-        return rank;
-    }
+    [[nodiscard]] std::string own_call(const WaitingPlace& here) const;
+    [[nodiscard]] static std::string_view call_in(std::string_view first);
+    [[nodiscard]] static int rank_in(std::string_view first);
 
     /// All that must be the same on all ranks.
-    [[nodiscard]] static std::string fingerprint(const Collective& call, AllReduceAlgorithm algorithm) {
-        std::string out = describe(call);
-        if (call.shared_shape().dtype == DType::opaque && has_buffers(call.verb))
-            out += text(" of ", call.shared_shape().opaque_size, " bytes each");
-        if (call.verb == Verb::all_gather_uneven) {
-            out += " in parts of";
-            const std::size_t shown = std::min<std::size_t>(call.counts.size(), 16);
-            for (const std::size_t count : call.counts.first(shown)) out += text(' ', count);
-            const auto* bytes = reinterpret_cast<const char*>(call.counts.data());
-            if (shown < call.counts.size())
-                out += text(" ... (", fnv1a({bytes, call.counts.size_bytes()}), ')');
-        }
-        if (call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic)
-            out += text(" by ", algorithm_name(algorithm));
-        return out;
-    }
+    [[nodiscard]] static std::string fingerprint(const Collective& call, AllReduceAlgorithm algorithm);
 
-    void post_verdict(const WaitingPlace& place, std::string_view verdict) {
-        store_->compare_and_set(key(place, "verdict"), "", verdict);
-    }
+    void post_verdict(const WaitingPlace& place, std::string_view verdict);
 
     /// The verdict on those who have come.
-    [[nodiscard]] std::string compare(const WaitingPlace& here, std::string_view first) {
-        std::string others;
-        for (const int rank : ranks()) {
-            const std::optional<std::string> call = store_->find(key(here, text("differs/", rank)));
-            if (call) others += text(others.empty() ? "" : "; ", control_->label(rank), " calls ", *call);
-        }
-        if (others.empty()) return std::string(agreed_verdict);
-        return text("call #", here.number, " of group ", here.channel, " differs between ranks: ", others,
-                    ", where ", control_->label(rank_in(first)), " calls ", call_in(first));
-    }
+    [[nodiscard]] std::string compare(const WaitingPlace& here, std::string_view first);
 
-    [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first) {
-        Deadline look_around(patience);
-        bool told = false;
-        std::optional<int> left_before;
-        std::optional<std::string> verdict;
-        while (!verdict) {
-            control_->health()->check();
-            try {
-                verdict = store_->get(key(here, "verdict"), make_progress(progress_));
-            } catch (const TimeoutError&) {
-                if (!look_around.passed()) continue;
-                look_around = Deadline(moment);
-                const std::string differences = compare(here, first);
-                if (differences != agreed_verdict) {
-                    post_verdict(here, differences);
-                    continue;
-                }
-                // Who has been told to end its call may leave before the others have been told.
-                const std::optional<int> left = find_left(here);
-                if (left && left == left_before) throw lost(here, *left);
-                left_before = left;
-                told = tell_where(here) || told;
-                look_for_circle();
-            }
-        }
-        if (told) store_->erase(waiting_key(control_->rank()));
-        return *verdict;
-    }
+    [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first);
 
     /// Tells the other ranks where this one waits, and for whom, where it is the program itself that does.
-    bool tell_where(const WaitingPlace& here) {
-        if (!caller_->waits_on(here.channel)) return false;
-        WaitingPlace place = here;
-        std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
-        place.promised = caller_->promised();
-        store_->set(waiting_key(control_->rank()), place.to_value());
-        return true;
-    }
+    bool tell_where(const WaitingPlace& here);
 
     /// To which of the channel's calls a rank has come last.
     struct Arrival {
@@ -307,72 +139,24 @@ class CallChecker {
         bool left = false;
     };
 
-    [[nodiscard]] Arrival arrival(std::string_view channel, int rank) {
-        const std::string value = store_->find(arrival_key(channel, rank)).value_or("");
-        std::string_view words = value;
-        Arrival found;
-        static_cast<void>(parse_number(next_word(words), found.number));
-        found.left = words == "left";
-        return found;
-    }
+    [[nodiscard]] Arrival arrival(std::string_view channel, int rank);
 
     /// A rank may be in a call by a thread of its group, while it waits in another one itself.
-    [[nodiscard]] bool has_arrived(int rank, const WaitingPlace& place) {
-        return arrival(place.channel, rank).number >= place.number;
-    }
+    [[nodiscard]] bool has_arrived(int rank, const WaitingPlace& place);
 
     /// A rank that has closed the channel without coming to this call.
-    [[nodiscard]] std::optional<int> find_left(const WaitingPlace& here) {
-        for (const int rank : ranks()) {
-            const Arrival last = arrival(here.channel, rank);
-            if (last.left && last.number < here.number) return rank;
-        }
-        return std::nullopt;
-    }
+    [[nodiscard]] std::optional<int> find_left(const WaitingPlace& here);
 
-    [[nodiscard]] PeerLostError lost(const WaitingPlace& here, int rank) {
-        return PeerLostError(text(control_->label(rank), " has left its process group after ",
-                                  arrival(here.channel, rank).number, " calls, and ",
-                                  control_->label(control_->rank()), " waits for it in ",
-                                  activity_->describe(activity_->look())));
-    }
+    [[nodiscard]] PeerLostError lost(const WaitingPlace& here, int rank);
 
-    [[nodiscard]] std::map<int, WaitingPlace> read_waiting() {
-        std::map<int, WaitingPlace> waiting;
-        for (int rank = 0; rank < control_->size(); ++rank) {
-            const std::optional<std::string> value = store_->find(waiting_key(rank));
-            std::optional<WaitingPlace> place = value ? WaitingPlace::from_value(*value) : std::nullopt;
-            if (place) waiting.emplace(rank, std::move(*place));
-        }
-        return waiting;
-    }
+    [[nodiscard]] std::map<int, WaitingPlace> read_waiting();
 
     /// Those that are seen to wait for each other twice have all done so in between, since calls are
     /// numbered, unless a call has been decided and its rank does not know yet.
-    void look_for_circle() {
-        const std::map<int, WaitingPlace> before = read_waiting();
-        const std::vector<int> circle = find_circle(before, control_->rank());
-        if (circle.empty()) return;
-        const std::map<int, WaitingPlace> now = read_waiting();
-        std::string who;
-        for (const int rank : circle) {
-            const auto place = now.find(rank);
-            if (place == now.end() || place->second != before.at(rank)) return;
-            if (store_->find(key(place->second, "verdict"))) return;
-            who += text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
-                        " of group ", place->second.channel, " and waits for ranks ",
-                        list_text(place->second.ranks));
-        }
-        const std::string verdict = "ranks wait for each other in different groups: " + who;
-        for (const int rank : circle) post_verdict(now.at(rank), verdict);
-    }
+    void look_for_circle();
 
     /// All ranks have come to the call after it.
-    void forget(std::uint64_t number) {
-        if (number == 0 || control_->rank() != ranks().front()) return;
-        const WaitingPlace place{channel(), number, {}, {}};
-        for (const std::string_view what : {"first", "arrived", "verdict"}) store_->erase(key(place, what));
-    }
+    void forget(std::uint64_t number);
 
     std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<Activity> activity_;
@@ -386,14 +170,9 @@ class CallChecker {
 /// channel. Who waits for a while only comes elsewhere by himself.
 class CheckedWork final : public WorkState {
   public:
-    CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker)
-        : work_(std::move(work)), checker_(std::move(checker)) {}
+    CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker);
 
-    bool wait(std::chrono::nanoseconds timeout) override {
-        if (timeout != std::chrono::nanoseconds::max()) return work_->wait(timeout);
-        const WaitingCaller::Here here(checker_->caller(), checker_->channel());
-        return work_->wait(timeout);
-    }
+    bool wait(std::chrono::nanoseconds timeout) override;
 
     std::exception_ptr error() override { return work_->error(); }
     std::exception_ptr unseen_error() override { return work_->unseen_error(); }
@@ -404,4 +183,8 @@ class CheckedWork final : public WorkState {
     std::shared_ptr<CallChecker> checker_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/call_checker.ipp"
+#endif

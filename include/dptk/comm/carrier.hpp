@@ -12,9 +12,9 @@
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/control/agreed_errors.hpp"
-#include "dptk/control/control_plane.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Returns the rank from which the message came, or to which it went.
 template <Transport T>
@@ -112,4 +112,4 @@ struct Carrier {
     }
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

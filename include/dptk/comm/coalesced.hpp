@@ -18,11 +18,11 @@
 
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/buffer_lists.hpp"
-#include "dptk/comm/channel.hpp"
 #include "dptk/comm/joint_work.hpp"
 #include "dptk/comm/root.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -30,54 +30,23 @@ namespace detail {
 /// first blocks come first, then all second ones.
 class CoalescedCall {
   public:
-    CoalescedCall(const Collective& like, std::size_t ranks)
-        : call_(like),
-          input_blocks_(like.verb == Verb::reduce_scatter ? ranks : 1),
-          output_blocks_(like.verb == Verb::all_gather ? ranks : 1) {}
+    CoalescedCall(const Collective& like, std::size_t ranks);
 
     /// Device memory is not copied: each buffer is a call of its own.
-    [[nodiscard]] bool takes(const Buffer& input) const {
-        return !input.on_device() && !is_on_device() && input.dtype == inputs_[0].dtype &&
-               input.element_size() == inputs_[0].element_size();
-    }
+    [[nodiscard]] bool takes(const Buffer& input) const;
 
-    void add(const Buffer& input, const Buffer& output) {
-        inputs_.push_back(input);
-        outputs_.push_back(output);
-    }
+    void add(const Buffer& input, const Buffer& output);
 
     [[nodiscard]] bool is_on_device() const { return inputs_[0].on_device(); }
 
     /// The call on copies of the inputs.
-    [[nodiscard]] const Collective& pack() {
-        if (is_on_device()) {
-            call_.input = inputs_[0];
-            call_.output = outputs_[0];
-            return call_;
-        }
-        const bool in_place = call_.verb == Verb::all_reduce || call_.verb == Verb::broadcast;
-        input_ = memory_for(inputs_);
-        output_ = in_place ? input_ : memory_for(outputs_);
-        call_.input = input_->buffer();
-        call_.output = output_->buffer();
-        for_each_block(call_.input, inputs_, input_blocks_,
-                       [](const Buffer& packed, const Buffer& block) { convert(packed, block); });
-        return call_;
-    }
+    [[nodiscard]] const Collective& pack();
 
     /// Copies the results to the outputs.
-    void unpack() const {
-        if (is_on_device()) return;
-        for_each_block(call_.output, outputs_, output_blocks_,
-                       [](const Buffer& packed, const Buffer& block) { convert(block, packed); });
-    }
+    void unpack() const;
 
   private:
-    [[nodiscard]] static std::shared_ptr<algorithms::Scratch> memory_for(const std::vector<Buffer>& buffers) {
-        Buffer all = buffers[0];
-        for (std::size_t i = 1; i < buffers.size(); ++i) all.count += buffers[i].count;
-        return std::make_shared<algorithms::Scratch>(all);
-    }
+    [[nodiscard]] static std::shared_ptr<algorithms::Scratch> memory_for(const std::vector<Buffer>& buffers);
 
     template <class Action>
     static void for_each_block(const Buffer& packed, const std::vector<Buffer>& buffers, std::size_t blocks,
@@ -102,22 +71,9 @@ class CoalescedCall {
 };
 
 /// Why the call cannot be; empty where it can. Throws ArgumentError for an operation without a meaning.
-[[nodiscard]] inline std::string coalesced_problem(const Collective& like, std::size_t ranks,
-                                                   const std::vector<Buffer>& inputs,
-                                                   const std::vector<Buffer>& outputs) {
-    if (inputs.size() != outputs.size()) return text(inputs.size(), " buffers into ", outputs.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const Buffer& in = inputs[i];
-        const Buffer& out = outputs[i];
-        if (reduces(like.verb)) check_reduction(in.dtype, like.reduction);
-        const std::size_t expected = like.verb == Verb::all_gather ? in.count * ranks : in.count;
-        const std::size_t found = like.verb == Verb::reduce_scatter ? out.count * ranks : out.count;
-        if (in.dtype != out.dtype || in.element_size() != out.element_size() || expected != found)
-            return text(in.count, " x ", dtype_name(in.dtype), " into ", out.count, " x ",
-                        dtype_name(out.dtype), ", as buffer ", i);
-    }
-    return {};
-}
+[[nodiscard]] std::string coalesced_problem(const Collective& like, std::size_t ranks,
+                                            const std::vector<Buffer>& inputs,
+                                            const std::vector<Buffer>& outputs);
 
 /// Checks `like`, which has no buffers yet, and makes one call of it for each kind of elements.
 template <class Group>
@@ -253,4 +209,8 @@ template <class Group, BufferList In, MutableBufferList Out>
         detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/coalesced.ipp"
+#endif

@@ -9,8 +9,9 @@
 #include "dptk/comm/message_verbs.hpp"
 #include "dptk/comm/transport_channel.hpp"
 #include "dptk/comm/verbs.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past
 /// it, it communicates no more and marks the job as broken, so that the other ranks end as well.
@@ -48,4 +49,4 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
     std::unique_ptr<TransportChannel<T>> channel_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -2,22 +2,16 @@
 /// the group's first call on a device chooses one.
 #pragma once
 
-#include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/named_entries.hpp"
-#include "dptk/core/device_calls.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/export.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Carries out the calls of a group whose ranks have several devices each.
 class DeviceGroup {
@@ -56,33 +50,17 @@ DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {
 }  // namespace detail
 
 /// Adds a transport, unless one of its name is there.
-inline bool register_device_transport(const DeviceTransportEntry& entry) {
-    return detail::device_registry().add(entry);
-}
+bool register_device_transport(const DeviceTransportEntry& entry);
 
 /// The one that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError where there is
 /// none.
-[[nodiscard]] inline DeviceTransportEntry choose_device_transport() {
-    const std::vector<DeviceTransportEntry> entries = detail::device_registry().all();
-    const char* wish = std::getenv("DPTK_DEVICE_BACKEND");
-    if (wish == nullptr || *wish == '\0') {
-        const auto best = std::ranges::max_element(entries, {}, &DeviceTransportEntry::preference);
-        if (best != entries.end()) return *best;
-        throw ArgumentError(detail::no_device_memory);
-    }
-    const auto named = std::ranges::find(entries, std::string_view(wish), &DeviceTransportEntry::name);
-    if (named != entries.end()) return *named;
-    std::string names;
-    for (const DeviceTransportEntry& entry : entries)
-        names += detail::text(names.empty() ? "" : ", ", entry.name);
-    throw ArgumentError(detail::text("DPTK_DEVICE_BACKEND=", wish, ": this program has ",
-                                     names.empty() ? "no device transport" : names));
-}
+[[nodiscard]] DeviceTransportEntry choose_device_transport();
 
 /// Whether the program includes <dptk/comm/nccl.hpp>.
-[[nodiscard]] inline bool is_nccl_available() {
-    const std::vector<DeviceTransportEntry> entries = detail::device_registry().all();
-    return std::ranges::find(entries, "nccl", &DeviceTransportEntry::name) != entries.end();
-}
+[[nodiscard]] bool is_nccl_available();
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/device_registry.ipp"
+#endif

@@ -13,9 +13,10 @@
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/device_call.hpp"
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/fnv1a.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -38,24 +39,7 @@ void check_devices(Group& group, const DeviceCall& call) {
 
 /// Combines the inputs of this rank's devices, in their order and piece by piece in the cache, into `sum`,
 /// whose dtype may be wider.
-inline void combine_devices(const Buffer& sum, const DeviceCall& call) {
-    constexpr std::size_t piece_bytes = 16384;
-    const std::size_t piece = std::max<std::size_t>(piece_bytes / sum.element_size(), 1);
-    const algorithms::Scratch widened(sum.slice(0, std::min(piece, sum.count)));
-    for (std::size_t done = 0; done < sum.count; done += piece) {
-        const std::size_t count = std::min(piece, sum.count - done);
-        const Buffer total = sum.slice(done, count);
-        convert(total, call.inputs[0].slice(done, count));
-        for (std::size_t device = 1; device < call.devices(); ++device) {
-            Buffer part = call.inputs[device].slice(done, count);
-            if (part.dtype != sum.dtype) {
-                convert(widened.buffer().slice(0, count), part);
-                part = widened.buffer().slice(0, count);
-            }
-            combine(total, part, call.reduction);
-        }
-    }
-}
+void combine_devices(const Buffer& sum, const DeviceCall& call);
 
 /// Combines the inputs of all devices of all ranks. The result is where the call's verb puts it: in all of
 /// the memory, in the root's, or in this rank's part, which is returned.
@@ -123,4 +107,8 @@ void run_devices_on_host(Group& group, const DeviceCall& call) {
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/devices_on_host.ipp"
+#endif

@@ -7,14 +7,14 @@
 #include <span>
 #include <utility>
 
-#include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/carrier.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/message_batch.hpp"
 #include "dptk/comm/stream_calls.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 template <class T>
 class EnqueuedCalls {
@@ -131,4 +131,4 @@ class EnqueuedCalls {
     std::shared_ptr<MessageBatch> batch_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

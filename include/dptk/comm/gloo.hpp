@@ -3,22 +3,15 @@
 /// MPI.
 #pragma once
 
-#include "dptk/comm/gloo_transport.hpp"
-
-#include <chrono>
-#include <exception>
 #include <memory>
-#include <utility>
 
+#include "dptk/comm/gloo_transport.hpp"
 #include "dptk/comm/node.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
-#include "dptk/control/heartbeat.hpp"
-#include "dptk/control/meeting_place.hpp"
-#include "dptk/control/program_end.hpp"
-#include "dptk/control/rendezvous.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Made through any Store: GlooCommunicator(GlooTransport({.rank = r, .size = n, .store = store})).
 /// init_process_group makes groups over Gloo by itself.
@@ -27,74 +20,19 @@ using GlooCommunicator = BasicCommunicator<GlooTransport>;
 namespace detail {
 
 /// Whatever is no MPI launcher's, and those where the program says itself how the ranks find each other.
-[[nodiscard]] inline Fit gloo_fit(const JobRequest& request) {
-    if (request.method.meeting == Meeting::mpi) return Fit::none;
-    if (request.store || request.method.meeting != Meeting::none) return Fit::natural;
-    switch (request.launch.launcher) {
-        case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
-        case Launcher::slurm: return request.launch.world_size > 1 ? Fit::possible : Fit::none;
-        case Launcher::mpi:
-        case Launcher::none: break;
-    }
-    return request.launch.world_size > 1 || request.backend == "gloo" ? Fit::possible : Fit::none;
-}
+[[nodiscard]] Fit gloo_fit(const JobRequest& request);
 
-/// Where the program does not say how the ranks find each other, the launcher does.
-[[nodiscard]] inline JobRequest with_method(JobRequest request) {
-    if (request.store || request.method.meeting != Meeting::none) return request;
-    request.method.meeting = request.launch.launcher == Launcher::slurm ? Meeting::slurm : Meeting::env;
-    return request;
-}
+[[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& asked);
 
-[[nodiscard]] inline ProcessGroup create_gloo_group(const JobRequest& asked) {
-    const JobRequest request = with_method(asked);
-    const LaunchEnvironment& launch = request.launch;
-    ControlPlaneOptions plane{.rank = launch.rank, .size = launch.world_size, .timeout = request.timeout};
-    GlooOptions options{.rank = launch.rank,
-                        .size = launch.world_size,
-                        .interface = request.network_interface,
-                        .timeout = request.timeout};
-    const auto health = std::make_shared<JobHealth>();
-    if (launch.world_size > 1) {
-        const MeetingPlace place = find_meeting_place(request);
-        Peers peers =
-            rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
-        options.hosts = std::move(peers.hosts);
-        options.store = place.store;
-        plane.store = place.store;
-        plane.peers = std::move(peers.labels);
-        plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
-        if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
-        options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
-    } else {
-        options.control = ControlPlane::make(std::move(plane), health);
-    }
-    const std::shared_ptr<ControlPlane> control = options.control;  // outlives a transport that fails
-    hear_last_words(control);
-    try {
-        return NodeCommunicator<GlooTransport>(NodeTransport(GlooTransport(std::move(options))));
-    } catch (const std::exception& error) {  // the others are about to connect to this rank
-        health->fail(error.what());
-        throw;
-    }
-}
-
-[[nodiscard]] inline std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request) {
-    GlooOptions options{.rank = request.rank,
-                        .size = static_cast<int>(request.hosts.size()),
-                        .store = request.job.control->store(),
-                        .name = "gloo/" + request.identity.name,
-                        .interface = socket_interface(),
-                        .timeout = request.identity.timeout,
-                        .control = request.job.control,
-                        .hosts = request.hosts};
-    return std::make_unique<TransportChannel<NodeTransport<GlooTransport>>>(
-        NodeTransport(GlooTransport(std::move(options))), request.job, request.identity);
-}
+[[nodiscard]] std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest& request);
 
 inline const bool gloo_is_registered =
     register_transport({"gloo", gloo_fit, create_gloo_group, create_gloo_subgroup});
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/gloo.ipp"
+#endif

@@ -2,8 +2,6 @@
 /// they live, and ended from any thread. Here, and nowhere else, Gloo's errors become dptk's.
 #pragma once
 
-#include "dptk/comm/gloo_library.hpp"
-
 #include <gloo/barrier.h>
 #include <gloo/common/error.h>
 #include <gloo/context.h>
@@ -11,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -20,28 +17,22 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/gloo_device.hpp"
 #include "dptk/comm/gloo_waits.hpp"
+#include "dptk/control/control_plane.hpp"
 #include "dptk/control/deadline.hpp"
-#include "dptk/control/host.hpp"
 #include "dptk/control/job_health.hpp"
-#include "dptk/control/program_end.hpp"
-#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/store.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer" without its first part.
-[[nodiscard]] inline std::string_view without_source_line(std::string_view message) {
-    const std::size_t end = message.find(".cc:") != std::string_view::npos ? message.find("] ") : 0;
-    return message.starts_with('[') && end != 0 && end != std::string_view::npos ? message.substr(end + 2)
-                                                                                 : message;
-}
+[[nodiscard]] std::string_view without_source_line(std::string_view message);
 
 /// What a rank tells the others before they connect: who it is, and where it listens for each of them.
 struct GlooContact {
@@ -51,28 +42,14 @@ struct GlooContact {
     /// Gloo's own addresses, by rank, one after the other and all of one size.
     std::string endpoints;
 
-    [[nodiscard]] std::string to_value() const { return text(host, '\n', address, '\n', endpoints); }
+    [[nodiscard]] std::string to_value() const;
 
-    [[nodiscard]] static GlooContact from_value(std::string_view value) {
-        const std::size_t first = value.find('\n');
-        const std::size_t second = value.find('\n', first + 1);
-        if (first == std::string_view::npos || second == std::string_view::npos) {
-            throw FormatError("what a rank tells about its Gloo connections has no three parts");
-        }
-        return {std::string(value.substr(0, first)), std::string(value.substr(first + 1, second - first - 1)),
-                std::string(value.substr(second + 1))};
-    }
+    [[nodiscard]] static GlooContact from_value(std::string_view value);
 
-    [[nodiscard]] std::vector<char> endpoint_for(int rank, int size) const {
-        const std::size_t bytes = endpoints.size() / static_cast<std::size_t>(size);
-        const std::string part = endpoints.substr(static_cast<std::size_t>(rank) * bytes, bytes);
-        return {part.begin(), part.end()};
-    }
+    [[nodiscard]] std::vector<char> endpoint_for(int rank, int size) const;
 
     /// "rank 2 (node7, listening at 10.0.0.7)"
-    [[nodiscard]] std::string label(int rank) const {
-        return text("rank ", rank, " (", host, ", listening at ", address, ')');
-    }
+    [[nodiscard]] std::string label(int rank) const;
 };
 
 /// How a mesh is made.
@@ -94,22 +71,12 @@ class GlooMesh final : public Wakeable {
   public:
     /// Connects with all other ranks. Collective. Throws TimeoutError with the ranks that have not come or
     /// cannot be reached, and PeerLostError where the job fails meanwhile or a connection is refused.
-    [[nodiscard]] static std::shared_ptr<GlooMesh> connect(const GlooMeshOptions& options) {
-        auto mesh = std::shared_ptr<GlooMesh>(new GlooMesh(options));
-        mesh->health_->subscribe(mesh);
-        mesh->run("connecting", [&] { mesh->meet(options); });
-        return mesh;
-    }
+    [[nodiscard]] static std::shared_ptr<GlooMesh> connect(const GlooMeshOptions& options);
 
     GlooMesh(const GlooMesh&) = delete;
     GlooMesh& operator=(const GlooMesh&) = delete;
 
-    ~GlooMesh() override {
-        if (!watch_.joinable()) return;
-        closing_ = true;
-        from_anybody_->abortWaitRecv();
-        watch_.join();
-    }
+    ~GlooMesh() override;
 
     /// For the options of Gloo's algorithms.
     [[nodiscard]] const std::shared_ptr<gloo::Context>& context() const noexcept { return context_; }
@@ -144,25 +111,16 @@ class GlooMesh final : public Wakeable {
     }
 
     /// Calls Gloo: inside run().
-    void barrier(std::chrono::milliseconds timeout = longest_wait) { barrier(next_tag(), timeout); }
+    void barrier(std::chrono::milliseconds timeout = longest_wait);
 
     /// This rank calls no more.
     void begin_to_close() noexcept { closing_ = true; }
 
-    [[nodiscard]] bool has_ended() const noexcept { return waits_->ended() || health_->failed(); }
+    [[nodiscard]] bool has_ended() const noexcept;
 
     /// Blocks until all ranks are about to close their connections, or the job has failed: an early end would
     /// destroy what is still under way to another rank.
-    void say_goodbye() noexcept {
-        try {
-            const BrokenPipeIgnored ignored;
-            barrier(goodbye_tag, longest_wait);
-            // The last messages of the barrier itself are still under way.
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        } catch (const std::exception&) {
-            // The others never come.
-        }
-    }
+    void say_goodbye() noexcept;
 
     void wake() noexcept override { end("the job has failed"); }
 
@@ -177,26 +135,14 @@ class GlooMesh final : public Wakeable {
     class ConnectedContext final : public gloo::Context {
       public:
         ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
-                         std::shared_ptr<gloo::transport::Context> pairs)
-            : Context(pairs->rank, pairs->size) {
-            device_ = std::move(device);
-            transportContext_ = std::move(pairs);
-            setTimeout(longest_wait);  // deadlines are the watchdog's
-        }
+                         std::shared_ptr<gloo::transport::Context> pairs);
     };
 
     explicit GlooMesh(const GlooMeshOptions& options)
         : rank_(options.rank), size_(options.size), health_(options.health) {}
 
     /// Waits a little for the job to fail, too: then the lost rank is known by its name.
-    [[noreturn]] void throw_ended(std::string_view what) const {
-        const auto known_by = waits_->ended_at() + patience;
-        const auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
-        static_cast<void>(health_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
-        health_->check();
-        throw PeerLostError(text("rank ", rank_, ": ", what, ": ", waits_->cause()));
-    }
+    [[noreturn]] void throw_ended(std::string_view what) const;
 
     template <class Action>
     void for_others(Action&& action) const {
@@ -205,55 +151,13 @@ class GlooMesh final : public Wakeable {
         }
     }
 
-    void meet(const GlooMeshOptions& options) {
-        const std::shared_ptr<Store> store = options.store->clone();
-        const auto key = [&](int rank) { return text(options.name, '/', rank); };
-
-        const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
-        pairs->setTimeout(
-            std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo takes 5 times it
-        GlooContact here{host_name(), options.address, create_pairs(*pairs)};
-        publish_for_end(pairs);
-
-        store->set(key(rank_), here.to_value());
-        await_others(*store, key, options.timeout);
-        const Deadline deadline(options.timeout);
-        for_others([&](int other) {
-            const GlooContact there = GlooContact::from_value(store->get(key(other), options.timeout));
-            reach(here, there, other, deadline, options.timeout,
-                  [&] { pairs->getPair(other)->connect(there.endpoint_for(rank_, size_)); });
-        });
-
-        context_ = std::make_shared<ConnectedContext>(options.device,
-                                                      std::make_shared<WatchedGlooContext>(pairs, waits_));
-        watch_connections(*pairs);
-        barrier(options.timeout);
-        store->erase(key(rank_));
-    }
+    void meet(const GlooMeshOptions& options);
 
     /// Their addresses, by rank.
-    [[nodiscard]] std::string create_pairs(gloo::transport::Context& pairs) const {
-        std::string endpoints;
-        std::vector<std::string> by_rank(static_cast<std::size_t>(size_));
-        std::size_t bytes = 0;
-        for_others([&](int other) {
-            const std::vector<char> address = pairs.createPair(other)->address().bytes();
-            by_rank[static_cast<std::size_t>(other)].assign(address.begin(), address.end());
-            bytes = address.size();
-        });
-        by_rank[static_cast<std::size_t>(rank_)].assign(bytes, '\0');
-        for (const std::string& one : by_rank) endpoints += one;
-        return endpoints;
-    }
+    [[nodiscard]] std::string create_pairs(gloo::transport::Context& pairs) const;
 
     /// From here on end() can wake a thread that waits for a connection.
-    void publish_for_end(std::shared_ptr<gloo::transport::Context> pairs) {
-        {
-            const std::lock_guard lock(mutex_);
-            pairs_ = std::move(pairs);
-        }
-        waits_->check();
-    }
+    void publish_for_end(std::shared_ptr<gloo::transport::Context> pairs);
 
     template <class Key>
     void await_others(Store& store, const Key& key, std::chrono::milliseconds timeout) const {
@@ -295,36 +199,12 @@ class GlooMesh final : public Wakeable {
 
     /// Gloo tells a lost connection only to those who wait for a message to begin. So a thread does that
     /// always, and ends all other waits.
-    void watch_connections(gloo::transport::Context& pairs) {
-        from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
-        for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
-        watch_ = start_quiet_thread([this] {
-            try {
-                from_anybody_->waitRecv(longest_wait);
-            } catch (const std::exception& error) {
-                if (!closing_) end(without_source_line(error.what()));
-            }
-        });
-    }
+    void watch_connections(gloo::transport::Context& pairs);
 
-    void barrier(std::uint32_t tag, std::chrono::milliseconds timeout) {
-        gloo::BarrierOptions options(context_);
-        options.setTag(tag);
-        options.setTimeout(timeout);
-        gloo::barrier(options);
-    }
+    void barrier(std::uint32_t tag, std::chrono::milliseconds timeout);
 
     /// Ends all waits, and closes all connections. The first cause stays.
-    void end(std::string_view cause) noexcept {
-        try {
-            waits_->end(cause);
-            const std::lock_guard lock(mutex_);
-            // Nothing has been posted for it: Gloo closes all pairs, and wakes who waits for a connection.
-            if (pairs_) pairs_->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
-        } catch (const std::exception&) {
-            // That is how it says that it has done so.
-        }
-    }
+    void end(std::string_view cause) noexcept;
 
     const int rank_;
     const int size_;
@@ -343,29 +223,21 @@ class GlooMesh final : public Wakeable {
 /// Keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread that waits for that.
 class GlooFarewell final : public Watched {
   public:
-    static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control) {
-        mesh->begin_to_close();
-        if (mesh->has_ended()) return;
-        const auto farewell = std::shared_ptr<GlooFarewell>(new GlooFarewell(mesh, control));
-        ProgramEnd::get().add_farewell(farewell, control->timeout());
-        Watchdog::get().watch(farewell);
-        start_quiet_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
-    }
+    static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control);
 
-    void look() noexcept override {
-        if (control_->is_over()) mesh_->wake();
-    }
+    void look() noexcept override;
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
-        return std::chrono::milliseconds(200);
-    }
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
 
   private:
-    GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
-        : mesh_(std::move(mesh)), control_(std::move(control)) {}
+    GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control);
 
     std::shared_ptr<GlooMesh> mesh_;
     std::shared_ptr<ControlPlane> control_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/gloo_mesh.ipp"
+#endif

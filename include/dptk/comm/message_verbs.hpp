@@ -9,8 +9,9 @@
 
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/ranges.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// `Self` gives channel(): the Channel that carries the calls.
 template <class Self>
@@ -51,4 +52,4 @@ class MessageVerbs {
     [[nodiscard]] Channel& channel() { return static_cast<Self&>(*this).channel(); }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -6,22 +6,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/mpi_environment.hpp"
 #include "dptk/control/control_plane.hpp"
-#include "dptk/control/debug.hpp"
-#include "dptk/control/heartbeat.hpp"
-#include "dptk/control/host.hpp"
-#include "dptk/control/program_end.hpp"
-#include "dptk/control/served_store.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Of a group over MPI. The same on all ranks.
 struct MpiOptions {
@@ -37,26 +31,10 @@ namespace detail {
 
 class MpiControl {
   public:
-    MpiControl(MPI_Comm comm, MpiOptions options) : comm_(comm), options_(std::move(options)) {
-        check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
-        check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
-    }
+    MpiControl(MPI_Comm comm, MpiOptions options);
 
     /// Collective.
-    [[nodiscard]] std::shared_ptr<ControlPlane> make() {
-        MpiEnvironment& environment = MpiEnvironment::get();
-        environment.set_timeout(options_.timeout);
-        ControlPlaneOptions plane{
-            .rank = rank_,
-            .size = size_,
-            .timeout = options_.timeout,
-            .peers = meet_peers(),
-            .last_resort = [&environment](const std::string&) { environment.end_job(); }};
-        if (size_ > 1) plane.store = connect();
-        if (!plane.store) return ControlPlane::make(std::move(plane), environment.health());
-        ProgramEnd::get().add_job(plane.store, rank_, size_, options_.timeout);
-        return join_control_plane(std::move(plane), environment.health(), options_.heartbeat_timeout);
-    }
+    [[nodiscard]] std::shared_ptr<ControlPlane> make();
 
   private:
     /// How long the way to rank 0's store may take to find; without it the job does with deadlines.
@@ -73,66 +51,12 @@ class MpiControl {
     }
 
     /// Throws MismatchError, on all ranks, where one has another version of dptk.
-    [[nodiscard]] std::vector<std::string> meet_peers() const {
-        Identity own;
-        copy_text(own.version, job_version());
-        copy_text(own.label, process_label());
-        std::vector<Identity> all(static_cast<std::size_t>(size_));
-        check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, comm_),
-                  "MPI_Allgather");
-        std::vector<std::string> labels;
-        for (const Identity& identity : all) {
-            labels.emplace_back(identity.label.data());
-            if (identity.version == all[0].version) continue;
-            MismatchError error(text("the processes use different versions of dptk: rank 0 (",
-                                     all[0].label.data(), ") has ", all[0].version.data(), ", rank ",
-                                     labels.size() - 1, " (", labels.back(), ") has ",
-                                     identity.version.data()));
-            error.mark_agreed();
-            throw error;
-        }
-        return labels;
-    }
+    [[nodiscard]] std::vector<std::string> meet_peers() const;
 
     /// The store of all ranks; null, on all of them, where one cannot reach it.
-    [[nodiscard]] std::shared_ptr<Store> connect() {
-        std::shared_ptr<Store> store;
-        std::string invitation;
-        std::string problem;
-        try {
-            if (rank_ == 0) {
-                auto [served, invited] = StoreServers::get().invite(options_.bind_address);
-                store = std::move(served);
-                invitation = invited.to_text();
-            }
-        } catch (const std::exception& error) {
-            problem = error.what();
-        }
-        broadcast(invitation);
-        try {
-            if (rank_ != 0 && !invitation.empty()) {
-                store = accept_invitation(StoreInvitation::parse(invitation), patience,
-                                          options_.heartbeat_timeout);
-            }
-        } catch (const std::exception& error) {
-            problem = error.what();
-        }
-        int connected = store ? 1 : 0;
-        check_mpi(MPI_Allreduce(MPI_IN_PLACE, &connected, 1, MPI_INT, MPI_MIN, comm_), "MPI_Allreduce");
-        if (connected == 1) return store;
-        if (!problem.empty()) {
-            log(LogLevel::warning, rank_,
-                "there is no control plane, and lost ranks are noticed by deadlines alone: " + problem);
-        }
-        return nullptr;
-    }
+    [[nodiscard]] std::shared_ptr<Store> connect();
 
-    void broadcast(std::string& line) const {
-        int length = static_cast<int>(line.size());
-        check_mpi(MPI_Bcast(&length, 1, MPI_INT, 0, comm_), "MPI_Bcast");
-        line.resize(static_cast<std::size_t>(length));
-        check_mpi(MPI_Bcast(line.data(), length, MPI_CHAR, 0, comm_), "MPI_Bcast");
-    }
+    void broadcast(std::string& line) const;
 
     MPI_Comm comm_;
     MpiOptions options_;
@@ -142,4 +66,8 @@ class MpiControl {
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/mpi_control.ipp"
+#endif

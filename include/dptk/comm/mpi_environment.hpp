@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -28,21 +29,12 @@
 #include "dptk/control/program_end.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/control/terminate.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/export.hpp"
-#include "dptk/core/log.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Throws BackendError with MPI's own words where `status` is not MPI_SUCCESS.
-inline void check_mpi(int status, std::string_view call) {
-    if (status == MPI_SUCCESS) return;
-    char words[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    MPI_Error_string(status, words, &length);
-    throw BackendError(
-        detail::text(call, " failed: ", std::string_view(words, static_cast<std::size_t>(length))));
-}
+void check_mpi(int status, std::string_view call);
 
 class DPTK_EXPORT MpiEnvironment {
   public:
@@ -64,12 +56,7 @@ class DPTK_EXPORT MpiEnvironment {
     [[nodiscard]] bool allows_threads() const noexcept { return thread_level_ == MPI_THREAD_MULTIPLE; }
 
     /// Whether the calling thread may call MPI.
-    [[nodiscard]] bool callable_from_this_thread() const noexcept {
-        if (allows_threads()) return true;
-        int is_main = 0;
-        MPI_Is_thread_main(&is_main);
-        return is_main != 0;
-    }
+    [[nodiscard]] bool callable_from_this_thread() const noexcept;
 
     /// This process's rank in MPI_COMM_WORLD.
     [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -77,23 +64,10 @@ class DPTK_EXPORT MpiEnvironment {
     /// Shared by all groups over MPI in this process.
     [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
 
-    [[nodiscard]] static bool is_finalized() noexcept {
-        int finalized = 0;
-        MPI_Finalized(&finalized);
-        return finalized != 0;
-    }
+    [[nodiscard]] static bool is_finalized() noexcept;
 
     /// The linked library in one line: "Open MPI v4.1.4".
-    [[nodiscard]] static std::string library() {
-        char words[MPI_MAX_LIBRARY_VERSION_STRING];
-        int length = 0;
-        MPI_Get_library_version(words, &length);
-        std::string_view line(words, static_cast<std::size_t>(length));
-        line = line.substr(0, line.find_first_of("\n,"));
-        std::string out;
-        for (const char letter : line) out += letter == '\t' ? ' ' : letter;
-        return out;
-    }
+    [[nodiscard]] static std::string library();
 
     /// Communicators report their lives, so that the end of the program knows of those that were never
     /// closed.
@@ -110,68 +84,28 @@ class DPTK_EXPORT MpiEnvironment {
 
     /// Says why, and ends all ranks by MPI_Abort; where this thread may not call MPI, this process, which
     /// makes the launcher end the others.
-    void end_job(const std::string& message) const noexcept {
-        log(LogLevel::error, rank_, message);
-        abort();
-    }
+    void end_job(const std::string& message) const noexcept;
 
     /// The same for a job that has failed.
-    void end_job() const noexcept {
-        // What came from elsewhere has been told when it came.
-        end_job(health_->kind() == Failure::here ? "ends the job: " + health_->cause() : "ends the job");
-    }
+    void end_job() const noexcept;
 
   private:
-    MpiEnvironment() {
-        int initialized = 0;
-        MPI_Initialized(&initialized);
-        if (initialized == 0) {
-            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
-                      "MPI_Init_thread");
-            host_ = true;
-#ifdef MPICH_VERSION
-            // MPICH asks its handler where a request has failed before anybody waits for it, and not that of
-            // the request's communicator.
-            MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-#endif
-        }
-        MPI_Query_thread(&thread_level_);
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &MpiEnvironment::before_finalize, &keyval_, nullptr);
-        MPI_Comm_set_attr(MPI_COMM_SELF, keyval_, this);
-        hear_last_words(terminator_);
-    }
+    MpiEnvironment();
 
     struct AtProgramEnd {
         MpiEnvironment& environment;
-        ~AtProgramEnd() { environment.end_program(); }
+        ~AtProgramEnd();
     };
 
-    void end_program() {
-        if (is_finalized()) return;
-        if (!host_) return end_failed_job();
-        end_failed_job();
-        wait_for_all_ranks();
-        MPI_Finalize();
-    }
+    void end_program();
 
     /// Waits for ranks that go on after this one has closed its groups: the job may still fail, and then must
     /// not be ended while this one waits in MPI_Finalize (Open MPI's mpirun may hang then).
-    void end_failed_job() const {
-        if (!health_->failed()) {
-            const std::string failure = ProgramEnd::get().wait();
-            if (!failure.empty()) end_job("ends the job: " + failure);
-        }
-        if (health_->failed()) end_job();
-    }
+    void end_failed_job() const;
 
     /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF
     /// first.
-    static int before_finalize(MPI_Comm, int, void* environment, void*) {
-        const auto& self = *static_cast<MpiEnvironment*>(environment);
-        self.end_failed_job();
-        return MPI_SUCCESS;
-    }
+    static int before_finalize(MPI_Comm, int, void* environment, void*);
 
     /// An uncaught exception unwinds nothing, so nobody else can end the job for the ranks that wait.
     class Terminator final : public LastWords {
@@ -180,11 +114,7 @@ class DPTK_EXPORT MpiEnvironment {
 
         [[nodiscard]] int rank() const noexcept override { return environment_.rank_; }
 
-        void on_terminate(const std::string& message) noexcept override {
-            if (is_finalized()) return;
-            environment_.health_->fail(detail::text("rank ", rank(), ": ", message));
-            environment_.abort();
-        }
+        void on_terminate(const std::string& message) noexcept override;
 
       private:
         const MpiEnvironment& environment_;
@@ -210,31 +140,7 @@ class DPTK_EXPORT MpiEnvironment {
 
     /// MPI_Finalize would wait in silence for a rank that waits in a collective for this one. Ends the job
     /// where this rank left a group open, by exit(), and the others do not arrive.
-    void wait_for_all_ranks() const {
-        MPI_Request request = MPI_REQUEST_NULL;
-        MPI_Ibarrier(MPI_COMM_WORLD, &request);
-        const auto begin = std::chrono::steady_clock::now();
-        bool warned = false;
-        int arrived = 0;
-        while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            const auto waited = std::chrono::steady_clock::now() - begin;
-            if (open_communicators_ > 0 && waited > grace) {
-                end_job(
-                    "ends the job: exit() was called while a process group was open, and other ranks go on");
-            }
-            if (waited > timeout_.load()) {
-                end_job(
-                    "ends the job: has ended its program, and waited in vain for the other ranks to end "
-                    "theirs");
-            }
-            if (!warned && waited > patience) {
-                log(LogLevel::warning, rank_,
-                    "has ended its program, and waits for the other ranks to end theirs");
-                warned = true;
-            }
-        }
-    }
+    void wait_for_all_ranks() const;
 
     /// How long exit() with an open group waits for the other ranks to end, too.
     static constexpr std::chrono::seconds grace{15};
@@ -252,4 +158,8 @@ class DPTK_EXPORT MpiEnvironment {
     std::shared_ptr<LastWords> terminator_ = std::make_shared<Terminator>(*this);
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/mpi_environment.ipp"
+#endif

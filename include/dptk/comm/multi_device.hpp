@@ -17,8 +17,9 @@
 
 #include "dptk/comm/buffer_lists.hpp"
 #include "dptk/comm/devices_on_host.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -105,4 +106,4 @@ void reduce_scatter(Group& group, In&& inputs, Out&& outputs,
 
 }  // namespace multi_device
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -6,7 +6,9 @@
 #include <mutex>
 #include <vector>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 template <class Entry>
 class NamedEntries {
@@ -29,4 +31,4 @@ class NamedEntries {
     std::vector<Entry> entries_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

@@ -3,118 +3,46 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/nccl_comm.hpp"
 #include "dptk/comm/nccl_host_reduction.hpp"
 #include "dptk/comm/nccl_memory.hpp"
 #include "dptk/comm/nccl_types.hpp"
-#include "dptk/comm/nccl_work.hpp"
-#include "dptk/core/cuda/copy.hpp"
-#include "dptk/core/cuda/event.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// On a communicator whose device is the current one.
 class NcclCalls {
   public:
-    explicit NcclCalls(std::shared_ptr<NcclComm> comm) : comm_(std::move(comm)) {}
+    explicit NcclCalls(std::shared_ptr<NcclComm> comm);
 
-    [[nodiscard]] const StreamMemoryPool& pool() {
-        if (!pool_) pool_ = std::make_unique<const StreamMemoryPool>(device());
-        return *pool_;
-    }
+    [[nodiscard]] const StreamMemoryPool& pool();
 
     /// What the stream has been given so far.
-    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const {
-        return std::make_shared<NcclWork>(comm_, cuda::Event(stream));
-    }
+    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const;
 
     /// Where the elements are not there already.
-    static void copy(const Buffer& to, const Buffer& from, StreamRef stream) {
-        if (to.data != from.data) cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
-    }
+    static void copy(const Buffer& to, const Buffer& from, StreamRef stream);
 
     /// Whether the host has no part in a call on device memory, and no memory is taken for it.
-    [[nodiscard]] static bool is_all_on_gpu(const Collective& call) {
-        if (reduces(call.verb)) return nccl_reduces(call.input, call.reduction);
-        return call.verb != Verb::all_to_all || !overlap(call.input, call.output);
-    }
+    [[nodiscard]] static bool is_all_on_gpu(const Collective& call);
 
     /// Hands messages of device memory to the GPU, which carries them out at once.
-    void issue(std::span<const Message> messages, StreamRef stream) {
-        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
-            for (const Message& message : messages) {
-                const Buffer& buffer = message.buffer;
-                group.add(
-                    message.verb == Verb::send
-                        ? ncclSend(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get())
-                        : ncclRecv(buffer.data, buffer.bytes(), ncclUint8, message.peer, comm, stream.get()));
-            }
-        });
-    }
+    void issue(std::span<const Message> messages, StreamRef stream);
 
     /// Hands a call on device memory to the GPU.
-    void issue(const Collective& call, StreamRef stream) {
-        if (call.input.bytes() == 0 && call.output.bytes() == 0) return;
-        switch (call.verb) {
-            case Verb::all_reduce:
-            case Verb::reduce:
-            case Verb::reduce_scatter: return issue_reduction(call, stream);
-            case Verb::broadcast:
-                return comm_->launch("ncclBroadcast", [&](ncclComm_t comm) {
-                    return ncclBroadcast(call.input.data, call.output.data, call.output.bytes(), ncclUint8,
-                                         call.root, comm, stream.get());
-                });
-            case Verb::all_gather:
-                return comm_->launch("ncclAllGather", [&](ncclComm_t comm) {
-                    return ncclAllGather(call.input.data, call.output.data, call.input.bytes(), ncclUint8,
-                                         comm, stream.get());
-                });
-            case Verb::all_gather_uneven: return issue_all_gather_uneven(call, stream);
-            case Verb::gather: return issue_gather(call, stream);
-            case Verb::scatter: return issue_scatter(call, stream);
-            case Verb::all_to_all: return issue_all_to_all(call, stream);
-            case Verb::barrier:
-            case Verb::allocate:
-            case Verb::duplicate:
-            case Verb::subgroup:
-            case Verb::send:
-            case Verb::recv: break;  // no collectives on memory
-        }
-    }
+    void issue(const Collective& call, StreamRef stream);
 
   private:
     [[nodiscard]] int rank() const noexcept { return comm_->rank(); }
     [[nodiscard]] int size() const noexcept { return comm_->size(); }
     [[nodiscard]] int device() const noexcept { return comm_->device(); }
 
-    void issue_reduction(const Collective& call, StreamRef stream) {
-        if (!nccl_reduces(call.input, call.reduction))
-            return NcclHostReduction(*comm_, pool(), host_stage_, call, stream).run([&](StreamRef on) {
-                return work_behind(on);
-            });
-        const NcclElements in = *nccl_numbers(call.input);
-        if (!call.reduction.weight) {
-            const bool is_copy = size() == 1 && call.reduction.op == ReduceOp::avg;
-            const ncclRedOp_t op = is_copy ? ncclSum : *nccl_op(call.input.dtype, call.reduction);
-            return issue_reduction(call, {.count = in.count}, in.type, op, stream);
-        }
-        double weight = *call.reduction.weight;
-        auto narrow_weight = static_cast<float>(weight);
-        void* scalar = in.type == ncclFloat64 ? static_cast<void*>(&weight) : &narrow_weight;
-        ncclRedOp_t weighted{};
-        comm_->launch("ncclRedOpCreatePreMulSum", [&](ncclComm_t comm) {
-            return ncclRedOpCreatePreMulSum(&weighted, scalar, in.type, ncclScalarHostImmediate, comm);
-        });
-        for (const Part& part : parts_of_weighted(in)) issue_reduction(call, part, in.type, weighted, stream);
-        comm_->launch("ncclRedOpDestroy", [&](ncclComm_t comm) { return ncclRedOpDestroy(weighted, comm); });
-    }
+    void issue_reduction(const Collective& call, StreamRef stream);
 
     /// Of the elements of a reduction.
     struct Part {
@@ -125,111 +53,26 @@ class NcclCalls {
     /// NCCL (2.28, for one) carries a single rank's weighted sum out in blocks, of which there is one for
     /// each 16 KiB, rounded up, and at most 32. Each takes an equal part, rounded down, and what is left over
     /// is forgotten. Nothing is where the parts are 16 KiB each, and where there is one block.
-    [[nodiscard]] std::vector<Part> parts_of_weighted(const NcclElements& in) const {
-        if (size() > 1) return {{.count = in.count}};
-        const std::size_t block = (std::size_t{16} << 10) / (in.type == ncclFloat64 ? 8 : 4);
-        const std::size_t whole = in.count / block * block;
-        std::vector<Part> parts;
-        if (whole > 0) parts.push_back({.count = whole});
-        if (whole < in.count) parts.push_back({.first = whole, .count = in.count - whole});
-        return parts;
-    }
+    [[nodiscard]] std::vector<Part> parts_of_weighted(const NcclElements& in) const;
 
     void issue_reduction(const Collective& call, const Part& part, ncclDataType_t type, ncclRedOp_t op,
-                         StreamRef stream) {
-        const std::size_t offset = part.first * (type == ncclFloat64 ? 8 : 4);  // 0 but for weighted sums
-        const void* from = static_cast<const std::byte*>(call.input.data) + offset;
-        void* to = static_cast<std::byte*>(call.output.data) + offset;
-        switch (call.verb) {
-            case Verb::all_reduce:
-                return comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
-                    return ncclAllReduce(from, to, part.count, type, op, comm, stream.get());
-                });
-            case Verb::reduce:
-                return comm_->launch("ncclReduce", [&](ncclComm_t comm) {
-                    return ncclReduce(from, to, part.count, type, op, call.root, comm, stream.get());
-                });
-            default:
-                return comm_->launch("ncclReduceScatter", [&](ncclComm_t comm) {
-                    return ncclReduceScatter(from, to, part.count / static_cast<std::size_t>(size()), type,
-                                             op, comm, stream.get());
-                });
-        }
-    }
+                         StreamRef stream);
 
-    void issue_all_gather_uneven(const Collective& call, StreamRef stream) {
-        const algorithms::Slices parts(call.output, call.counts);
-        comm_->launch_group("ncclBroadcast", [&](ncclComm_t comm, NcclGroup& group) {
-            for (int root = 0; root < size(); ++root) {
-                const Buffer& part = parts[root];
-                if (part.bytes() == 0) continue;
-                const void* from = root == rank() ? call.input.data : part.data;
-                group.add(ncclBroadcast(from, part.data, part.bytes(), ncclUint8, root, comm, stream.get()));
-            }
-        });
-    }
+    void issue_all_gather_uneven(const Collective& call, StreamRef stream);
 
-    void issue_gather(const Collective& call, StreamRef stream) {
-        const std::size_t count = call.input.count;
-        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
-            if (rank() != call.root) {
-                group.add(
-                    ncclSend(call.input.data, call.input.bytes(), ncclUint8, call.root, comm, stream.get()));
-                return;
-            }
-            for (int from = 0; from < size(); ++from) {
-                const Buffer part = call.output.slice(static_cast<std::size_t>(from) * count, count);
-                if (from != rank())
-                    group.add(ncclRecv(part.data, part.bytes(), ncclUint8, from, comm, stream.get()));
-            }
-        });
-        if (rank() == call.root)
-            copy(call.output.slice(static_cast<std::size_t>(rank()) * count, count), call.input, stream);
-    }
+    void issue_gather(const Collective& call, StreamRef stream);
 
-    void issue_scatter(const Collective& call, StreamRef stream) {
-        const std::size_t count = call.output.count;
-        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
-            if (rank() != call.root) {
-                group.add(ncclRecv(call.output.data, call.output.bytes(), ncclUint8, call.root, comm,
-                                   stream.get()));
-                return;
-            }
-            for (int to = 0; to < size(); ++to) {
-                const Buffer part = call.input.slice(static_cast<std::size_t>(to) * count, count);
-                if (to != rank())
-                    group.add(ncclSend(part.data, part.bytes(), ncclUint8, to, comm, stream.get()));
-            }
-        });
-        if (rank() == call.root)
-            copy(call.output, call.input.slice(static_cast<std::size_t>(rank()) * count, count), stream);
-    }
+    void issue_scatter(const Collective& call, StreamRef stream);
 
-    void issue_all_to_all(const Collective& call, StreamRef stream) {
-        const std::size_t count = call.input.count / static_cast<std::size_t>(size());
-        std::optional<StreamMemory> apart;
-        Buffer input = call.input;
-        if (overlap(call.input, call.output)) {
-            apart.emplace(pool(), input.bytes(), stream);
-            input = apart->like(input, device());
-            copy(input, call.input, stream);
-        }
-        comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
-            for (int other = 0; other < size(); ++other) {
-                if (other == rank()) continue;
-                const Buffer out = input.slice(static_cast<std::size_t>(other) * count, count);
-                const Buffer in = call.output.slice(static_cast<std::size_t>(other) * count, count);
-                group.add(ncclSend(out.data, out.bytes(), ncclUint8, other, comm, stream.get()));
-                group.add(ncclRecv(in.data, in.bytes(), ncclUint8, other, comm, stream.get()));
-            }
-        });
-        const std::size_t own = static_cast<std::size_t>(rank()) * count;
-        copy(call.output.slice(own, count), input.slice(own, count), stream);
-    }
+    void issue_all_to_all(const Collective& call, StreamRef stream);
 
     std::shared_ptr<NcclComm> comm_;
     std::unique_ptr<const StreamMemoryPool> pool_;  // at first use
     NcclHostStage host_stage_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/nccl_calls.ipp"
+#endif

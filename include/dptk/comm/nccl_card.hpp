@@ -3,31 +3,23 @@
 /// line on one rank.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/nccl_types.hpp"
-#include "dptk/control/deadline.hpp"
-#include "dptk/control/host.hpp"
 #include "dptk/control/job_health.hpp"
 #include "dptk/control/store.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 struct NcclCard {
     /// Of the communicator to be; rank 0's counts.
@@ -43,30 +35,13 @@ struct NcclCard {
 
     [[nodiscard]] std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 
-    [[nodiscard]] static NcclCard from_bytes(std::string_view bytes) {
-        NcclCard card;
-        if (bytes.size() != sizeof card) throw MismatchError("the ranks use different versions of dptk");
-        std::memcpy(&card, bytes.data(), sizeof card);
-        return card;
-    }
+    [[nodiscard]] static NcclCard from_bytes(std::string_view bytes);
 };
 
 template <std::size_t n>
 void write_text(std::array<char, n>& to, std::string_view from) {
     to = {};
     std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
-}
-
-/// The version of the library that is loaded, as NCCL_VERSION_CODE. Throws BackendError where it is too old
-/// for what this program has been compiled to call.
-[[nodiscard]] inline int nccl_runtime_version() {
-    int version = 0;
-    if (const ncclResult_t result = ncclGetVersion(&version); result != ncclSuccess)
-        throw BackendError(text("ncclGetVersion: ", ncclGetErrorString(result)));
-    constexpr int needed = nccl_allocates ? NCCL_VERSION(2, 19, 0) : NCCL_VERSION(2, 14, 0);
-    if (version >= needed) return version;
-    throw BackendError(text("this program was compiled for NCCL ", NCCL_VERSION_CODE, " and has loaded NCCL ",
-                            version, ", which lacks functions that it calls"));
 }
 
 /// Does something that this rank needs to connect; where it fails, that stands on the card.
@@ -80,95 +55,25 @@ void note_problem(NcclCard& card, Action&& action) {
 }
 
 /// This rank's card, for a communicator on `device`. Does not throw: what fails stands on the card.
-[[nodiscard]] inline NcclCard make_nccl_card(int rank, int job_rank, int device) {
-    NcclCard card;
-    card.job_rank = job_rank;
-    write_text(card.host, host_identity());
-    write_text(card.label, process_label());
-    note_problem(card, [&] {
-        card.version = nccl_runtime_version();
-        const cuda::DeviceScope on(device);
-        write_text(card.bus_id, cuda::bus_id(device));
-        if (rank == 0) {
-            if (const ncclResult_t result = ncclGetUniqueId(&card.id); result != ncclSuccess)
-                throw BackendError(text("ncclGetUniqueId: ", ncclGetErrorString(result)));
-        }
-    });
-    return card;
-}
-
-template <class E>
-[[noreturn]] void throw_agreed_error(const std::string& message) {
-    E error(message);
-    error.mark_agreed();
-    throw error;
-}
+[[nodiscard]] NcclCard make_nccl_card(int rank, int job_rank, int device);
 
 /// May two ranks be on one GPU? NCCL refuses, unless it takes them for ranks of different hosts.
 enum class SharedGpus { refused, allowed };
 
 /// Throws, on all ranks alike, where these ranks cannot connect.
-inline void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus shared) {
-    const auto who = [&](std::size_t rank) {
-        return text("rank ", cards[rank].job_rank, " (", cards[rank].label.data(), ')');
-    };
-    std::string problems;
-    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-        if (cards[rank].problem[0] == '\0') continue;
-        problems += text(problems.empty() ? "" : "; ", who(rank), ": ", cards[rank].problem.data());
-    }
-    if (!problems.empty()) throw_agreed_error<BackendError>("NCCL cannot connect: " + problems);
-    std::map<std::pair<std::string, std::string>, std::size_t> places;
-    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-        if (cards[rank].version != cards[0].version) {
-            throw_agreed_error<MismatchError>(text(who(rank), " has NCCL ", cards[rank].version, ", where ",
-                                                   who(0), " has ", cards[0].version));
-        }
-        const auto [place, first] =
-            places.try_emplace({cards[rank].host.data(), cards[rank].bus_id.data()}, rank);
-        if (first) continue;
-        const bool one_process = cards[rank].label == cards[place->second].label;
-        if (shared == SharedGpus::allowed && !one_process) continue;
-        throw_agreed_error<ArgumentError>(text(
-            who(place->second), " and ", who(rank), " are both on GPU ", cards[rank].bus_id.data(),
-            ", which NCCL refuses. Give each a device of its own by cuda::set_device(group.local_rank()) or "
-            "CUDA_VISIBLE_DEVICES; or let device memory travel through the host, by "
-            "DPTK_DEVICE_BACKEND=staged; or let NCCL take them for ranks of different hosts, by "
-            "DPTK_NCCL_SHARE_GPU=1"));
-    }
-}
+void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus shared);
 
 /// Makes NCCL take this process for one on a host of its own. Before anything else of NCCL's.
-inline void pose_as_own_host() {
-    ::setenv("NCCL_HOSTID", text(host_name(), '-', ::getpid()).c_str(), 0);
-}
+void pose_as_own_host();
 
 /// All ranks' cards, by rank, through a store. Throws TimeoutError with the ranks that have not come.
-[[nodiscard]] inline std::vector<NcclCard> exchange_cards_in_store(Store& store, const std::string& name,
-                                                                   int rank, int size, const NcclCard& own,
-                                                                   const JobHealth& health,
-                                                                   std::chrono::milliseconds timeout) {
-    const auto key = [&](int of) { return text(name, "/card/", of); };
-    constexpr std::chrono::milliseconds moment{200};
-    const Deadline deadline(timeout);
-    store.set(key(rank), own.bytes());
-    std::vector<NcclCard> cards;
-    while (static_cast<int>(cards.size()) < size) {
-        health.check();
-        try {
-            const auto left = std::clamp(deadline.left(), std::chrono::milliseconds(1), moment);
-            cards.push_back(NcclCard::from_bytes(store.get(key(static_cast<int>(cards.size())), left)));
-        } catch (const TimeoutError&) {
-            if (!deadline.passed()) continue;
-            std::string missing;
-            for (int other = 0; other < size; ++other) {
-                if (!store.find(key(other))) missing += text(missing.empty() ? "" : ", ", other);
-            }
-            throw TimeoutError(text("rank ", rank, ": NCCL: not all ranks have come within ",
-                                    duration_text(timeout), "; missing: ", missing));
-        }
-    }
-    return cards;
-}
+[[nodiscard]] std::vector<NcclCard> exchange_cards_in_store(Store& store, const std::string& name, int rank,
+                                                            int size, const NcclCard& own,
+                                                            const JobHealth& health,
+                                                            std::chrono::milliseconds timeout);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/nccl_card.ipp"
+#endif

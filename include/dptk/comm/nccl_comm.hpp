@@ -2,13 +2,11 @@
 /// aborted safely: each call is asked after until NCCL has taken it in, and no other call is made until then.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,17 +15,14 @@
 
 #include "dptk/comm/nccl_abort.hpp"
 #include "dptk/comm/nccl_group.hpp"
-#include "dptk/comm/nccl_types.hpp"
-#include "dptk/comm/nccl_uncertain_call.hpp"
-#include "dptk/comm/pause.hpp"
-#include "dptk/control/deadline.hpp"
 #include "dptk/control/job_health.hpp"
 #include "dptk/control/store.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Who ends an ncclComm_t.
 enum class NcclOwner : std::uint8_t {
@@ -52,47 +47,18 @@ struct NcclCommOptions {
 class NcclComm final : public Wakeable {
   public:
     /// Connects with the other ranks that have the same id. Blocks until all have come.
-    [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id) {
-        std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
-        comm->options_.health->subscribe(comm);
-        comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->begin_connecting(id); });
-        return comm;
-    }
+    [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id);
 
     /// The same for several devices of this process at once, a rank each.
     [[nodiscard]] static std::vector<std::shared_ptr<NcclComm>> connect(
-        const std::vector<NcclCommOptions>& each, const ncclUniqueId& id) {
-        std::vector<std::shared_ptr<NcclComm>> comms;
-        std::vector<std::shared_ptr<NcclHandle>> handles;
-        for (const NcclCommOptions& options : each) {
-            comms.emplace_back(new NcclComm(options, nullptr, NcclOwner::dptk));
-            handles.push_back(comms.back()->handle_);
-        }
-        const auto abort = std::make_shared<NcclAbort>(std::move(handles));
-        for (const auto& comm : comms) {
-            comm->abort_ = abort;
-            comm->health()->subscribe(comm);
-        }
-        launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
-            group.add(comms[i]->begin_connecting(id));
-        });
-        return comms;
-    }
+        const std::vector<NcclCommOptions>& each, const ncclUniqueId& id);
 
     /// Around one that is there.
     [[nodiscard]] static std::shared_ptr<NcclComm> around(ncclComm_t raw, NcclCommOptions options,
-                                                          NcclOwner owner) {
-        std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), raw, owner));
-        comm->options_.health->subscribe(comm);
-        return comm;
-    }
+                                                          NcclOwner owner);
 
     /// Aborts what has not been closed.
-    ~NcclComm() override {
-        if (owner_ == NcclOwner::caller || closed_) return;
-        wake();
-        await_abort();
-    }
+    ~NcclComm() override;
     NcclComm(const NcclComm&) = delete;
     NcclComm& operator=(const NcclComm&) = delete;
 
@@ -150,18 +116,7 @@ class NcclComm final : public Wakeable {
     }
 
     /// Ends them together with the other ranks'. In a job that has failed, aborts them.
-    static void close_together(const std::vector<std::shared_ptr<NcclComm>>& comms) {
-        const bool well = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
-        if (well) {
-            launch_together("ncclCommFinalize", comms, [](std::size_t, ncclComm_t comm, NcclGroup& group) {
-                group.add(ncclCommFinalize(comm));
-            });
-        }
-        for (const auto& comm : comms) {
-            if (well) comm->destroy();
-            if (!well) comm->close();
-        }
-    }
+    static void close_together(const std::vector<std::shared_ptr<NcclComm>>& comms);
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     /// Of all ranks or of none. Memory of ncclMemAlloc's.
@@ -191,47 +146,18 @@ class NcclComm final : public Wakeable {
 #endif
 
     /// Whether what was handed over will not come to a good end. Asks NCCL, where nobody is inside.
-    [[nodiscard]] bool failed() {
-        if (failed_ || health()->failed()) return true;
-        {
-            const std::unique_lock lock(handle_->mutex, std::try_to_lock);
-            if (!lock || handle_->comm == nullptr) return false;
-            const ncclResult_t state = look();
-            if (state == ncclSuccess || state == ncclInProgress) return false;
-            note(failure_of("in the background", state));
-        }
-        health()->fail(failure_text());
-        return true;
-    }
+    [[nodiscard]] bool failed();
 
     /// What it has failed with: the error of this rank where it has one, or the job's.
-    [[nodiscard]] std::exception_ptr failure() {
-        try {
-            check_well();
-        } catch (...) {
-            return std::current_exception();
-        }
-        return nullptr;
-    }
+    [[nodiscard]] std::exception_ptr failure();
 
-    void rethrow_failure() {
-        if (!failed_) return;
-        const std::lock_guard lock(failure_mutex_);
-        std::rethrow_exception(failure_);
-    }
+    void rethrow_failure();
 
     /// Something that it works with has failed.
-    void note(std::exception_ptr failure) {
-        const std::lock_guard lock(failure_mutex_);
-        if (failed_) return;
-        failure_ = std::move(failure);
-        failed_ = true;
-    }
+    void note(std::exception_ptr failure);
 
     /// The job has failed. On whatever thread, perhaps one that is inside launch(): does not wait.
-    void wake() noexcept override {
-        if (owner_ == NcclOwner::dptk) abort_->start();
-    }
+    void wake() noexcept override;
 
     /// In a job that has failed: blocks until nothing that was handed over goes on, for at most some seconds.
     void await_abort() noexcept { abort_->wait(); }
@@ -240,51 +166,23 @@ class NcclComm final : public Wakeable {
     [[nodiscard]] bool is_over() { return owner_ == NcclOwner::caller || abort_->is_over(); }
 
     /// Ends the job, since `what` has taken longer than it may. Throws TimeoutError.
-    void give_up_on(const char* what) {
-        break_job_on_error([&] { throw late(what); });
-    }
+    void give_up_on(const char* what);
 
     /// Ends it together with the other ranks. Blocks until they have come, and all that was handed over is
     /// done. In a job that has failed, aborts it.
-    void close() {
-        if (owner_ == NcclOwner::caller || closed_) return;
-        if (failed_ || health()->failed()) {
-            wake();
-            return await_abort();
-        }
-        break_job_on_error([&] { close_with_others(); });
-    }
+    void close();
 
   private:
-    NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
-        : options_(std::move(options)), owner_(owner) {
-        handle_->comm = raw;
-        handle_->device = options_.device;
-        handle_->job_rank = options_.job_rank;
-    }
+    NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner);
 
     /// In the non-blocking mode.
-    [[nodiscard]] ncclResult_t begin_connecting(const ncclUniqueId& id) {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        const ncclResult_t result = ncclCommInitRankConfig(&handle_->connecting, size(), id, rank(), &config);
-        handle_->comm = __atomic_load_n(&handle_->connecting, __ATOMIC_ACQUIRE);
-        return result;
-    }
+    [[nodiscard]] ncclResult_t begin_connecting(const ncclUniqueId& id);
 
     /// Throws what has failed here, or else in the job.
-    void check_well() {
-        const bool job_has_failed = health()->failed();  // after what has failed here was noted
-        rethrow_failure();
-        if (job_has_failed) health()->check();
-    }
+    void check_well();
 
     /// Under the lock: an abort may have been here before.
-    void check_alive() {
-        check_well();
-        if (handle_->ended)
-            throw BackendError(text("rank ", job_rank(), ": this NCCL communicator has ended"));
-    }
+    void check_alive();
 
     /// Where NCCL has not taken in what it was given, nobody may use its streams before it has been aborted.
     template <class Function>
@@ -306,88 +204,24 @@ class NcclComm final : public Wakeable {
         }
     }
 
-    void close_with_others() {
-        deregister_all();
-        launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
-        destroy();
-    }
+    void close_with_others();
 
     /// Behind its finalization.
-    void destroy() {
-        closed_ = true;
-        const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
-        const auto destruction =
-            UncertainCall::start(text("rank ", job_rank(), ": ncclCommDestroy"), {device()}, timeout(),
-                                 [handle = handle_, result] {
-                                     ncclComm_t comm = handle->take();
-                                     if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
-                                     *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
-                                     handle->free_unused();
-                                 });
-        if (destruction->wait() && *result != ncclSuccess && *result != ncclInProgress)
-            std::rethrow_exception(failure_of("ncclCommDestroy", *result));
-    }
+    void destroy();
 
-    void deregister_all() {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-        launch("ncclCommDeregister", [&](ncclComm_t comm) {
-            ncclResult_t first = ncclSuccess;
-            std::erase_if(handle_->registered, [&](const auto& memory) {
-                const ncclResult_t result = ncclCommDeregister(comm, memory.second);
-                if (first == ncclSuccess) first = result;
-                return result == ncclSuccess;
-            });
-            return first;
-        });
-#endif
-    }
+    void deregister_all();
 
     /// What NCCL says of the communicator. Under the lock.
-    [[nodiscard]] ncclResult_t look() const {
-        ncclResult_t state = ncclSuccess;
-        const ncclResult_t result = ncclCommGetAsyncError(handle_->comm, &state);
-        return result == ncclSuccess ? state : result;
-    }
+    [[nodiscard]] ncclResult_t look() const;
 
     /// Until NCCL has taken in what was called. Under the lock: nobody else makes a call meanwhile.
-    void settle(const char* what, ncclResult_t result) {
-        const Deadline deadline(timeout());
-        Pause pause;
-        while (result == ncclInProgress) {
-            check_well();
-            if (deadline.passed()) throw late(what);
-            pause();
-            result = look();
-        }
-        if (result == ncclSuccess) return;
-        const std::exception_ptr failure = failure_of(what, result);
-        if (result != ncclInvalidArgument) note(failure);
-        std::rethrow_exception(failure);
-    }
+    void settle(const char* what, ncclResult_t result);
 
-    [[nodiscard]] TimeoutError late(const char* what) const {
-        return TimeoutError(
-            text("rank ", job_rank(), ": ", what, " has not completed within ", duration_text(timeout())));
-    }
+    [[nodiscard]] TimeoutError late(const char* what) const;
 
-    [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const {
-        std::string message = text("rank ", options_.job_rank, ": ", what, ": ", ncclGetErrorString(result));
-        const char* more = ncclGetLastError(handle_->comm);
-        if (more != nullptr && *more != '\0') message += text(": ", more);
-        while (message.ends_with('\n')) message.pop_back();
-        if (result == ncclInvalidArgument) return std::make_exception_ptr(ArgumentError(message));
-        if (result == ncclRemoteError) return std::make_exception_ptr(PeerLostError(message));
-        return std::make_exception_ptr(BackendError(message));
-    }
+    [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const;
 
-    [[nodiscard]] std::string failure_text() {
-        try {
-            rethrow_failure();
-        } catch (const std::exception& error) {
-            return error.what();
-        }
-        return {};
-    }
+    [[nodiscard]] std::string failure_text();
 
     const NcclCommOptions options_;
     const NcclOwner owner_;
@@ -401,4 +235,8 @@ class NcclComm final : public Wakeable {
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/nccl_comm.ipp"
+#endif

@@ -2,34 +2,24 @@
 #pragma once
 
 #include "dptk/comm/nccl_types.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Calls of NCCL's that belong together. NCCL wants the end of the group even where one of them has failed.
 class NcclGroup {
   public:
     NcclGroup() : begun_(ncclGroupStart()) {}
-    ~NcclGroup() {
-        if (begun_ == ncclSuccess) static_cast<void>(ncclGroupEnd());
-    }
+    ~NcclGroup();
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
 
     [[nodiscard]] bool has_begun() const noexcept { return begun_ == ncclSuccess; }
 
-    void add(ncclResult_t result) noexcept {
-        if (result == ncclInProgress) in_progress_ = true;
-        if (result != ncclSuccess && result != ncclInProgress && first_ == ncclSuccess) first_ = result;
-    }
+    void add(ncclResult_t result) noexcept;
 
     /// The first failure of a call of the group, or else what the group as a whole has come to.
-    [[nodiscard]] ncclResult_t end() noexcept {
-        if (begun_ != ncclSuccess) return begun_;
-        begun_ = ncclInProgress;  // over
-        const ncclResult_t result = ncclGroupEnd();
-        if (first_ != ncclSuccess) return first_;
-        return result == ncclSuccess && in_progress_ ? ncclInProgress : result;
-    }
+    [[nodiscard]] ncclResult_t end() noexcept;
 
   private:
     ncclResult_t begun_;
@@ -37,4 +27,8 @@ class NcclGroup {
     bool in_progress_ = false;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/nccl_group.ipp"
+#endif

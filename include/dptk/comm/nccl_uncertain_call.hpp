@@ -3,9 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,12 +12,12 @@
 #include <vector>
 
 #include "dptk/control/deadline.hpp"
-#include "dptk/control/quiet_thread.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/log.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Runs on a thread of its own, so that nobody has to wait for it. Where somebody has waited in vain, its
 /// devices count as stuck until it returns after all: what would wait for them is left undone, and a
@@ -33,40 +31,20 @@ class UncertainCall {
     /// `what` is said where it does not return within `limit`.
     [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, std::vector<int> devices,
                                                               std::chrono::milliseconds limit,
-                                                              std::function<void()> function) {
-        std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), limit));
-        start_quiet_thread([call, function = std::move(function)]() mutable {
-            try {
-                function();
-            } catch (const std::exception&) {
-                // Whoever needs the outcome catches it itself.
-            }
-            function = nullptr;
-            call->end();
-        }).detach();
-        return call;
-    }
+                                                              std::function<void()> function);
 
     UncertainCall(const UncertainCall&) = delete;
     UncertainCall& operator=(const UncertainCall&) = delete;
     ~UncertainCall() = default;
 
     /// Blocks until it has returned, or its time has passed. Returns whether it has returned.
-    bool wait() {
-        std::unique_lock lock(mutex_);
-        changed_.wait_until(lock, deadline_.at(), [&] { return ended_; });
-        return !is_stuck();
-    }
+    bool wait();
 
     /// Whether it has returned, or will hardly do so any more. Does not block.
-    [[nodiscard]] bool is_over() {
-        const std::lock_guard lock(mutex_);
-        return ended_ || is_stuck();
-    }
+    [[nodiscard]] bool is_over();
 
   private:
-    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit)
-        : what_(std::move(what)), devices_(std::move(devices)), deadline_(limit) {}
+    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit);
 
     /// Under the lock.
     [[nodiscard]] bool is_stuck() {
@@ -84,20 +62,9 @@ class UncertainCall {
         return true;
     }
 
-    void end() {
-        const std::lock_guard lock(mutex_);
-        ended_ = true;
-        if (stuck_) {
-            for (const int device : devices_) cuda::detail::unmark_stuck(device);
-        }
-        changed_.notify_all();
-    }
+    void end();
 
-    static void end_process() {
-        if (!cuda::detail::is_any_stuck()) return;
-        std::fflush(nullptr);
-        std::_Exit(EXIT_FAILURE);
-    }
+    static void end_process();
 
     const std::string what_;
     const std::vector<int> devices_;
@@ -108,4 +75,8 @@ class UncertainCall {
     bool stuck_ = false;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/nccl_uncertain_call.ipp"
+#endif

@@ -4,11 +4,12 @@
 
 #include "dptk/comm/communicator.hpp"
 #include "dptk/comm/node_transport.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Made from any transport: NodeCommunicator<Inner>(NodeTransport(Inner(...))).
 template <Transport Inner>
 using NodeCommunicator = BasicCommunicator<NodeTransport<Inner>>;
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -7,11 +7,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "dptk/comm/node_pages.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Memory of one rank as the others can name it. Trivially copyable.
 struct NodePlace {
@@ -28,30 +28,9 @@ class NodeAllocations {
     /// rank's part.
     [[nodiscard]] static std::shared_ptr<void> add(const std::shared_ptr<NodeAllocations>& table,
                                                    std::uint64_t allocation, std::shared_ptr<NodePages> pages,
-                                                   std::size_t stride, int rank) {
-        std::byte* const own = pages->data() + static_cast<std::size_t>(rank) * stride;
-        {
-            const std::lock_guard lock(table->mutex_);
-            table->by_address_[own] = {allocation, pages, stride};
-        }
-        return {own, [weak = std::weak_ptr(table), pages = std::move(pages)](void* memory) {
-                    const auto alive = weak.lock();
-                    if (!alive) return;
-                    const std::lock_guard lock(alive->mutex_);
-                    alive->by_address_.erase(static_cast<std::byte*>(memory));
-                }};
-    }
+                                                   std::size_t stride, int rank);
 
-    [[nodiscard]] NodePlace find(const void* data, std::size_t bytes) const {
-        const auto* first = static_cast<const std::byte*>(data);
-        const std::lock_guard lock(mutex_);
-        auto next = by_address_.upper_bound(first);
-        if (next == by_address_.begin()) return {};
-        const auto& [own, entry] = *--next;
-        const auto offset = static_cast<std::size_t>(first - own);
-        if (offset + bytes > entry.stride) return {};
-        return {entry.allocation, offset};
-    }
+    [[nodiscard]] NodePlace find(const void* data, std::size_t bytes) const;
 
     /// The parts of all ranks, one stride after the other. Of an allocation that find() has found here; null
     /// where the user has let go of it since.
@@ -59,18 +38,10 @@ class NodeAllocations {
         std::byte* first = nullptr;
         std::size_t stride = 0;
 
-        [[nodiscard]] std::byte* at(int rank, std::uint64_t offset) const noexcept {
-            return first + static_cast<std::size_t>(rank) * stride + offset;
-        }
+        [[nodiscard]] std::byte* at(int rank, std::uint64_t offset) const noexcept;
     };
 
-    [[nodiscard]] Parts parts(std::uint64_t allocation) const {
-        const std::lock_guard lock(mutex_);
-        for (const auto& [own, entry] : by_address_) {
-            if (entry.allocation == allocation) return {entry.pages->data(), entry.stride};
-        }
-        return {};
-    }
+    [[nodiscard]] Parts parts(std::uint64_t allocation) const;
 
   private:
     struct Entry {
@@ -83,4 +54,8 @@ class NodeAllocations {
     std::map<const std::byte*, Entry, std::less<>> by_address_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/node_allocations.ipp"
+#endif

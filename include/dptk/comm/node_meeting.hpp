@@ -2,14 +2,16 @@
 /// notes are there. Who waits long sleeps. tests/threads/node_meeting.cpp tries all orders of its steps.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "dptk/comm/shared_words.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// How long a rank looks before it sleeps.
 struct Patience {
@@ -180,4 +182,4 @@ class NodeMeeting {
     std::uint32_t meeting_ = 0;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

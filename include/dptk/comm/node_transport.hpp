@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -25,12 +26,11 @@
 #include "dptk/comm/transport_defaults.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/host.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/fnv1a.hpp"
-#include "dptk/core/log.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Which ranks share a host, and its processors.
 struct NodeOptions {
@@ -265,4 +265,4 @@ class NodeTransport {
     std::unique_ptr<detail::NodeCollectives> node_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -21,8 +21,9 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/root.hpp"
 #include "dptk/comm/serializer.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -198,4 +199,4 @@ template <Serializable T, class Group>
     });
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

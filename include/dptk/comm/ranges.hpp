@@ -13,10 +13,11 @@
 #include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// A contiguous range of elements in host memory: std::vector<float>, std::span<const double>,
 /// std::array<int, 3>, ...
@@ -141,9 +142,7 @@ template <class T>
     return operation.function();
 }
 
-[[nodiscard]] inline std::shared_ptr<const void> owner_of(const std::shared_ptr<const void>& owner) {
-    return owner;
-}
+[[nodiscard]] std::shared_ptr<const void> owner_of(const std::shared_ptr<const void>& owner);
 
 /// What an operation on all of these must keep alive.
 template <class... Things>
@@ -158,4 +157,8 @@ template <class... Things>
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/ranges.ipp"
+#endif

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string_view>
 
-#include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// `avg` is the sum divided by the number of ranks, for floating-point and complex types. `band`, `bor` and
 /// `bxor` work bitwise on integers and logically on bool.
@@ -56,9 +56,7 @@ struct Reduction {
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
 
     /// Its name for messages.
-    [[nodiscard]] std::string_view name() const noexcept {
-        return user != nullptr ? "user's function" : reduce_op_name(op);
-    }
+    [[nodiscard]] std::string_view name() const noexcept;
 
     ReduceOp op = ReduceOp::sum;         ///< Where `user` is null.
     const UserFunction* user = nullptr;  ///< Null for one of dptk's own operations.
@@ -78,13 +76,10 @@ struct Reduction {
 }
 
 /// Throws ArgumentError where the operation has no meaning for `dtype`.
-inline void check_reduction(DType dtype, const Reduction& reduction) {
-    const bool has_weights = is_floating(dtype) || is_complex(dtype);
-    if (reduction.weight && !has_weights)
-        throw ArgumentError(detail::text("a weighted sum has no meaning for ", dtype_name(dtype)));
-    if (reduction.user != nullptr || is_meaningful(dtype, reduction.op)) return;
-    throw ArgumentError(
-        detail::text("ReduceOp::", reduction.name(), " has no meaning for ", dtype_name(dtype)));
-}
+void check_reduction(DType dtype, const Reduction& reduction);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/reduce_op.ipp"
+#endif

@@ -2,7 +2,6 @@
 /// init_process_group looks here for one that serves the launcher.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,9 +11,9 @@
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/named_entries.hpp"
 #include "dptk/control/job_request.hpp"
-#include "dptk/core/export.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 class ProcessGroup;
 
@@ -56,32 +55,25 @@ DPTK_EXPORT inline NamedEntries<TransportEntry>& transport_registry() {
 }  // namespace detail
 
 /// Adds a transport, unless one of its name is there: several shared libraries may include the same header.
-inline bool register_transport(const TransportEntry& entry) {
-    return detail::transport_registry().add(entry);
-}
+bool register_transport(const TransportEntry& entry);
 
 namespace detail {
 
-[[nodiscard]] inline const TransportEntry* find_transport(const std::vector<TransportEntry>& entries,
-                                                          std::string_view name) {
-    const auto entry = std::ranges::find(entries, name, &TransportEntry::name);
-    return entry == entries.end() ? nullptr : &*entry;
-}
+[[nodiscard]] const TransportEntry* find_transport(const std::vector<TransportEntry>& entries,
+                                                   std::string_view name);
 
 }  // namespace detail
 
 /// All transports whose headers the program includes.
-[[nodiscard]] inline std::vector<TransportEntry> registered_transports() {
-    return detail::transport_registry().all();
-}
+[[nodiscard]] std::vector<TransportEntry> registered_transports();
 
 /// Whether the program includes <dptk/comm/mpi.hpp>, or <dptk/comm/gloo.hpp>.
-[[nodiscard]] inline bool is_mpi_available() {
-    return detail::find_transport(registered_transports(), "mpi") != nullptr;
-}
+[[nodiscard]] bool is_mpi_available();
 /// The same for Gloo.
-[[nodiscard]] inline bool is_gloo_available() {
-    return detail::find_transport(registered_transports(), "gloo") != nullptr;
-}
+[[nodiscard]] bool is_gloo_available();
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/registry.ipp"
+#endif

@@ -3,14 +3,15 @@
 
 #include <string>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Empty where `root` is a rank of a group of `size`.
-[[nodiscard]] inline std::string root_problem(int root, int size) {
-    if (root >= 0 && root < size) return {};
-    return text("root ", root, " is outside [0, ", size - 1, "]");
-}
+[[nodiscard]] std::string root_problem(int root, int size);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/root.ipp"
+#endif

@@ -1,12 +1,14 @@
 /// A group of one: every collective is already done. What a program gets when no launcher started it.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
 #include "dptk/comm/communicator.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// A Transport of one rank.
 class SelfTransport {
@@ -25,14 +27,10 @@ class SelfTransport {
     void reduce(const Buffer&, const Reduction&, int) {}
     void broadcast(const Buffer&, int) {}
     void all_gather(const Buffer& input, const Buffer& output) { algorithms::place(output, input); }
-    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t>) {
-        algorithms::place(output, input);
-    }
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t>);
     void gather(const Buffer& input, const Buffer& output, int) { algorithms::place(output, input); }
     void scatter(const Buffer& input, const Buffer& output, int) { algorithms::place(output, input); }
-    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction&) {
-        algorithms::place(output, input);
-    }
+    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction&);
     void all_to_all(const Buffer& input, const Buffer& output) { algorithms::place(output, input); }
     void barrier() {}
 
@@ -40,12 +38,14 @@ class SelfTransport {
     [[nodiscard]] SelfTransport subgroup(std::span<const int>, std::string_view) { return {}; }
 
   private:
-    static void refuse(std::string_view what, int peer) {
-        throw ArgumentError(detail::text(what, " rank ", peer, " in a group of one rank"));
-    }
+    static void refuse(std::string_view what, int peer);
 };
 
 /// Made of nothing: SelfCommunicator(SelfTransport{}).
 using SelfCommunicator = BasicCommunicator<SelfTransport>;
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/self.ipp"
+#endif

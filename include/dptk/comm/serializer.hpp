@@ -6,7 +6,6 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <ranges>
 #include <string>
@@ -14,10 +13,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// How a T becomes bytes, and bytes become a T. Specialise it for a type of your own:
 ///   template <> struct dptk::Serializer<Config> {
@@ -41,9 +39,7 @@ template <class T>
 concept CopiedAsBytes = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_array_v<T> &&
                         !std::is_pointer_v<T> && !std::ranges::view<T>;
 
-inline void check_size(bool right, std::string_view bytes, std::size_t expected) {
-    if (!right) throw FormatError(text(bytes.size(), " bytes where an object has ", expected));
-}
+void check_size(bool right, std::string_view bytes, std::size_t expected);
 
 /// Objects as they lie in memory, all of one size.
 template <class T>
@@ -62,24 +58,10 @@ struct MemorySerializer {
 };
 
 /// Bytes that tell their size.
-inline void append_item(std::string& bytes, std::string_view item) {
-    bytes += MemorySerializer<std::uint64_t>::to_bytes(item.size());
-    bytes += item;
-}
+void append_item(std::string& bytes, std::string_view item);
 
 /// Cuts the first item off. Throws FormatError where it is not whole.
-[[nodiscard]] inline std::string_view take_item(std::string_view& bytes) {
-    constexpr std::size_t prefix = sizeof(std::uint64_t);
-    if (bytes.size() < prefix)
-        throw FormatError(text(bytes.size(), " bytes where the size of an item has ", prefix));
-    const auto size = MemorySerializer<std::uint64_t>::from_bytes(bytes.substr(0, prefix));
-    bytes.remove_prefix(prefix);
-    if (bytes.size() < size)
-        throw FormatError(text("an item of ", size, " bytes, of which ", bytes.size(), " are there"));
-    const std::string_view item = bytes.substr(0, size);
-    bytes.remove_prefix(size);
-    return item;
-}
+[[nodiscard]] std::string_view take_item(std::string_view& bytes);
 
 }  // namespace detail
 
@@ -144,4 +126,8 @@ struct Serializer<std::vector<bool>> {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/serializer.ipp"
+#endif

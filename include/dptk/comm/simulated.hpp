@@ -19,23 +19,19 @@
 /// memory.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include "dptk/comm/simulated_messages.hpp"
 #include "dptk/comm/simulated_network.hpp"
 #include "dptk/comm/simulated_transport.hpp"
 #include "dptk/comm/thread.hpp"
-#include "dptk/control/control_plane.hpp"
 #include "dptk/control/in_process_store.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// One rank of a simulated network. launch_simulated makes them, and gives fn each as a ProcessGroup.
 using SimulatedCommunicator = BasicCommunicator<SimulatedTransport>;
@@ -49,30 +45,11 @@ class SimulatedJob {
         : network_(network), options_(options) {}
 
     /// Joins a thread rank, whose job's health becomes the network's.
-    [[nodiscard]] std::shared_ptr<SimulatedRank> join(int rank, const std::shared_ptr<JobHealth>& health) {
-        std::call_once(begun_, [&] {
-            std::vector<int> all(static_cast<std::size_t>(network_.ranks()));
-            std::iota(all.begin(), all.end(), 0);
-            hub_ = SimulatedHub::make(network_, std::move(all), health);
-        });
-        auto self = std::make_shared<SimulatedRank>(rank, network_, start_, health);
-        health->subscribe({self, &self->clock});
-        return self;
-    }
+    [[nodiscard]] std::shared_ptr<SimulatedRank> join(int rank, const std::shared_ptr<JobHealth>& health);
 
-    [[nodiscard]] SimulatedTransport transport(const std::shared_ptr<SimulatedRank>& self) const {
-        return {hub_, self,
-                ControlPlane::make({.rank = self->number,
-                                    .size = network_.ranks(),
-                                    .store = store_,
-                                    .timeout = options_.timeout},
-                                   hub_->health)};
-    }
+    [[nodiscard]] SimulatedTransport transport(const std::shared_ptr<SimulatedRank>& self) const;
 
-    void end(SimulatedSeconds time) {
-        const std::lock_guard lock(mutex_);
-        end_ = std::max(end_, time);
-    }
+    void end(SimulatedSeconds time);
 
     /// Of the rank that ended last.
     [[nodiscard]] SimulatedSeconds end() const { return end_; }
@@ -114,4 +91,8 @@ SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, Thre
     return job.end();
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/simulated.ipp"
+#endif

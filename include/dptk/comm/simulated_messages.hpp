@@ -1,12 +1,12 @@
 /// Messages of a simulated network on their way: from who sends them to the inbox of who receives them.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -17,13 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/collective.hpp"
 #include "dptk/comm/simulated_network.hpp"
 #include "dptk/control/job_health.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// A message under way.
 struct SimulatedMessage {
@@ -49,35 +47,10 @@ struct SimulatedRequest {
 /// Where the messages for one rank of a group wait for it.
 class SimulatedInbox {
   public:
-    void deliver(int tag, SimulatedMessage message) {
-        {
-            const std::lock_guard lock(mutex_);
-            const auto request = std::ranges::find_if(requests_, [&](const auto& other) {
-                return other->tag == tag && (other->from == message.from || other->from == any_rank);
-            });
-            if (request == requests_.end()) {
-                messages_.emplace(std::pair(tag, message.from), std::move(message));
-                return;
-            }
-            (*request)->message = std::move(message);
-            requests_.erase(request);
-        }
-        changed_.notify_all();
-    }
+    void deliver(int tag, SimulatedMessage message);
 
     /// Asks for a message. Requests are served in the order in which they were made.
-    [[nodiscard]] std::shared_ptr<SimulatedRequest> request(int from, int tag) {
-        auto request = std::make_shared<SimulatedRequest>(from, tag);
-        const std::lock_guard lock(mutex_);
-        const auto match = from == any_rank ? find_soonest(tag) : find_oldest(from, tag);
-        if (match == messages_.end()) {
-            requests_.push_back(request);
-        } else {
-            request->message = std::move(match->second);
-            messages_.erase(match);
-        }
-        return request;
-    }
+    [[nodiscard]] std::shared_ptr<SimulatedRequest> request(int from, int tag);
 
     enum class Outcome : std::uint8_t { message, lost, timeout };
 
@@ -95,27 +68,15 @@ class SimulatedInbox {
         return request.message.has_value() ? Outcome::message : Outcome::lost;
     }
 
-    void wake() noexcept {
-        { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
-        changed_.notify_all();
-    }
+    void wake() noexcept;
 
   private:
     /// By tag and sender, each in the order in which they were sent.
     using Messages = std::multimap<std::pair<int, int>, SimulatedMessage>;
 
-    [[nodiscard]] Messages::iterator find_oldest(int from, int tag) {
-        const auto first = messages_.lower_bound({tag, from});
-        return first != messages_.end() && first->first == std::pair(tag, from) ? first : messages_.end();
-    }
+    [[nodiscard]] Messages::iterator find_oldest(int from, int tag);
 
-    [[nodiscard]] Messages::iterator find_soonest(int tag) {
-        const auto first = messages_.lower_bound({tag, 0});
-        const auto end = messages_.lower_bound({tag + 1, 0});
-        const auto soonest = std::min_element(
-            first, end, [](const auto& a, const auto& b) { return a.second.reaches < b.second.reaches; });
-        return soonest == end ? messages_.end() : soonest;
-    }
+    [[nodiscard]] Messages::iterator find_soonest(int tag);
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -127,21 +88,12 @@ class SimulatedInbox {
 class SimulatedHub final : public Wakeable {
   public:
     SimulatedHub(const SimulatedNetwork& network_, std::vector<int> members_,
-                 std::shared_ptr<JobHealth> health_)
-        : network(network_),
-          members(std::move(members_)),
-          health(std::move(health_)),
-          inboxes_(members.size()),
-          left_(members.size()) {}
+                 std::shared_ptr<JobHealth> health_);
 
     /// A hub that is woken by its job's failure.
     [[nodiscard]] static std::shared_ptr<SimulatedHub> make(const SimulatedNetwork& network,
                                                             std::vector<int> members,
-                                                            const std::shared_ptr<JobHealth>& health) {
-        auto hub = std::make_shared<SimulatedHub>(network, std::move(members), health);
-        health->subscribe(hub);
-        return hub;
-    }
+                                                            const std::shared_ptr<JobHealth>& health);
 
     const SimulatedNetwork network;
     /// The network's numbers of the group's ranks.
@@ -156,42 +108,19 @@ class SimulatedHub final : public Wakeable {
     [[nodiscard]] bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
 
     /// Whether nobody will send such a message to `rank` any more.
-    [[nodiscard]] bool is_lost(int rank, int from) const {
-        if (health->failed()) return true;
-        if (from != any_rank) return has_left(from);
-        for (int other = 0; other < size(); ++other) {
-            if (other != rank && !has_left(other)) return false;
-        }
-        return true;
-    }
+    [[nodiscard]] bool is_lost(int rank, int from) const;
 
     /// Throws PeerLostError where the job has failed, or the rank has left.
-    void check_peer(int peer) const {
-        health->check();
-        if (peer == any_rank) throw PeerLostError("all other ranks have left the group");
-        if (has_left(peer)) throw PeerLostError(text("rank ", peer, " has left the group"));
-    }
+    void check_peer(int peer) const;
 
     /// The hub of that name for some of the network's ranks: the first of them to come makes it.
     [[nodiscard]] std::shared_ptr<SimulatedHub> part(std::string_view name,
-                                                     const std::vector<int>& part_members) {
-        const std::lock_guard lock(mutex_);
-        Part& part = parts_[std::string(name)];
-        if (!part.hub) part.hub = make(network, part_members, health);
-        std::shared_ptr<SimulatedHub> hub = part.hub;
-        if (++part.taken == part_members.size()) parts_.erase(std::string(name));
-        return hub;
-    }
+                                                     const std::vector<int>& part_members);
 
     /// This rank will not come again.
-    void leave(int rank) noexcept {
-        left_[static_cast<std::size_t>(rank)] = true;
-        wake();
-    }
+    void leave(int rank) noexcept;
 
-    void wake() noexcept override {
-        for (SimulatedInbox& inbox : inboxes_) inbox.wake();
-    }
+    void wake() noexcept override;
 
   private:
     struct Part {
@@ -205,4 +134,8 @@ class SimulatedHub final : public Wakeable {
     std::map<std::string, Part, std::less<>> parts_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/simulated_messages.ipp"
+#endif

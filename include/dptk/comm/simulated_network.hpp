@@ -9,25 +9,19 @@
 /// else is shared between the ranks. Arithmetic and copies take no time.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string_view>
-#include <utility>
 
 #include "dptk/control/job_health.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Seconds of a simulated network, real or virtual.
 using SimulatedSeconds = std::chrono::duration<double>;
@@ -60,33 +54,13 @@ struct SimulatedNetwork {
     [[nodiscard]] int ranks() const noexcept { return hosts * ranks_per_host; }
 
     /// Between two ranks.
-    [[nodiscard]] const SimulatedLink& link(int a, int b) const noexcept {
-        return a / ranks_per_host == b / ranks_per_host ? inside_host : between_hosts;
-    }
+    [[nodiscard]] const SimulatedLink& link(int a, int b) const noexcept;
 };
 
 namespace detail {
 
 /// Throws ArgumentError for a network that cannot be.
-inline void check_network(const SimulatedNetwork& network) {
-    const auto refuse = [](const auto&... why) { throw ArgumentError(text("a simulated network ", why...)); };
-    if (network.hosts < 1) refuse("of ", network.hosts, " hosts, where 1 or more are expected");
-    if (network.ranks_per_host < 1)
-        refuse("of ", network.ranks_per_host, " ranks a host, where 1 or more are expected");
-    if (network.hosts > std::numeric_limits<int>::max() / network.ranks_per_host)
-        refuse("of ", network.hosts, " hosts with ", network.ranks_per_host,
-               " ranks each: that many have no numbers");
-    const auto check_link = [&](const SimulatedLink& link, std::string_view where) {
-        const double latency = link.latency.count();
-        if (!std::isfinite(latency) || latency < 0)
-            refuse("with a latency of ", latency, " s ", where, ", where 0 or more is expected");
-        if (std::isnan(link.bytes_per_second) || link.bytes_per_second <= 0)
-            refuse("with ", link.bytes_per_second, " bytes per second ", where,
-                   ", where more than 0 are expected");
-    };
-    check_link(network.inside_host, "inside a host");
-    check_link(network.between_hosts, "between hosts");
-}
+void check_network(const SimulatedNetwork& network);
 
 }  // namespace detail
 
@@ -95,48 +69,22 @@ class SimulatedClock final : public Wakeable {
   public:
     /// The time since `start`, or virtual time from 0.
     SimulatedClock(SimulatedTime kind, std::chrono::steady_clock::time_point start,
-                   std::shared_ptr<JobHealth> health)
-        : kind_(kind), start_(start), health_(std::move(health)) {}
+                   std::shared_ptr<JobHealth> health);
 
     /// This rank's time.
-    [[nodiscard]] SimulatedSeconds now() const {
-        if (kind_ == SimulatedTime::real) return std::chrono::steady_clock::now() - start_;
-        const std::lock_guard lock(mutex_);
-        return now_;
-    }
+    [[nodiscard]] SimulatedSeconds now() const;
 
     /// The rank computes for so long: virtual time goes on; real time is slept away. Throws PeerLostError
     /// where another rank fails meanwhile, and ArgumentError for a duration that is negative or not finite.
-    void compute(SimulatedSeconds duration) {
-        if (!std::isfinite(duration.count()) || duration.count() < 0)
-            throw ArgumentError(
-                detail::text("compute for ", duration.count(), " s, where 0 or more is expected"));
-        if (!pass_until(now() + duration)) health_->check();
-    }
+    void compute(SimulatedSeconds duration);
 
     /// Lets time pass until `time`, unless it has come already, and for at most `patience`. Returns whether
     /// it has come: not where the job fails meanwhile. Blocks in real time only.
     [[nodiscard]] bool pass_until(SimulatedSeconds time,
-                                  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max()) {
-        std::unique_lock lock(mutex_);
-        if (kind_ == SimulatedTime::virtual_clock) {
-            now_ = std::max(now_, std::min(time, now_ + SimulatedSeconds(patience)));
-            return now_ >= time;
-        }
-        constexpr SimulatedSeconds longest_sleep = std::chrono::hours(1);  // far from where clocks overflow
-        const SimulatedSeconds end = std::min(time, now() + SimulatedSeconds(patience));
-        for (SimulatedSeconds left = end - now(); left.count() > 0; left = end - now()) {
-            if (failed_.wait_for(lock, std::min(left, longest_sleep), [&] { return health_->failed(); }))
-                return false;
-        }
-        return now() >= time;
-    }
+                                  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
 
     /// Ends a sleep, where the job fails.
-    void wake() noexcept override {
-        { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
-        failed_.notify_all();
-    }
+    void wake() noexcept override;
 
   private:
     const SimulatedTime kind_;
@@ -154,15 +102,7 @@ class LinkSchedule {
   public:
     /// Takes the link for `length`, at the first time from `earliest` on at which it is free for so long.
     /// Returns that time.
-    SimulatedSeconds take(SimulatedSeconds earliest, SimulatedSeconds length) {
-        const std::lock_guard lock(mutex_);
-        SimulatedSeconds begin = std::max(earliest, forgotten_);
-        auto next = busy_.upper_bound(begin);
-        if (next != busy_.begin()) begin = std::max(begin, std::prev(next)->second);
-        for (; next != busy_.end() && next->first < begin + length; ++next) begin = next->second;
-        if (length.count() > 0) mark(next, begin, begin + length);
-        return begin;
-    }
+    SimulatedSeconds take(SimulatedSeconds earliest, SimulatedSeconds length);
 
   private:
     /// Ends by begins; none overlap.
@@ -172,16 +112,7 @@ class LinkSchedule {
     /// that comes later than so many others is treated as if the link had been busy before them.
     static constexpr std::size_t remembered = 256;
 
-    void mark(Busy::iterator next, SimulatedSeconds begin, SimulatedSeconds end) {
-        if (next != busy_.begin() && std::prev(next)->second == begin) {
-            std::prev(next)->second = end;
-        } else {
-            busy_.emplace_hint(next, begin, end);
-        }
-        if (busy_.size() <= remembered) return;
-        forgotten_ = busy_.begin()->second;
-        busy_.erase(busy_.begin());
-    }
+    void mark(Busy::iterator next, SimulatedSeconds begin, SimulatedSeconds end);
 
     std::mutex mutex_;
     Busy busy_;
@@ -202,4 +133,8 @@ struct SimulatedRank {
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/simulated_network.ipp"
+#endif

@@ -3,61 +3,32 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dptk/comm/init.hpp"
-#include "dptk/control/child_process.hpp"
 #include "dptk/control/failure_note.hpp"
 #include "dptk/control/first_failure.hpp"
 #include "dptk/control/held_port.hpp"
 #include "dptk/control/program_end.hpp"
-#include "dptk/control/random_word.hpp"
 #include "dptk/control/rank_environment.hpp"
 #include "dptk/control/stop_schedule.hpp"
 #include "dptk/control/temporary_directory.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
 /// What is buffered would be written by every process that inherits the buffer.
-inline void flush_standard_streams() {
-    std::cout.flush();
-    std::cerr.flush();
-    std::clog.flush();
-    std::fflush(nullptr);
-}
+void flush_standard_streams();
 
 /// Threads of this process; 1 where the system does not tell.
-[[nodiscard]] inline int count_own_threads() {
-    int threads = 1;
-    std::FILE* const file = std::fopen("/proc/self/status", "re");
-    if (file == nullptr) return threads;
-    for (char line[256]; std::fgets(line, sizeof line, file) != nullptr;) {
-        if (std::sscanf(line, "Threads: %d", &threads) == 1) break;
-    }
-    std::fclose(file);
-    return threads;
-}
-
-inline void replace_launcher_environment(const std::vector<EnvironmentVariable>& variables) {
-    std::vector<std::string> stale;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string name(*entry, std::strcspn(*entry, "="));
-        if (is_stale_launcher_variable(name)) stale.push_back(name);
-    }
-    for (const std::string& name : stale) unsetenv(name.c_str());
-    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-}
+[[nodiscard]] int count_own_threads();
 
 /// In a spawned rank. Its group is closed before what has happened is told.
 inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
@@ -92,31 +63,14 @@ class SpawnedRanks {
     /// What a rank does: gets its number, must not throw, and returns its exit status.
     using Body = std::function<int(int rank)>;
 
-    SpawnedRanks(int size, const Body& body) : start_(Clock::now()), files_("dptk-spawn") {
-        const JobPlace job{.master_port = port_.number(), .run_id = random_word()};
-        flush_standard_streams();
-        try {
-            for (int rank = 0; rank < size; ++rank) start(rank, size, job, body);
-        } catch (...) {
-            kill_all();
-            throw;
-        }
-    }
+    SpawnedRanks(int size, const Body& body);
 
     SpawnedRanks(const SpawnedRanks&) = delete;
     SpawnedRanks& operator=(const SpawnedRanks&) = delete;
-    ~SpawnedRanks() { kill_all(); }
+    ~SpawnedRanks();
 
     /// Returns when all have ended. After a failure those that run are stopped.
-    [[nodiscard]] std::optional<FirstFailure> wait() {
-        while (true) {
-            const auto now = Clock::now();
-            look_for_changes(now);
-            if (running_.empty()) return find_first_failure(ends_, stopped_);
-            act(schedule_.due(now));
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        }
-    }
+    [[nodiscard]] std::optional<FirstFailure> wait();
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -127,72 +81,17 @@ class SpawnedRanks {
         int stop_signal;  // 0 while it runs
     };
 
-    void start(int rank, int size, const JobPlace& job, const Body& body) {
-        const RankPlace place{.rank = rank,
-                              .world_size = size,
-                              .local_rank = rank,
-                              .local_world_size = size,
-                              .group_rank = 0,
-                              .group_world_size = 1};
-        const std::string note = note_path(rank);
-        const pid_t process = fork_rank([&]() noexcept {
-            replace_launcher_environment(rank_environment(place, job, note));
-            return body(rank);
-        });
-        running_.push_back({rank, process, 0});
-    }
+    void start(int rank, int size, const JobPlace& job, const Body& body);
 
-    void look_for_changes(Clock::time_point now) {
-        std::erase_if(running_, [&](Running& rank) {
-            siginfo_t seen{};
-            constexpr int changes = WEXITED | WSTOPPED | WCONTINUED;
-            const auto id = static_cast<id_t>(rank.process);
-            while (waitid(P_PID, id, &seen, changes | WNOHANG | WNOWAIT) == 0 && seen.si_pid != 0) {
-                const bool ended = seen.si_code != CLD_STOPPED && seen.si_code != CLD_CONTINUED;
-                if (ended) return note_end(rank, now);
-                rank.stop_signal = seen.si_code == CLD_STOPPED ? seen.si_status : 0;
-                static_cast<void>(waitid(P_PID, id, &seen, (changes & ~WEXITED) | WNOHANG));
-                seen = {};
-            }
-            return false;
-        });
-    }
+    void look_for_changes(Clock::time_point now);
 
-    bool note_end(const Running& rank, Clock::time_point now) {
-        kill_rank(rank.process);  // what it leaves behind; its number is its own until it is waited for
-        int status = 0;
-        waitpid(rank.process, &status, 0);
-        ends_.push_back({.rank = rank.rank,
-                         .process = rank.process,
-                         .end = ChildEnd(status),
-                         .after = now - start_,
-                         .note = read_failure_note(note_path(rank.rank).c_str()),
-                         .asked_to_end = schedule_.asked()});
-        if (!ends_.back().end.well()) schedule_.failure(now);
-        return true;
-    }
+    bool note_end(const Running& rank, Clock::time_point now);
 
-    void act(StopSchedule::Action action) {
-        if (action == StopSchedule::Action::none) return;
-        for (const Running& rank : running_) {
-            if (action == StopSchedule::Action::kill) {
-                kill_rank(rank.process);
-                continue;
-            }
-            if (rank.stop_signal != 0) stopped_.push_back({rank.rank, rank.stop_signal});
-            ask_to_end(rank.process, SIGTERM);
-        }
-    }
+    void act(StopSchedule::Action action);
 
-    void kill_all() noexcept {
-        for (const Running& rank : running_) {
-            kill_rank(rank.process);
-            waitpid(rank.process, nullptr, 0);
-        }
-        running_.clear();
-    }
+    void kill_all() noexcept;
 
-    [[nodiscard]] std::string note_path(int rank) const { return text(files_.path(), "/rank-", rank); }
+    [[nodiscard]] std::string note_path(int rank) const;
 
     Clock::time_point start_;
     TemporaryDirectory files_;
@@ -233,4 +132,8 @@ void spawn(int size, Fn&& fn) {
     throw Error(message);
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/spawn.ipp"
+#endif

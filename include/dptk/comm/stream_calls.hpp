@@ -13,16 +13,13 @@
 #include "dptk/comm/work.hpp"
 #include "dptk/control/activity.hpp"
 #include "dptk/control/watchdog.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class StreamCalls final : public Watched {
   public:
-    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<Activity> activity) {
-        std::shared_ptr<StreamCalls> calls(new StreamCalls(std::move(activity)));
-        Watchdog::get().watch(calls);
-        return calls;
-    }
+    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<Activity> activity);
 
     /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
     /// ended, and the next call, or finish(), comes.
@@ -49,28 +46,13 @@ class StreamCalls final : public Watched {
     }
 
     /// Blocks until all have ended.
-    void finish() {
-        while (const std::shared_ptr<WorkState> last = last_call()) {
-            static_cast<void>(last->wait(std::chrono::nanoseconds::max()));
-            look();
-        }
-        let_go();
-    }
+    void finish();
 
     /// Takes those out that have ended; those behind one that has not stay until it has. What they have used
     /// is not let go of here: the end of a GPU's memory waits for the GPU.
-    void look() noexcept override {
-        const std::lock_guard lock(mutex_);
-        while (!calls_.empty() && calls_.front().work->ended()) {
-            ended_.push_back(std::move(calls_.front()));
-            calls_.pop_front();
-            one_ended();
-        }
-    }
+    void look() noexcept override;
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override {
-        return std::chrono::milliseconds(100);
-    }
+    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
 
   private:
     struct Call {
@@ -78,23 +60,14 @@ class StreamCalls final : public Watched {
         std::shared_ptr<const void> keep_alive;
     };
 
-    explicit StreamCalls(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
+    explicit StreamCalls(std::shared_ptr<Activity> activity);
 
-    void one_ended() noexcept {
-        if (--under_way_ == 0) activity_->end();
-    }
+    void one_ended() noexcept;
 
     /// Of what calls have used that have ended. May block.
-    void let_go() {
-        std::deque<Call> ended;
-        const std::lock_guard lock(mutex_);
-        std::swap(ended, ended_);
-    }
+    void let_go();
 
-    [[nodiscard]] std::shared_ptr<WorkState> last_call() {
-        const std::lock_guard lock(mutex_);
-        return calls_.empty() ? nullptr : calls_.back().work;
-    }
+    [[nodiscard]] std::shared_ptr<WorkState> last_call();
 
     std::shared_ptr<Activity> activity_;
     std::mutex mutex_;
@@ -103,4 +76,8 @@ class StreamCalls final : public Watched {
     int under_way_ = 0;  // one more than calls_ while one is being handed over
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/stream_calls.ipp"
+#endif

@@ -2,27 +2,25 @@
 /// programs that cannot be several processes. launch_threads(n, fn) runs fn as n ranks.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "dptk/comm/algorithms/slices.hpp"
-#include "dptk/comm/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/thread_hub.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/in_process_store.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Collectives work directly in the ranks' memory: all_reduce gives each rank a slice of all buffers to sum,
 /// in rank order, and to write back. A call that differs between ranks is a MismatchError on all of them.
@@ -31,8 +29,7 @@ class ThreadTransport {
     static constexpr bool interruptible = true;
 
     /// The rank of `control`, among those that share `hub`. Made by launch_threads.
-    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control)
-        : hub_(std::move(hub)), control_(std::move(control)), rank_(control_->rank()) {}
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control);
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     [[nodiscard]] int size() const noexcept { return hub_->size(); }
@@ -44,121 +41,48 @@ class ThreadTransport {
     void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
     void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
 
-    [[nodiscard]] int recv_any(const Buffer& buffer, int tag) {
-        return complete({Verb::recv, buffer, any_rank, tag});
-    }
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
-    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
-        const std::shared_ptr<WorkState> sent = start({Verb::send, out, to, tag});
-        try {
-            recv(in, from, tag);
-        } catch (...) {
-            hub_->mailbox().withdraw(*sent);  // nobody may read `out` any more
-            throw;
-        }
-        Work(sent).wait();
-    }
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
-    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message) {
-        return hub_->mailbox().post(rank_, message);
-    }
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
     /// All reductions are carried out here, in rank order and rounded once.
     [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
 
-    void all_reduce(const Buffer& data, const Reduction& reduction) {
-        together({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
-            const std::size_t first = slice_begin(rank_, data.count);
-            const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-            std::vector<void*> results;
-            for (const Collective& call : calls) results.push_back(call.output.slice(first, count).data);
-            reduce_slice(calls, first, data.slice(first, count), reduction, results);
-        });
-    }
+    void all_reduce(const Buffer& data, const Reduction& reduction);
 
-    void reduce(const Buffer& data, const Reduction& reduction, int root) {
-        together({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
-            const std::size_t first = slice_begin(rank_, data.count);
-            const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
-            void* const result = call_of(calls, root).output.slice(first, count).data;
-            reduce_slice(calls, first, data.slice(first, count), reduction, {&result, 1});
-        });
-    }
+    void reduce(const Buffer& data, const Reduction& reduction, int root);
 
-    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction) {
-        // The output may lie in the input, which others read meanwhile.
-        const algorithms::Scratch result(output);
-        together({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
-            const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
-            reduce_slice(calls, first, output, reduction, {&result.buffer().data, 1});
-        });
-        copy(output, result.buffer());
-    }
+    void reduce_scatter(const Buffer& input, const Buffer& output, const Reduction& reduction);
 
-    void broadcast(const Buffer& data, int root) {
-        together({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
-            if (rank_ != root) copy(data, call_of(calls, root).input);
-        });
-    }
+    void broadcast(const Buffer& data, int root);
 
-    void all_gather(const Buffer& input, const Buffer& output) {
-        together({Verb::all_gather, input, output, {}, 0, {}},
-                 [&](const Calls& calls) { collect(calls, output); });
-    }
+    void all_gather(const Buffer& input, const Buffer& output);
 
-    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts) {
-        together({Verb::all_gather_uneven, input, output, {}, 0, counts},
-                 [&](const Calls& calls) { collect(calls, output); });
-    }
+    void all_gather_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts);
 
-    void gather(const Buffer& input, const Buffer& output, int root) {
-        together({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
-            if (rank_ == root) collect(calls, output);
-        });
-    }
+    void gather(const Buffer& input, const Buffer& output, int root);
 
-    void scatter(const Buffer& input, const Buffer& output, int root) {
-        together({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
-            take(output, call_of(calls, root).input.slice(own_place(output.count), output.count));
-        });
-    }
+    void scatter(const Buffer& input, const Buffer& output, int root);
 
-    void all_to_all(const Buffer& input, const Buffer& output) {
-        together({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
-            const std::size_t count = input.count / calls.size();
-            for (std::size_t i = 0; i < calls.size(); ++i)
-                copy(output.slice(i * count, count), calls[i].input.slice(own_place(count), count));
-        });
-    }
+    void all_to_all(const Buffer& input, const Buffer& output);
 
-    void barrier() {
-        together({}, [](const Calls&) {});
-    }
+    void barrier();
 
-    [[nodiscard]] ThreadTransport duplicate() {
-        together({.verb = Verb::duplicate}, [](const Calls&) {});
-        return {hub_->part(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
-    }
+    [[nodiscard]] ThreadTransport duplicate();
 
     /// The ranks of a part need not meet the others.
-    [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name) {
-        const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
-        return {hub_->part(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
-    }
+    [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name);
 
     void leave() noexcept { hub_->leave(rank_); }
 
   private:
     using Calls = std::vector<Collective>;
 
-    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control, int rank)
-        : hub_(std::move(hub)), control_(std::move(control)), rank_(rank) {}
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control, int rank);
 
-    int complete(const Message& message) {
-        Work work(start(message));
-        work.wait();
-        return work.source_rank();
-    }
+    int complete(const Message& message);
 
     /// Meets the other ranks, checks that all make the same call, and works in everybody's memory.
     template <class Action>
@@ -182,56 +106,24 @@ class ThreadTransport {
         throw error;
     }
 
-    [[nodiscard]] std::string find_difference() const {
-        const std::vector<Collective>& calls = hub_->calls();
-        for (std::size_t other = 1; other < calls.size(); ++other) {
-            if (!agree(calls[0], calls[other])) {
-                return detail::text("rank ", other, " calls ", describe(calls[other]), " where rank 0 calls ",
-                                    describe(calls[0]));
-            }
-        }
-        return {};
-    }
+    [[nodiscard]] std::string find_difference() const;
 
-    [[nodiscard]] std::size_t slice_begin(int slice, std::size_t count) const noexcept {
-        const auto parts = static_cast<std::size_t>(size());
-        return count / parts * static_cast<std::size_t>(slice) +
-               std::min(count % parts, static_cast<std::size_t>(slice));
-    }
+    [[nodiscard]] std::size_t slice_begin(int slice, std::size_t count) const noexcept;
 
     /// Combines one slice of all ranks' inputs, from element `first` on and as `slice` tells.
     static void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
-                             const Reduction& reduction, std::span<void* const> results) {
-        std::vector<const void*> sources;
-        for (const Collective& call : calls) sources.push_back(call.input.slice(first, slice.count).data);
-        detail::reduce_together({sources, results, slice.count, static_cast<double>(calls.size())}, slice,
-                                slice.dtype, reduction);
-    }
+                             const Reduction& reduction, std::span<void* const> results);
 
-    [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank) {
-        return calls[static_cast<std::size_t>(rank)];
-    }
+    [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank);
 
-    [[nodiscard]] std::size_t own_place(std::size_t count) const noexcept {
-        return static_cast<std::size_t>(rank_) * count;
-    }
+    [[nodiscard]] std::size_t own_place(std::size_t count) const noexcept;
 
     /// output = the inputs of all ranks, one after the other.
-    static void collect(const Calls& calls, const Buffer& output) {
-        std::size_t first = 0;
-        for (const Collective& call : calls) {
-            take(output.slice(first, call.input.count), call.input);
-            first += call.input.count;
-        }
-    }
+    static void collect(const Calls& calls, const Buffer& output);
 
-    static void take(const Buffer& to, const Buffer& from) {
-        if (to.data != from.data) copy(to, from);
-    }
+    static void take(const Buffer& to, const Buffer& from);
 
-    static void copy(const Buffer& to, const Buffer& from) {
-        if (from.bytes() != 0) std::memcpy(to.data, from.data, from.bytes());
-    }
+    static void copy(const Buffer& to, const Buffer& from);
 
     std::shared_ptr<detail::ThreadHub> hub_;
     std::shared_ptr<ControlPlane> control_;
@@ -260,10 +152,7 @@ struct ThreadJob {
     std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, health);
     std::shared_ptr<Store> store = std::make_shared<InProcessStore>();
 
-    [[nodiscard]] ThreadTransport transport(int rank) const {
-        return {hub, ControlPlane::make(
-                         {.rank = rank, .size = size, .store = store, .timeout = options.timeout}, health)};
-    }
+    [[nodiscard]] ThreadTransport transport(int rank) const;
 };
 
 }  // namespace detail
@@ -316,4 +205,8 @@ void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
     if (consequence) std::rethrow_exception(consequence);
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/thread.ipp"
+#endif

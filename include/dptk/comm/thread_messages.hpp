@@ -2,107 +2,52 @@
 /// they were posted, and whoever comes second copies.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
+#include <cstdint>
 #include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/job_health.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this<ThreadMailbox> {
   public:
-    ThreadMailbox(int size, std::shared_ptr<JobHealth> health)
-        : health_(std::move(health)), left_(static_cast<std::size_t>(size), false) {}
+    ThreadMailbox(int size, std::shared_ptr<JobHealth> health);
 
     /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr. Throws
     /// where the job has failed: the memory of messages that others have posted may be gone.
-    [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message) {
-        auto posted = std::make_shared<Posted>(shared_from_this(), rank, message);
-        std::unique_lock lock(mutex_);
-        health_->check();
-        std::list<std::shared_ptr<Posted>>& others = message.verb == Verb::send ? receives_ : sends_;
-        const auto match =
-            std::ranges::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
-        if (match == others.end()) {
-            (message.verb == Verb::send ? sends_ : receives_).push_back(posted);
-            return posted;
-        }
-        const std::shared_ptr<Posted> other = *match;
-        others.erase(match);
-        posted->stage = other->stage = Stage::copying;
-        lock.unlock();
-        const std::string problem =
-            message.verb == Verb::send ? copy(*posted, *other) : copy(*other, *posted);
-        lock.lock();
-        for (Posted* one : {posted.get(), other.get()}) {
-            one->mismatch = problem;
-            one->stage = Stage::done;
-        }
-        lock.unlock();
-        changed_.notify_all();
-        return posted;
-    }
+    [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message);
 
     /// Takes a message back, unless it is copied already. From then on nobody touches its memory.
-    void withdraw(WorkState& work) {
-        auto& posted = static_cast<Posted&>(work);
-        std::unique_lock lock(mutex_);
-        if (posted.stage == Stage::waiting) give_up(posted);
-        changed_.wait(lock, [&] { return posted.stage == Stage::done; });
-    }
+    void withdraw(WorkState& work);
 
     /// This rank will not come again.
-    void leave(int rank) noexcept {
-        {
-            const std::lock_guard lock(mutex_);
-            left_[static_cast<std::size_t>(rank)] = true;
-        }
-        changed_.notify_all();
-    }
+    void leave(int rank) noexcept;
 
     /// Where the job has failed, nobody takes a message any more.
-    void wake() noexcept override {
-        {
-            const std::lock_guard lock(mutex_);  // whoever has looked already is waiting by now
-            if (health_->failed()) {
-                while (!sends_.empty()) give_up(*std::shared_ptr(sends_.front()));
-                while (!receives_.empty()) give_up(*std::shared_ptr(receives_.front()));
-            }
-        }
-        changed_.notify_all();
-    }
+    void wake() noexcept override;
 
   private:
     enum class Stage : std::uint8_t { waiting, copying, done };
 
     class Posted final : public WorkState {
       public:
-        Posted(std::shared_ptr<ThreadMailbox> mailbox, int rank_, const Message& message_)
-            : rank(rank_), message(message_), peer(message_.peer), mailbox_(std::move(mailbox)) {}
+        Posted(std::shared_ptr<ThreadMailbox> mailbox, int rank_, const Message& message_);
 
         bool wait(std::chrono::nanoseconds timeout) override { return mailbox_->wait(*this, timeout); }
 
-        std::exception_ptr error() override {
-            const std::lock_guard lock(mailbox_->mutex_);
-            seen_ = seen_ || stage == Stage::done;
-            return make_error();
-        }
+        std::exception_ptr error() override;
 
-        std::exception_ptr unseen_error() override {
-            const std::lock_guard lock(mailbox_->mutex_);
-            return seen_ ? nullptr : make_error();
-        }
+        std::exception_ptr unseen_error() override;
 
         [[nodiscard]] int source_rank() const override { return message.verb == Verb::recv ? peer : -1; }
 
@@ -115,75 +60,24 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
 
       private:
         /// Made by the thread that asks: ranks share no exception objects.
-        [[nodiscard]] std::exception_ptr make_error() const {
-            if (lost) return mailbox_->why_lost(*this);
-            return mismatch.empty() ? nullptr : std::make_exception_ptr(MismatchError(mismatch));
-        }
+        [[nodiscard]] std::exception_ptr make_error() const;
 
         std::shared_ptr<ThreadMailbox> mailbox_;
         bool seen_ = false;
     };
 
-    [[nodiscard]] static bool fit(const Posted& a, const Posted& b) noexcept {
-        const auto expects = [](const Posted& x, const Posted& y) {
-            return x.message.peer == y.rank || x.message.peer == any_rank;
-        };
-        return a.message.tag == b.message.tag && expects(a, b) && expects(b, a);
-    }
+    [[nodiscard]] static bool fit(const Posted& a, const Posted& b) noexcept;
 
-    [[nodiscard]] static std::string copy(const Posted& from, Posted& to) {
-        to.peer = from.rank;
-        const Buffer& source = from.message.buffer;
-        const Buffer& target = to.message.buffer;
-        if (source.bytes() != target.bytes()) {
-            return text("rank ", from.rank, " sends ", source.bytes(), " bytes to rank ", to.rank,
-                        ", which expects ", target.bytes());
-        }
-        if (source.bytes() != 0) std::memcpy(target.data, source.data, source.bytes());
-        return {};
-    }
+    [[nodiscard]] static std::string copy(const Posted& from, Posted& to);
 
-    bool wait(Posted& posted, std::chrono::nanoseconds timeout) {
-        std::unique_lock lock(mutex_);
-        const auto over = [&] {
-            return posted.stage == Stage::done || (posted.stage == Stage::waiting && is_lost(posted));
-        };
-        if (timeout == std::chrono::nanoseconds::max()) {
-            changed_.wait(lock, over);
-        } else if (!changed_.wait_for(lock, timeout, over)) {
-            return false;
-        }
-        if (posted.stage == Stage::waiting) give_up(posted);
-        return true;
-    }
+    bool wait(Posted& posted, std::chrono::nanoseconds timeout);
 
     /// Ends a message that waits.
-    void give_up(Posted& posted) {
-        posted.stage = Stage::done;
-        posted.lost = true;
-        (posted.message.verb == Verb::send ? sends_ : receives_).remove_if([&](const auto& other) {
-            return other.get() == &posted;
-        });
-    }
+    void give_up(Posted& posted);
 
-    [[nodiscard]] bool is_lost(const Posted& posted) const {
-        if (health_->failed()) return true;
-        if (posted.message.peer != any_rank) return left_[static_cast<std::size_t>(posted.message.peer)];
-        for (std::size_t rank = 0; rank < left_.size(); ++rank) {
-            if (static_cast<int>(rank) != posted.rank && !left_[rank]) return false;
-        }
-        return true;
-    }
+    [[nodiscard]] bool is_lost(const Posted& posted) const;
 
-    [[nodiscard]] std::exception_ptr why_lost(const Posted& posted) const {
-        try {
-            health_->check();
-            if (posted.message.peer == any_rank) throw PeerLostError("all other ranks have left the group");
-            throw PeerLostError(text("rank ", posted.message.peer, " has left the group"));
-        } catch (const Error&) {
-            return std::current_exception();
-        }
-    }
+    [[nodiscard]] std::exception_ptr why_lost(const Posted& posted) const;
 
     const std::shared_ptr<JobHealth> health_;
     std::mutex mutex_;
@@ -193,4 +87,8 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
     std::vector<bool> left_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/thread_messages.ipp"
+#endif

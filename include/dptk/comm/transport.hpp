@@ -17,8 +17,9 @@
 #include "dptk/comm/work.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 // clang-format off
 /// Required:
@@ -317,4 +318,4 @@ consteval bool checked_transport() {
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

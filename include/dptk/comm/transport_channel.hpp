@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,9 +30,10 @@
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/debug.hpp"
 #include "dptk/control/job_health.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/log.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 template <Transport T>
 class TransportChannel final : public Channel {
@@ -482,4 +485,4 @@ class TransportChannel final : public Channel {
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

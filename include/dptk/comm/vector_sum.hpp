@@ -11,9 +11,10 @@
 #include <span>
 #include <type_traits>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/float16.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// A register, or a half of one. GCC 12 wants its size as a number, and converts vectors only where it sees
 /// their types.
@@ -36,42 +37,24 @@ struct VectorOf<T, 64> {
     typedef T type __attribute__((vector_size(64)));
 };
 
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 16>::type& to,
-                                                 const VectorOf<std::uint16_t, 8>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 16>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 32>::type& to,
-                                                 const VectorOf<std::uint16_t, 16>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 32>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 64>::type& to,
-                                                 const VectorOf<std::uint16_t, 32>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 64>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 8>::type& to,
-                                                 const VectorOf<std::uint32_t, 16>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 8>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 16>::type& to,
-                                                 const VectorOf<std::uint32_t, 32>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 16>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 32>::type& to,
-                                                 const VectorOf<std::uint32_t, 64>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 32>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 16>::type& to,
-                                                 const VectorOf<std::int32_t, 16>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<float, 16>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 32>::type& to,
-                                                 const VectorOf<std::int32_t, 32>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<float, 32>::type);
-}
-[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 64>::type& to,
-                                                 const VectorOf<std::int32_t, 64>::type& from) noexcept {
-    to = __builtin_convertvector(from, VectorOf<float, 64>::type);
-}
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 16>::type& to,
+                                          const VectorOf<std::uint16_t, 8>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 32>::type& to,
+                                          const VectorOf<std::uint16_t, 16>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 64>::type& to,
+                                          const VectorOf<std::uint16_t, 32>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 8>::type& to,
+                                          const VectorOf<std::uint32_t, 16>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 16>::type& to,
+                                          const VectorOf<std::uint32_t, 32>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 32>::type& to,
+                                          const VectorOf<std::uint32_t, 64>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<float, 16>::type& to,
+                                          const VectorOf<std::int32_t, 16>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<float, 32>::type& to,
+                                          const VectorOf<std::int32_t, 32>::type& from) noexcept;
+[[gnu::always_inline]] void convert_lanes(VectorOf<float, 64>::type& to,
+                                          const VectorOf<std::int32_t, 64>::type& from) noexcept;
 
 /// Elements of T as registers of so many bytes hold them.
 template <class T, std::size_t bytes>
@@ -335,4 +318,8 @@ void sum_vectors(const VectorSum& job) noexcept {
     VectorLoop<In, Out, bytes>::run(job);
 }
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/vector_sum.ipp"
+#endif

@@ -21,16 +21,19 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <ranges>
 #include <span>
 #include <string>
-#include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "dptk/comm/algorithms.hpp"
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/channel.hpp"
 #include "dptk/comm/ranges.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// The elements of all ranks, of any number each.
 template <Element T>
@@ -439,4 +442,4 @@ class CollectiveVerbs {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

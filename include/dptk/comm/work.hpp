@@ -4,11 +4,11 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What a communicator keeps of a started operation; Work is the user's view of it.
 class WorkState {
@@ -20,13 +20,10 @@ class WorkState {
 
     /// What `stream` does from now on comes behind the operation. Blocks where that is no GPU's, until it has
     /// ended.
-    virtual void order_before(StreamRef stream) {
-        static_cast<void>(stream);
-        static_cast<void>(wait(std::chrono::nanoseconds::max()));
-    }
+    virtual void order_before(StreamRef stream);
 
     /// Whether it has ended, where nobody waits: no deadline holds. Does not block.
-    [[nodiscard]] virtual bool ended() { return wait(std::chrono::nanoseconds::zero()); }
+    [[nodiscard]] virtual bool ended();
 
     /// Null while the operation runs and when it went well. Does not block.
     virtual std::exception_ptr error() = 0;
@@ -46,39 +43,27 @@ class Work {
     Work() = default;
 
     /// An operation whose state is shared with its communicator.
-    explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
+    explicit Work(std::shared_ptr<WorkState> state);
 
     /// Blocks until the operation has ended; throws what it failed with.
-    void wait() { static_cast<void>(wait(std::chrono::nanoseconds::max())); }
+    void wait();
 
     /// Blocks for at most `timeout`. Returns whether the operation has ended; throws what it failed with.
     /// A timeout changes nothing: the operation goes on, and wait() may be called again.
-    [[nodiscard]] bool wait(std::chrono::nanoseconds timeout) {
-        if (!state_) return true;
-        const bool ended = state_->wait(timeout);
-        if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
-        return ended;
-    }
+    [[nodiscard]] bool wait(std::chrono::nanoseconds timeout);
 
     /// What `stream` does from now on finds the result. Does not block over NCCL; otherwise until the
     /// operation has ended. Throws what is known by then to have failed.
-    void wait(StreamRef stream) {
-        if (!state_) return;
-        state_->order_before(stream);
-        if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
-    }
+    void wait(StreamRef stream);
 
     /// Whether the operation has ended, well or badly. Does not block.
-    [[nodiscard]] bool done() { return !state_ || state_->wait(std::chrono::nanoseconds::zero()); }
+    [[nodiscard]] bool done();
 
     /// What the operation failed with; null while it runs and when it went well. Does not block.
     [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
 
     /// Waits, and returns the rank whose message a recv_async has received; -1 for all other operations.
-    int source_rank() {
-        wait();
-        return state_ ? state_->source_rank() : -1;
-    }
+    int source_rank();
 
     /// For those who make one Work of several. Null where the operation has ended well from the start.
     [[nodiscard]] const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
@@ -87,4 +72,8 @@ class Work {
     std::shared_ptr<WorkState> state_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/work.ipp"
+#endif

@@ -4,7 +4,9 @@
 #include <exception>
 #include <utility>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 /// Knows whether somebody has asked for the error. Its owner keeps others out meanwhile.
 class WorkError {
@@ -12,10 +14,7 @@ class WorkError {
     void set(std::exception_ptr error) noexcept { error_ = std::move(error); }
 
     /// Null where there is none.
-    [[nodiscard]] std::exception_ptr see() noexcept {
-        seen_ = seen_ || error_ != nullptr;
-        return error_;
-    }
+    [[nodiscard]] std::exception_ptr see() noexcept;
 
     /// The same, where nobody has seen it yet.
     [[nodiscard]] std::exception_ptr unseen() const noexcept { return seen_ ? nullptr : error_; }
@@ -25,4 +24,8 @@ class WorkError {
     bool seen_ = false;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/work_error.ipp"
+#endif

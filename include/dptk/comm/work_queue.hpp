@@ -10,15 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/work.hpp"
 #include "dptk/comm/work_error.hpp"
-#include "dptk/control/quiet_thread.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// An operation that a WorkQueue runs.
 class QueuedWork final : public WorkState {
@@ -26,47 +24,19 @@ class QueuedWork final : public WorkState {
     /// Returns what source_rank() shall be.
     using Operation = std::function<int()>;
 
-    explicit QueuedWork(Operation operation) : operation_(std::move(operation)) {}
+    explicit QueuedWork(Operation operation);
 
-    bool wait(std::chrono::nanoseconds timeout) override {
-        std::unique_lock lock(mutex_);
-        const auto ended = [this] { return ended_; };
-        if (timeout == std::chrono::nanoseconds::max()) {
-            ended_changed_.wait(lock, ended);
-            return true;
-        }
-        return ended_changed_.wait_for(lock, timeout, ended);
-    }
+    bool wait(std::chrono::nanoseconds timeout) override;
 
-    std::exception_ptr error() override {
-        const std::lock_guard lock(mutex_);
-        return error_.see();
-    }
+    std::exception_ptr error() override;
 
-    void run() noexcept {
-        std::exception_ptr error;
-        try {
-            source_rank_ = operation_();
-        } catch (...) {
-            error = std::current_exception();
-        }
-        end(error);
-    }
+    void run() noexcept;
 
     [[nodiscard]] int source_rank() const override { return source_rank_; }
 
-    void end(std::exception_ptr error) noexcept {
-        operation_ = nullptr;  // lets go of what the operation kept alive
-        const std::lock_guard lock(mutex_);
-        error_.set(std::move(error));
-        ended_ = true;
-        ended_changed_.notify_all();
-    }
+    void end(std::exception_ptr error) noexcept;
 
-    std::exception_ptr unseen_error() override {
-        const std::lock_guard lock(mutex_);
-        return error_.unseen();
-    }
+    std::exception_ptr unseen_error() override;
 
   private:
     Operation operation_;
@@ -83,69 +53,21 @@ class WorkQueue {
     WorkQueue(const WorkQueue&) = delete;
     WorkQueue& operator=(const WorkQueue&) = delete;
 
-    ~WorkQueue() { finish(); }
+    ~WorkQueue();
 
-    std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation) {
-        auto work = std::make_shared<QueuedWork>(std::move(operation));
-        if (!thread_.joinable()) thread_ = start_quiet_thread([shared = shared_] { serve(*shared); });
-        {
-            const std::lock_guard lock(shared_->mutex);
-            shared_->waiting.push_back(work);
-        }
-        shared_->changed.notify_all();
-        return work;
-    }
+    std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
 
     /// Whether nothing is waiting or running, so that the caller may run an operation itself.
-    [[nodiscard]] bool idle() const {
-        if (!thread_.joinable()) return true;
-        const std::lock_guard lock(shared_->mutex);
-        return shared_->waiting.empty() && !shared_->running;
-    }
+    [[nodiscard]] bool idle() const;
 
     /// Throws the first error of an operation whose Work was dropped, once.
-    void rethrow_dropped_error() {
-        std::vector<std::shared_ptr<QueuedWork>> dropped;
-        {
-            const std::lock_guard lock(shared_->mutex);
-            std::erase_if(shared_->failed, [&](const std::shared_ptr<QueuedWork>& work) {
-                if (work.use_count() > 1) return false;
-                dropped.push_back(work);
-                return true;
-            });
-        }
-        for (const auto& work : dropped) {
-            if (const std::exception_ptr error = work->unseen_error()) std::rethrow_exception(error);
-        }
-    }
+    void rethrow_dropped_error();
 
     /// Runs what is waiting to its end, then ends the thread. Blocks.
-    void finish() {
-        if (!thread_.joinable()) return;
-        {
-            const std::lock_guard lock(shared_->mutex);
-            shared_->closing = true;
-        }
-        shared_->changed.notify_all();
-        thread_.join();
-    }
+    void finish();
 
     /// Ends what is waiting with an error, and does not wait for what is running.
-    void abandon() {
-        if (!thread_.joinable()) return;
-        std::deque<std::shared_ptr<QueuedWork>> dropped;
-        {
-            const std::lock_guard lock(shared_->mutex);
-            shared_->closing = true;
-            dropped.swap(shared_->waiting);
-        }
-        shared_->changed.notify_all();
-        for (const auto& work : dropped) {
-            work->end(
-                std::make_exception_ptr(PeerLostError("the group closed before the operation could start")));
-        }
-        thread_.detach();
-    }
+    void abandon();
 
   private:
     struct Shared {
@@ -157,24 +79,14 @@ class WorkQueue {
         bool closing = false;
     };
 
-    static void serve(Shared& shared) {
-        std::unique_lock lock(shared.mutex);
-        while (true) {
-            shared.changed.wait(lock, [&] { return !shared.waiting.empty() || shared.closing; });
-            if (shared.waiting.empty()) return;
-            const std::shared_ptr<QueuedWork> work = std::move(shared.waiting.front());
-            shared.waiting.pop_front();
-            shared.running = true;
-            lock.unlock();
-            work->run();
-            lock.lock();
-            shared.running = false;
-            if (work->unseen_error()) shared.failed.push_back(work);
-        }
-    }
+    static void serve(Shared& shared);
 
     std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
     std::thread thread_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/work_queue.ipp"
+#endif

@@ -6,12 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What a channel is, on all its ranks alike.
 struct ChannelIdentity {
@@ -49,8 +48,7 @@ class Activity {
         Call call = {};
     };
 
-    Activity(ChannelIdentity identity, Calls calls, CallReader reader)
-        : identity_(std::move(identity)), calls_(calls), reader_(reader) {}
+    Activity(ChannelIdentity identity, Calls calls, CallReader reader);
 
     /// The next call begins.
     void begin(Call call) noexcept { enter(call, 3); }
@@ -58,38 +56,22 @@ class Activity {
     /// Goes on with a call that was begun and left before.
     void resume(Call call) noexcept { enter(call, 1); }
 
-    void end() noexcept {
-        state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-    }
+    void end() noexcept;
 
     [[nodiscard]] const ChannelIdentity& identity() const noexcept { return identity_; }
     [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
     [[nodiscard]] bool carries_messages() const noexcept { return calls_ == Calls::messages; }
 
-    [[nodiscard]] Snapshot look() const noexcept {
-        while (true) {
-            const std::uint64_t state = state_.load(std::memory_order_acquire);
-            const Call call{first_.load(std::memory_order_acquire), second_.load(std::memory_order_acquire)};
-            if (state_.load(std::memory_order_relaxed) != state) continue;
-            return {state / 2, state % 2 == 1, call};
-        }
-    }
+    [[nodiscard]] Snapshot look() const noexcept;
 
     /// "all_reduce(sum, 4 x f32) #42", "recv(4 x f32, from rank 1)"
-    [[nodiscard]] std::string describe(const Snapshot& snapshot) const {
-        const std::string call = reader_.describe(snapshot.call);
-        return carries_messages() ? call : detail::text(call, " #", snapshot.sequence);
-    }
+    [[nodiscard]] std::string describe(const Snapshot& snapshot) const;
 
     /// The rank of the job for whose message the call waits; any_peer where one of any rank will do; no_peer
     /// where it is no message.
     static constexpr int no_peer = -1;
     static constexpr int any_peer = -2;
-    [[nodiscard]] int peer(const Snapshot& snapshot) const {
-        if (!carries_messages() || !snapshot.active) return no_peer;
-        const int peer = reader_.peer(snapshot.call);
-        return peer < 0 ? any_peer : identity_.ranks[static_cast<std::size_t>(peer)];
-    }
+    [[nodiscard]] int peer(const Snapshot& snapshot) const;
 
     /// The number of the next channel that is made from this one, on all ranks in the same order.
     [[nodiscard]] int next_child() noexcept { return children_++; }
@@ -98,12 +80,7 @@ class Activity {
     [[nodiscard]] std::uint64_t next_barrier() noexcept { return ++barriers_; }
 
   private:
-    void enter(Call call, std::uint64_t step) noexcept {
-        const std::uint64_t state = state_.load(std::memory_order_relaxed);
-        first_.store(call.first, std::memory_order_release);  // not before the end of the call before
-        second_.store(call.second, std::memory_order_release);
-        state_.store(state + step, std::memory_order_release);
-    }
+    void enter(Call call, std::uint64_t step) noexcept;
 
     ChannelIdentity identity_;
     Calls calls_;
@@ -115,4 +92,8 @@ class Activity {
     std::uint64_t barriers_ = 0;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/activity.ipp"
+#endif

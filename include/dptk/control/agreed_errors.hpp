@@ -9,24 +9,19 @@
 #include <string_view>
 
 #include "dptk/control/job_health.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 class AgreedErrors {
   public:
     /// Remembers an error that all ranks throw, for as long as it lives.
-    void note(const Error& error) {
-        const std::lock_guard lock(mutex_);
-        last_ = error.agreement();
-    }
+    void note(const Error& error);
 
     /// Whether the last agreed error has not been caught and dropped yet.
-    [[nodiscard]] bool under_way() const {
-        const std::lock_guard lock(mutex_);
-        return !last_.expired();
-    }
+    [[nodiscard]] bool under_way() const;
 
   private:
     mutable std::mutex mutex_;
@@ -55,4 +50,8 @@ void break_job_unless_agreed(JobHealth& health, AgreedErrors& agreed_errors, int
     }
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/agreed_errors.ipp"
+#endif

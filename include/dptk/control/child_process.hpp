@@ -2,10 +2,6 @@
 /// their own children, and described when they have ended. What dptk-run and spawn have in common. For Linux.
 #pragma once
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,29 +9,14 @@
 #include <cstring>
 #include <string>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// "SIGKILL"; of a rarer one "signal 35".
-[[nodiscard]] inline std::string signal_name(int signal) {
-    struct Name {
-        int signal;
-        const char* name;
-    };
-    static constexpr Name names[] = {
-        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
-        {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-        {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
-        {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"}, {SIGSTOP, "SIGSTOP"},
-        {SIGTSTP, "SIGTSTP"}, {SIGTTIN, "SIGTTIN"}, {SIGTTOU, "SIGTTOU"}, {SIGXCPU, "SIGXCPU"},
-        {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"}};
-    for (const Name& known : names) {
-        if (known.signal == signal) return known.name;
-    }
-    return detail::text("signal ", signal);
-}
+[[nodiscard]] std::string signal_name(int signal);
 
 /// How a process has ended: what waitpid says.
 class ChildEnd {
@@ -46,21 +27,13 @@ class ChildEnd {
     [[nodiscard]] bool well() const noexcept { return exit_status() == 0; }
 
     /// The signal that killed it, or 0.
-    [[nodiscard]] int signal() const noexcept {
-        return WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;
-    }
+    [[nodiscard]] int signal() const noexcept;
 
     /// As shells count: 128 + the number of the signal that killed it.
-    [[nodiscard]] int exit_status() const noexcept {
-        return signal() != 0 ? 128 + signal() : WEXITSTATUS(wait_status_);
-    }
+    [[nodiscard]] int exit_status() const noexcept;
 
     /// "exit status 3", or "killed by SIGKILL (9)".
-    [[nodiscard]] std::string text() const {
-        if (signal() == 0) return detail::text("exit status ", exit_status());
-        return detail::text("killed by ", signal_name(signal()), " (", signal(), ")",
-                            WCOREDUMP(wait_status_) ? ", core dumped" : "");
-    }
+    [[nodiscard]] std::string text() const;
 
   private:
     int wait_status_ = 0;
@@ -69,14 +42,7 @@ class ChildEnd {
 namespace detail {
 
 /// In the child: its own process group, death with the thread that has forked it, nothing to read.
-inline void become_rank(pid_t parent) noexcept {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(128 + SIGKILL);  // the parent died before it could be noticed
-    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null >= 0) dup2(null, STDIN_FILENO);
-    if (null > STDIN_FILENO) close(null);
-}
+void become_rank(pid_t parent) noexcept;
 
 }  // namespace detail
 
@@ -97,14 +63,13 @@ template <class Body>
 }
 
 /// Sends a signal to a rank and its children, and wakes those that are stopped, so that they can end.
-inline void ask_to_end(pid_t rank, int signal) noexcept {
-    kill(-rank, signal);
-    kill(-rank, SIGCONT);
-}
+void ask_to_end(pid_t rank, int signal) noexcept;
 
 /// Kills a rank and its children. The rank must not have been waited for yet.
-inline void kill_rank(pid_t rank) noexcept {
-    kill(-rank, SIGKILL);
-}
+void kill_rank(pid_t rank) noexcept;
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/child_process.ipp"
+#endif

@@ -1,44 +1,23 @@
 /// Who this process is to others: its host, its id, and the addresses at which it can be reached.
 #pragma once
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
-#include <algorithm>
-#include <cstdio>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
-[[nodiscard]] inline std::string host_name() {
-    char name[256] = {};
-    if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unnamed host";
-    return name;
-}
+[[nodiscard]] std::string host_name();
 
 /// For messages: "host a, process 17".
-[[nodiscard]] inline std::string process_label() {
-    return detail::text("host ", host_name(), ", process ", getpid());
-}
+[[nodiscard]] std::string process_label();
 
 /// Equal for processes that share a host: a kernel, and a name. Containers have names of their own.
-[[nodiscard]] inline std::string host_identity() {
-    char boot[64] = {};
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-        std::fopen("/proc/sys/kernel/random/boot_id", "re"), &std::fclose);
-    if (file && std::fgets(boot, sizeof boot, file.get()) == nullptr) boot[0] = '\0';
-    std::string out = host_name() + "@" + boot;
-    while (!out.empty() && out.back() == '\n') out.pop_back();
-    return out;
-}
+[[nodiscard]] std::string host_identity();
 
 namespace detail {
 
@@ -49,23 +28,10 @@ struct LocalPlace {
 };
 
 /// `hosts` are those of all ranks, by rank. Where they are not known, each rank has a host of its own.
-[[nodiscard]] inline LocalPlace local_place(std::span<const std::string> hosts, int rank) {
-    const auto own = static_cast<std::size_t>(rank);
-    if (own >= hosts.size()) return {};
-    const auto count = [&](std::span<const std::string> some) {
-        return static_cast<int>(std::ranges::count(some, hosts[own]));
-    };
-    return {count(hosts.first(own)), count(hosts)};
-}
+[[nodiscard]] LocalPlace local_place(std::span<const std::string> hosts, int rank);
 
 /// host_identity() without blanks, for lines of words.
-[[nodiscard]] inline std::string host_word() {
-    std::string out = host_identity();
-    for (char& letter : out) {
-        if (letter == ' ') letter = '_';
-    }
-    return out;
-}
+[[nodiscard]] std::string host_word();
 
 }  // namespace detail
 
@@ -79,38 +45,13 @@ struct InterfaceAddress {
 
 /// Those of all interfaces that are up, IPv4 before IPv6; link-local ones, which mean nothing elsewhere, left
 /// out.
-[[nodiscard]] inline std::vector<InterfaceAddress> interface_addresses() {
-    ifaddrs* list = nullptr;
-    if (getifaddrs(&list) != 0) return {{"lo", "127.0.0.1", AF_INET, true}};
-    const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, &freeifaddrs);
-    std::vector<InterfaceAddress> found;
-    for (const int family : {AF_INET, AF_INET6}) {
-        for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-            if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
-            if ((entry->ifa_flags & IFF_UP) == 0) continue;
-            const void* address = &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
-            if (family == AF_INET6) {
-                const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
-                if (IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr)) continue;
-                address = &ipv6->sin6_addr;
-            }
-            char text[INET6_ADDRSTRLEN] = {};
-            if (inet_ntop(family, address, text, sizeof text) == nullptr) continue;
-            found.push_back({entry->ifa_name, text, family, (entry->ifa_flags & IFF_LOOPBACK) != 0});
-        }
-    }
-    return found;
-}
+[[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
 /// The addresses at which others may reach this host; those of the loopback come last.
-[[nodiscard]] inline std::vector<std::string> own_addresses() {
-    std::vector<std::string> addresses;
-    for (const bool loopback : {false, true}) {
-        for (const InterfaceAddress& one : interface_addresses()) {
-            if (one.loopback == loopback) addresses.push_back(one.address);
-        }
-    }
-    return addresses;
-}
+[[nodiscard]] std::vector<std::string> own_addresses();
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/host.ipp"
+#endif

@@ -1,15 +1,13 @@
 /// How the processes of a job find each other: what `init_method` says, in torch.distributed's notation.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 enum class Meeting : std::uint8_t {
     none,   ///< not said: the launcher decides
@@ -29,47 +27,16 @@ struct InitMethod {
 
 namespace detail {
 
-[[nodiscard]] inline std::uint16_t parse_port(std::string_view whole, std::string_view digits) {
-    unsigned port = 0;
-    for (const char digit : digits) {
-        if (digit < '0' || digit > '9' || port > 65535) port = 65536;
-        port = port * 10 + static_cast<unsigned>(digit - '0');
-    }
-    if (digits.empty() || port == 0 || port > 65535) {
-        throw ArgumentError(text(whole, ": '", digits, "' is no port in [1, 65535]"));
-    }
-    return static_cast<std::uint16_t>(port);
-}
+[[nodiscard]] std::uint16_t parse_port(std::string_view whole, std::string_view digits);
 
 }  // namespace detail
 
 /// "env://", "tcp://host:port" (IPv6 in brackets), "file:///path", "mpi://", "slurm://", or nothing. Throws
 /// ArgumentError for anything else.
-[[nodiscard]] inline InitMethod parse_init_method(std::string_view method) {
-    const auto rest_after = [&](std::string_view scheme) { return method.substr(scheme.size()); };
-    if (method.empty()) return {};
-    if (method == "env://") return {.meeting = Meeting::env};
-    if (method == "mpi://") return {.meeting = Meeting::mpi};
-    if (method == "slurm://") return {.meeting = Meeting::slurm};
-    if (method.starts_with("file:///")) {
-        const std::string_view path = rest_after("file://");
-        if (path.size() == 1) throw ArgumentError(detail::text("init_method ", method, ": no file is named"));
-        return {.meeting = Meeting::file, .path = std::string(path)};
-    }
-    if (method.starts_with("tcp://")) {
-        const std::string_view place = rest_after("tcp://");
-        const std::size_t colon = place.rfind(':');
-        std::string_view host = place.substr(0, colon);
-        if (colon == std::string_view::npos || host.empty()) {
-            throw ArgumentError(detail::text("init_method ", method, ": expected tcp://HOST:PORT"));
-        }
-        if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-        return {.meeting = Meeting::tcp,
-                .host = std::string(host),
-                .port = detail::parse_port(detail::text("init_method ", method), place.substr(colon + 1))};
-    }
-    throw ArgumentError(detail::text("init_method ", method,
-                                     ": expected env://, tcp://HOST:PORT, file:///PATH, mpi:// or slurm://"));
-}
+[[nodiscard]] InitMethod parse_init_method(std::string_view method);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/init_method.ipp"
+#endif

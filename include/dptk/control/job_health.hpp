@@ -10,12 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Something with waiting threads inside, which look at the JobHealth again when woken.
 class Wakeable {
@@ -30,63 +30,26 @@ enum class Failure : std::uint8_t { here, elsewhere, deadline };
 class JobHealth {
   public:
     /// Marks the job as broken and wakes all who wait. The first cause stays.
-    void fail(std::string cause, Failure kind = Failure::here) {
-        std::vector<std::weak_ptr<Wakeable>> subscribers;
-        {
-            const std::lock_guard lock(mutex_);
-            if (failed_) return;
-            cause_ = std::move(cause);
-            kind_ = kind;
-            failed_ = true;
-            subscribers.swap(subscribers_);
-        }
-        changed_.notify_all();
-        for (const auto& subscriber : subscribers) {
-            if (const auto alive = subscriber.lock()) alive->wake();
-        }
-    }
+    void fail(std::string cause, Failure kind = Failure::here);
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
     /// The first cause; empty while all is well.
-    [[nodiscard]] std::string cause() const {
-        const std::lock_guard lock(mutex_);
-        return cause_;
-    }
+    [[nodiscard]] std::string cause() const;
 
     /// Meaningful once the job has failed.
-    [[nodiscard]] Failure kind() const {
-        const std::lock_guard lock(mutex_);
-        return kind_;
-    }
+    [[nodiscard]] Failure kind() const;
 
     /// Throws once the job is broken, with the first cause: TimeoutError where a deadline of this process
     /// struck, PeerLostError otherwise.
-    void check() const {
-        if (!failed()) return;
-        if (kind() == Failure::deadline) throw TimeoutError(cause());
-        throw PeerLostError("the job is broken: " + cause());
-    }
+    void check() const;
 
     /// Waits for at most `timeout` until the job is broken; returns whether it is. For one who has noticed a
     /// failure, while another is about to learn its cause.
-    bool wait_until_failed(std::chrono::milliseconds timeout) const {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, timeout, [&] { return failed_.load(); });
-    }
+    bool wait_until_failed(std::chrono::milliseconds timeout) const;
 
     /// `subscriber` will be woken by a failure; if that has happened already, at once.
-    void subscribe(const std::shared_ptr<Wakeable>& subscriber) {
-        {
-            const std::lock_guard lock(mutex_);
-            if (!failed_) {
-                std::erase_if(subscribers_, [](const auto& other) { return other.expired(); });
-                subscribers_.push_back(subscriber);
-                return;
-            }
-        }
-        subscriber->wake();
-    }
+    void subscribe(const std::shared_ptr<Wakeable>& subscriber);
 
   private:
     mutable std::mutex mutex_;
@@ -111,4 +74,8 @@ void with_first_cause(const JobHealth& health, Function&& function) {
     }
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/job_health.ipp"
+#endif

@@ -2,16 +2,12 @@
 /// and the number of ranks. Reads variables only; nothing is initialised or contacted.
 #pragma once
 
-#include <charconv>
-#include <cstdlib>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Who started this process, as far as its environment tells.
 enum class Launcher { none, mpi, torchrun, slurm };
@@ -44,59 +40,16 @@ inline constexpr LauncherVariables launcher_variables[] = {
     {Launcher::slurm, "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
 
-[[nodiscard]] inline int integer_from_environment(const char* variable, std::string_view value, int minimum) {
-    int number = 0;
-    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (status != std::errc{} || end != value.data() + value.size() || number < minimum) {
-        throw ArgumentError(text("the environment says ", variable, "=", value,
-                                 ", where an integer of at least ", minimum, " belongs"));
-    }
-    return number;
-}
-
-[[nodiscard]] inline std::optional<LaunchEnvironment> read_launcher(const LauncherVariables& variables) {
-    const char* rank = std::getenv(variables.rank);
-    const char* size = std::getenv(variables.size);
-    if (rank == nullptr || size == nullptr) return std::nullopt;
-    LaunchEnvironment found;
-    found.launcher = variables.launcher;
-    found.world_size = integer_from_environment(variables.size, size, 1);
-    found.rank = integer_from_environment(variables.rank, rank, 0);
-    found.source =
-        text(variables.name, " (", variables.rank, "=", rank, ", ", variables.size, "=", size, ")");
-    if (found.rank >= found.world_size) {
-        throw ArgumentError(text(found.source, " gives a rank outside [0, ", found.world_size - 1, "]"));
-    }
-    return found;
-}
-
 }  // namespace detail
 
 /// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since
 /// mpirun inside a SLURM allocation leaves them stale, unless they agree with PMI's: then srun has set both;
 /// and below torchrun, which srun may start once per host. Any other two that disagree are an error. Throws
 /// ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
-[[nodiscard]] inline LaunchEnvironment read_launch_environment() {
-    LaunchEnvironment chosen;
-    for (const detail::LauncherVariables& variables : detail::launcher_variables) {
-        const std::optional<LaunchEnvironment> found = detail::read_launcher(variables);
-        if (!found) continue;
-        // A task of srun's that runs torchrun: its ranks count anew.
-        if (found->launcher == Launcher::slurm && std::getenv("TORCHELASTIC_RUN_ID") != nullptr) continue;
-        if (found->launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) {
-            const bool agree = found->rank == chosen.rank && found->world_size == chosen.world_size;
-            if (agree && std::getenv("PMI_RANK") != nullptr) chosen = *found;
-            continue;
-        }
-        if (chosen.launcher == Launcher::none) {
-            chosen = *found;
-        } else if (found->rank != chosen.rank || found->world_size != chosen.world_size) {
-            throw ArgumentError(detail::text("two launchers contradict each other: ", chosen.source, " and ",
-                                             found->source,
-                                             "; unset the variables of the one that is stale"));
-        }
-    }
-    return chosen;
-}
+[[nodiscard]] LaunchEnvironment read_launch_environment();
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/launch.ipp"
+#endif

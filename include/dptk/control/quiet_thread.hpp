@@ -1,7 +1,6 @@
 /// Threads of dptk's own: the program's signals are not their business, and its handlers do not run on them.
 #pragma once
 
-#include <pthread.h>
 #include <signal.h>
 
 #include <chrono>
@@ -13,21 +12,18 @@
 #include <thread>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/own_thread.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// A thread that is started while this lives, by this one, never receives the program's signals.
 class AllSignalsBlocked {
   public:
-    AllSignalsBlocked() {
-        sigset_t all;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    AllSignalsBlocked();
+    ~AllSignalsBlocked();
     AllSignalsBlocked(const AllSignalsBlocked&) = delete;
     AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
 
@@ -73,4 +69,8 @@ template <class Function>
     return state->changed.wait_for(lock, patience, [&] { return state->ended; });
 }
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/quiet_thread.ipp"
+#endif

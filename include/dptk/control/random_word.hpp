@@ -1,17 +1,17 @@
 /// A word that nobody else has: for the names of runs, and for tokens.
 #pragma once
 
-#include <random>
 #include <string>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 /// 32 hexadecimal digits from the system's source of randomness.
-[[nodiscard]] inline std::string random_word() {
-    std::random_device random;
-    std::string out;
-    for (int digit = 0; digit < 32; ++digit) out += "0123456789abcdef"[random() % 16];
-    return out;
-}
+[[nodiscard]] std::string random_word();
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/random_word.ipp"
+#endif

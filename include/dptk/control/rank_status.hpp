@@ -8,11 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// One channel of a rank: the last call begun on it, whether the rank is still in it, and since when.
 struct ChannelStatus {
@@ -30,29 +31,16 @@ struct RankStatus {
     std::uint64_t beat = 0;
     std::vector<ChannelStatus> channels;
 
-    [[nodiscard]] const ChannelStatus* channel(std::string_view name) const noexcept {
-        for (const ChannelStatus& other : channels) {
-            if (other.name == name) return &other;
-        }
-        return nullptr;
-    }
+    [[nodiscard]] const ChannelStatus* channel(std::string_view name) const noexcept;
 };
 
 namespace detail {
 
 /// Seconds for messages: "12.3 s".
-[[nodiscard]] inline std::string seconds_text(std::chrono::milliseconds duration) {
-    const std::int64_t tenths = (duration.count() + 50) / 100;
-    return text(tenths / 10, '.', tenths % 10, " s");
-}
+[[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
 /// Cuts the next word off the line.
-[[nodiscard]] inline std::string_view next_word(std::string_view& line) noexcept {
-    const std::size_t end = line.find(' ');
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
-    return word;
-}
+[[nodiscard]] std::string_view next_word(std::string_view& line) noexcept;
 
 template <class Number>
 [[nodiscard]] bool parse_number(std::string_view word, Number& number) noexcept {
@@ -63,41 +51,13 @@ template <class Number>
 }  // namespace detail
 
 /// A line with the beat, then one per channel: name, sequence, active or idle, milliseconds, peer, call.
-[[nodiscard]] inline std::string to_text(const RankStatus& status) {
-    std::string out = detail::text(status.beat, '\n');
-    for (const ChannelStatus& channel : status.channels) {
-        out += detail::text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
-                            channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
-    }
-    return out;
-}
+[[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Nothing where the text is no status.
-[[nodiscard]] inline std::optional<RankStatus> parse_rank_status(std::string_view text) {
-    RankStatus status;
-    bool first = true;
-    while (!text.empty()) {
-        const std::size_t end = text.find('\n');
-        std::string_view line = text.substr(0, end);
-        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-        if (first) {
-            if (!detail::parse_number(line, status.beat)) return std::nullopt;
-            first = false;
-            continue;
-        }
-        ChannelStatus channel;
-        std::int64_t milliseconds = 0;
-        channel.name = detail::next_word(line);
-        if (!detail::parse_number(detail::next_word(line), channel.sequence)) return std::nullopt;
-        channel.active = detail::next_word(line) == "active";
-        if (!detail::parse_number(detail::next_word(line), milliseconds)) return std::nullopt;
-        if (!detail::parse_number(detail::next_word(line), channel.peer)) return std::nullopt;
-        channel.duration = std::chrono::milliseconds(milliseconds);
-        channel.call = line;
-        status.channels.push_back(std::move(channel));
-    }
-    if (first) return std::nullopt;
-    return status;
-}
+[[nodiscard]] std::optional<RankStatus> parse_rank_status(std::string_view text);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/rank_status.ipp"
+#endif

@@ -4,44 +4,21 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// The first host of a list such as "n[1-3,7],m04": "n1". Empty for a list that is none.
-[[nodiscard]] inline std::string first_slurm_host(std::string_view list) {
-    std::string out;
-    std::size_t i = 0;
-    while (i < list.size() && list[i] != ',') {
-        if (list[i] != '[') {
-            out += list[i++];
-            continue;
-        }
-        const std::size_t close = list.find(']', i);
-        if (close == std::string_view::npos) return {};
-        const std::string_view ranges = list.substr(i + 1, close - i - 1);
-        out += ranges.substr(0, ranges.find_first_of("-,"));  // leading zeros belong to the name
-        i = close + 1;
-    }
-    return out;
-}
+[[nodiscard]] std::string first_slurm_host(std::string_view list);
 
 /// 15000 plus the last four digits of the job's number, so that jobs on one host rarely meet.
-[[nodiscard]] inline std::uint16_t slurm_port(std::string_view job_id) {
-    std::uint16_t port = 0;
-    for (const char digit : job_id.substr(job_id.size() < 4 ? 0 : job_id.size() - 4)) {
-        if (digit < '0' || digit > '9') {
-            throw ArgumentError(
-                detail::text("the environment says SLURM_JOB_ID=", job_id, ", where a number belongs"));
-        }
-        port = static_cast<std::uint16_t>(port * 10 + (digit - '0'));
-    }
-    return static_cast<std::uint16_t>(15000 + port);
-}
+[[nodiscard]] std::uint16_t slurm_port(std::string_view job_id);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/slurm.ipp"
+#endif

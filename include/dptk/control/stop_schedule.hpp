@@ -5,7 +5,9 @@
 #include <chrono>
 #include <optional>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 class StopSchedule {
   public:
@@ -19,36 +21,19 @@ class StopSchedule {
     enum class Action { none, ask, kill };
 
     /// A rank has failed: the others are asked to end when the settling time is over.
-    void failure(Time now) {
-        if (state_ == State::idle) set(State::settling, now + settling_time);
-    }
+    void failure(Time now);
 
     /// The ranks are asked to end now.
-    void stop(Time now) {
-        if (state_ == State::idle || state_ == State::settling) set(State::settling, now);
-    }
+    void stop(Time now);
 
     /// The ranks are killed now.
-    void kill(Time now) {
-        if (state_ != State::killed) set(State::asked, now);
-    }
+    void kill(Time now);
 
     /// What is to be done now; each action is returned once.
-    [[nodiscard]] Action due(Time now) {
-        if (now < deadline_) return Action::none;
-        if (state_ == State::settling) {
-            set(State::asked, now + grace);
-            return Action::ask;
-        }
-        state_ = State::killed;
-        deadline_ = never;
-        return Action::kill;
-    }
+    [[nodiscard]] Action due(Time now);
 
     /// When due() has something to do next.
-    [[nodiscard]] std::optional<Time> deadline() const {
-        return deadline_ == never ? std::nullopt : std::optional(deadline_);
-    }
+    [[nodiscard]] std::optional<Time> deadline() const;
 
     /// Whether the ranks have been asked to end, or killed.
     [[nodiscard]] bool asked() const { return state_ == State::asked || state_ == State::killed; }
@@ -60,13 +45,14 @@ class StopSchedule {
 
     enum class State { idle, settling, asked, killed };
 
-    void set(State state, Time deadline) {
-        state_ = state;
-        deadline_ = deadline;
-    }
+    void set(State state, Time deadline);
 
     State state_ = State::idle;
     Time deadline_ = never;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/stop_schedule.ipp"
+#endif

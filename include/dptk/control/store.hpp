@@ -11,7 +11,9 @@
 #include <string>
 #include <string_view>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 /// How long dptk waits for other ranks unless told otherwise.
 inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
@@ -72,4 +74,4 @@ class Store {
     [[nodiscard]] virtual std::shared_ptr<Store> clone() = 0;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -2,7 +2,6 @@
 /// waiting or communication. Here stand the limits, and what errors say about keys.
 #pragma once
 
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,140 +11,55 @@
 #include <string>
 #include <string_view>
 
-#include "dptk/control/deadline.hpp"
-#include "dptk/control/store.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
-
-/// What all keys and values of one store may take together.
-inline constexpr std::size_t max_store_bytes = std::size_t{64} << 20;
+namespace DPTK_NAMESPACE::detail {
 
 /// What a key costs beside its bytes and those of its value, so that the number of keys is bounded, too.
 inline constexpr std::size_t store_entry_overhead = 128;
 
 /// The key as messages show it: in quotes, unprintable bytes as \x00, at most 100 of its bytes.
-[[nodiscard]] inline std::string quoted_key(std::string_view key) {
-    constexpr std::size_t longest = 100;
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string out = "\"";
-    for (const char character : key.substr(0, longest)) {
-        const auto byte = static_cast<unsigned char>(character);
-        if (byte >= 0x20 && byte < 0x7f) {
-            out += character;
-        } else {
-            out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
-        }
-    }
-    return out + (key.size() > longest ? "...\"" : "\"");
-}
+[[nodiscard]] std::string quoted_key(std::string_view key);
 
-inline void check_store_key(std::string_view key) {
-    if (key.empty()) throw ArgumentError("the key of a store is empty, where 1 to 1024 bytes belong");
-    if (key.size() <= max_store_key_bytes) return;
-    throw ArgumentError(text("the store's key ", quoted_key(key), " has ", key.size(),
-                             " bytes, where at most ", max_store_key_bytes, " belong"));
-}
+void check_store_key(std::string_view key);
 
-inline void check_store_value(std::string_view key, std::string_view value) {
-    if (value.size() <= max_store_value_bytes) return;
-    throw ArgumentError(text("the store's value for key ", quoted_key(key), " has ", value.size(),
-                             " bytes, where at most ", max_store_value_bytes, " belong"));
-}
+void check_store_value(std::string_view key, std::string_view value);
 
 /// `where` ends the sentence and is empty or begins with a blank: " in the store at node0:29500".
-[[noreturn]] inline void throw_missing_keys(std::span<const std::string> missing,
-                                            std::chrono::milliseconds timeout, std::string_view where = "") {
-    constexpr std::size_t most_named = 8;
-    std::string names;
-    for (std::size_t i = 0; i < missing.size() && i < most_named; ++i) {
-        if (i != 0) names += ", ";
-        names += quoted_key(missing[i]);
-    }
-    if (missing.size() > most_named) names += text(" and ", missing.size() - most_named, " more");
-    throw TimeoutError(text("no value for key", missing.size() == 1 ? " " : "s ", names, " within ",
-                            duration_text(timeout), where));
-}
+[[noreturn]] void throw_missing_keys(std::span<const std::string> missing, std::chrono::milliseconds timeout,
+                                     std::string_view where = "");
 
 class StoreMap {
   public:
     /// Null where there is none; valid until the map changes.
-    [[nodiscard]] const std::string* find(std::string_view key) const {
-        const auto found = values_.find(key);
-        return found == values_.end() ? nullptr : &found->second;
-    }
+    [[nodiscard]] const std::string* find(std::string_view key) const;
 
     /// Throws ArgumentError beyond the limits.
-    void set(std::string_view key, std::string_view value) {
-        check_store_key(key);
-        check_store_value(key, value);
-        const auto found = values_.find(key);
-        const std::size_t before = found == values_.end() ? 0 : cost(key, found->second);
-        const std::size_t after = bytes_ - before + cost(key, value);
-        if (after > max_store_bytes && cost(key, value) > before) throw_full(key);
-        if (found == values_.end()) {
-            values_.emplace(key, value);
-        } else {
-            found->second = value;
-        }
-        bytes_ = after;
-    }
+    void set(std::string_view key, std::string_view value);
 
     /// See Store::add. Throws ArgumentError where the value is no integer or the sum is beyond
     /// 64 bits.
-    std::int64_t add(std::string_view key, std::int64_t amount) {
-        std::int64_t number = 0;
-        if (const std::string* value = find(key)) number = integer(key, *value);
-        std::int64_t sum = 0;
-        if (__builtin_add_overflow(number, amount, &sum)) {
-            throw ArgumentError(text("the sum of the store's key ", quoted_key(key), ", which is ", number,
-                                     ", and ", amount, " is beyond 64 bits"));
-        }
-        set(key, std::to_string(sum));
-        return sum;
-    }
+    std::int64_t add(std::string_view key, std::int64_t amount);
 
     /// See Store::compare_and_set.
-    std::string compare_and_set(std::string_view key, std::string_view expected, std::string_view desired) {
-        const std::string* value = find(key);
-        const std::string_view found = value == nullptr ? std::string_view() : std::string_view(*value);
-        if (found != expected) return std::string(found);
-        set(key, desired);
-        return std::string(desired);
-    }
+    std::string compare_and_set(std::string_view key, std::string_view expected, std::string_view desired);
 
     /// Whether there was a value.
-    bool erase(std::string_view key) {
-        check_store_key(key);
-        const auto found = values_.find(key);
-        if (found == values_.end()) return false;
-        bytes_ -= cost(key, found->second);
-        values_.erase(found);
-        return true;
-    }
+    bool erase(std::string_view key);
 
   private:
-    [[nodiscard]] static std::size_t cost(std::string_view key, std::string_view value) {
-        return key.size() + value.size() + store_entry_overhead;
-    }
+    [[nodiscard]] static std::size_t cost(std::string_view key, std::string_view value);
 
-    [[nodiscard]] static std::int64_t integer(std::string_view key, std::string_view value) {
-        std::int64_t number = 0;
-        const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (status == std::errc{} && end == value.data() + value.size()) return number;
-        throw ArgumentError(text("the store's key ", quoted_key(key), " has a value of ", value.size(),
-                                 " bytes that is no integer of 64 bits, so that nothing can be added"));
-    }
+    [[nodiscard]] static std::int64_t integer(std::string_view key, std::string_view value);
 
-    [[noreturn]] static void throw_full(std::string_view key) {
-        throw ArgumentError(text("the store is full: with key ", quoted_key(key),
-                                 " its keys and values would take more than ", max_store_bytes >> 20,
-                                 " MiB"));
-    }
+    [[noreturn]] static void throw_full(std::string_view key);
 
     std::map<std::string, std::string, std::less<>> values_;
     std::size_t bytes_ = 0;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/store_map.ipp"
+#endif

@@ -2,7 +2,6 @@
 /// takes nothing on trust, and what it keeps is bounded.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,37 +13,20 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dptk/control/deadline.hpp"
 #include "dptk/control/shared_store_map.hpp"
 #include "dptk/control/store_protocol.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// How long a stranger may take to greet.
 inline constexpr std::chrono::seconds greeting_time{10};
 
 /// How long a request may take to arrive once it has begun, and a reply to be taken.
 inline constexpr std::chrono::seconds transfer_time{60};
-
-/// What all sessions together may keep in unfinished requests, untaken replies and last wills. Beyond it, who
-/// asks for more than a little is dropped.
-inline constexpr std::size_t max_pending_bytes = std::size_t{128} << 20;
-inline constexpr std::size_t always_granted_bytes = 4096;
-
-/// Whether the tokens are equal, in a time that depends on the length of the given one alone.
-[[nodiscard]] inline bool same_token(std::string_view expected, std::string_view given) {
-    unsigned difference = expected.size() == given.size() ? 0 : 1;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-        const char other = expected.empty() ? '\0' : expected[i % expected.size()];
-        difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(other);
-    }
-    return difference == 0;
-}
 
 class StoreSession;
 
@@ -53,14 +35,11 @@ class StoreSessions {
   public:
     /// `wake` is called by whichever thread writes while nothing written is waiting for deliver().
     StoreSessions(std::shared_ptr<SharedStoreMap> map, std::string token, std::size_t max_greeted,
-                  std::function<void()> wake)
-        : map_(std::move(map)), token_(std::move(token)), max_greeted_(max_greeted), wake_(std::move(wake)) {
-        map_->observe([this](std::string_view key) { note_written(key); });
-    }
+                  std::function<void()> wake);
 
     StoreSessions(const StoreSessions&) = delete;
     StoreSessions& operator=(const StoreSessions&) = delete;
-    ~StoreSessions() { map_->observe(nullptr); }
+    ~StoreSessions();
 
     /// What all sessions keep in unfinished requests, untaken replies and last wills.
     [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
@@ -71,16 +50,9 @@ class StoreSessions {
   private:
     friend class StoreSession;
 
-    void note_written(std::string_view key) {
-        const std::lock_guard lock(written_mutex_);
-        written_.emplace_back(key);
-        if (written_.size() == 1) wake_();
-    }
+    void note_written(std::string_view key);
 
-    [[nodiscard]] std::vector<std::string> take_written() {
-        const std::lock_guard lock(written_mutex_);
-        return std::exchange(written_, {});
-    }
+    [[nodiscard]] std::vector<std::string> take_written();
 
     std::shared_ptr<SharedStoreMap> map_;
     std::string token_;
@@ -105,10 +77,7 @@ class StoreSession {
     StoreSession& operator=(const StoreSession&) = delete;
 
     /// Without a goodbye before, this is the time of the last will.
-    ~StoreSession() {
-        end();
-        sessions_.pending_bytes_ -= accounted_;
-    }
+    ~StoreSession();
 
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
@@ -120,235 +89,55 @@ class StoreSession {
     [[nodiscard]] const std::string& complaint() const noexcept { return complaint_; }
 
     /// No more is taken while a request waits for its keys or a reply for its reader.
-    [[nodiscard]] bool wants_input() const noexcept {
-        return !ended_ && missing_.empty() && to_send().empty();
-    }
+    [[nodiscard]] bool wants_input() const noexcept;
 
-    void receive(std::string_view bytes, TimePoint now) {
-        if (ended_) return;
-        input_ += bytes;
-        advance(now);
-    }
+    void receive(std::string_view bytes, TimePoint now);
 
-    [[nodiscard]] std::string_view to_send() const noexcept {
-        return std::string_view(output_).substr(output_sent_);
-    }
+    [[nodiscard]] std::string_view to_send() const noexcept;
 
-    void sent(std::size_t bytes, TimePoint now) {
-        output_sent_ += bytes;
-        if (output_sent_ < output_.size()) return;
-        output_.clear();
-        output_sent_ = 0;
-        advance(now);
-    }
+    void sent(std::size_t bytes, TimePoint now);
 
     /// When to call expire(); never, where there is none.
     [[nodiscard]] std::optional<TimePoint> deadline() const noexcept { return deadline_; }
 
-    void expire(TimePoint now) {
-        if (!missing_.empty()) {
-            reply_missing();
-            advance(now);
-        } else {
-            output_.clear();
-            output_sent_ = 0;
-            end();
-        }
-    }
+    void expire(TimePoint now);
 
     /// A key that this connection waits for has been written, and its place in the line of those who wait
     /// taken.
-    void key_written(const std::string& key, TimePoint now) {
-        if (waits_for_value_) {
-            std::optional<std::string> value = sessions_.map_->find(key);
-            if (!value) {  // erased again
-                sessions_.waiting_[key].insert(this);
-                return;
-            }
-            missing_.clear();
-            reply({.text = *value});
-        } else {
-            missing_.erase(key);
-            if (missing_.empty()) reply({});
-        }
-        advance(now);
-    }
+    void key_written(const std::string& key, TimePoint now);
 
   private:
     enum class Activity { idle, receiving, waiting, sending };
 
     /// Takes requests as long as there are complete ones and their replies are taken.
-    void advance(TimePoint now) {
-        std::size_t used = 0;
-        while (wants_input()) {
-            const std::size_t bytes = take_one(std::string_view(input_).substr(used), now);
-            if (bytes == 0) break;
-            used += bytes;
-        }
-        input_.erase(0, used);
-        if (input_.empty()) input_.shrink_to_fit();
-        account();
-        update_deadline(used > 0, now);
-    }
+    void advance(TimePoint now);
 
     /// The bytes used; 0 where there is no complete message, or the session has ended.
-    [[nodiscard]] std::size_t take_one(std::string_view received, TimePoint now) {
-        const FrameView frame =
-            greeted_ ? parse_frame(received, max_request_bytes) : parse_greeting(received);
-        if (frame.state == ParseState::malformed) complain("it does not speak the store's protocol");
-        if (frame.state != ParseState::complete) return 0;
-        if (!greeted_) {
-            greet(frame.body);
-        } else if (const std::optional<StoreRequest> request = parse_request(frame.body)) {
-            serve(*request, now);
-        } else {
-            complain("it does not speak the store's protocol");
-        }
-        return frame.bytes;
-    }
+    [[nodiscard]] std::size_t take_one(std::string_view received, TimePoint now);
 
-    void greet(std::string_view body) {
-        const std::optional<StoreHello> hello = parse_hello(body);
-        if (!hello) {
-            complain("it does not speak the store's protocol");
-        } else if (hello->protocol != store_protocol_number) {
-            refuse(Verdict::refused,
-                   text("it speaks protocol ", hello->protocol, " of the store, and this server ",
-                        store_protocol_number, ": the versions of dptk differ"));
-        } else if (!same_token(sessions_.token_, hello->token)) {
-            refuse(Verdict::refused, "wrong token");
-        } else if (sessions_.greeted_ >= sessions_.max_greeted_) {
-            refuse(Verdict::busy, text("there are ", sessions_.greeted_, " connections, which is the limit"));
-        } else {
-            ++sessions_.greeted_;
-            greeted_ = true;
-            output_ = encode(StoreHelloReply{});
-        }
-    }
+    void greet(std::string_view body);
 
-    void refuse(Verdict verdict, const std::string& reason) {
-        output_ = encode(StoreHelloReply{store_protocol_number, verdict, reason});
-        complain(reason);
-    }
+    void refuse(Verdict verdict, const std::string& reason);
 
-    void complain(std::string_view complaint) {
-        complaint_ = complaint;
-        end();
-    }
+    void complain(std::string_view complaint);
 
-    void serve(const StoreRequest& request, TimePoint now) {
-        try {
-            carry_out(request, now);
-        } catch (const ArgumentError& error) {
-            reply({.status = StoreStatus::rejected, .text = error.what()});
-        } catch (const PeerLostError&) {
-            end();
-        }
-    }
+    void serve(const StoreRequest& request, TimePoint now);
 
-    void carry_out(const StoreRequest& request, TimePoint now) {
-        const std::vector<std::string_view>& fields = request.fields;
-        SharedStoreMap& map = *sessions_.map_;
-        switch (request.operation) {
-            case StoreOperation::set: map.set(fields[0], fields[1]); return reply({});
-            case StoreOperation::get:
-            case StoreOperation::wait: return wait_for(request, now);
-            case StoreOperation::find:
-                if (const std::optional<std::string> value = map.find(fields[0]))
-                    return reply({.text = *value});
-                return reply({.status = StoreStatus::absent});
-            case StoreOperation::add: return reply({.number = map.add(fields[0], request.number)});
-            case StoreOperation::compare_and_set:
-                return reply({.text = map.compare_and_set(fields[0], fields[1], fields[2])});
-            case StoreOperation::erase:
-                return reply({.status = map.erase(fields[0]) ? StoreStatus::done : StoreStatus::absent});
-            case StoreOperation::last_will:
-                will_key_ = fields[0];
-                will_value_ = fields[0].empty() ? std::string_view() : fields[1];
-                return reply({});
-            case StoreOperation::goodbye: will_key_.clear(); return end();
-        }
-    }
+    void carry_out(const StoreRequest& request, TimePoint now);
 
-    void wait_for(const StoreRequest& request, TimePoint now) {
-        waits_for_value_ = request.operation == StoreOperation::get;
-        for (std::size_t i = 0; i < request.fields.size(); ++i) {
-            const std::optional<std::string> value = sessions_.map_->find(request.fields[i]);
-            if (value && waits_for_value_) return reply({.text = *value});
-            if (!value) missing_.emplace(request.fields[i], static_cast<std::uint32_t>(i));
-        }
-        if (missing_.empty()) return reply({});
-        for (const auto& [key, index] : missing_) sessions_.waiting_[key].insert(this);
-        const std::chrono::milliseconds timeout(
-            std::clamp<std::int64_t>(request.number, 0, longest_wait.count()));
-        wait_deadline_ = now + timeout;
-    }
+    void wait_for(const StoreRequest& request, TimePoint now);
 
-    void reply_missing() {
-        StoreReply answer{.status = StoreStatus::missing};
-        for (const auto& [key, index] : missing_) answer.missing.push_back(index);
-        std::sort(answer.missing.begin(), answer.missing.end());
-        stop_waiting();
-        reply(answer);
-    }
+    void reply_missing();
 
     void reply(const StoreReply& answer) { output_ = encode(answer); }
 
-    void stop_waiting() {
-        for (const auto& [key, index] : missing_) {
-            const auto line = sessions_.waiting_.find(key);
-            if (line == sessions_.waiting_.end()) continue;
-            line->second.erase(this);
-            if (line->second.empty()) sessions_.waiting_.erase(line);
-        }
-        missing_.clear();
-    }
+    void stop_waiting();
 
-    void end() {
-        if (ended_) return;
-        ended_ = true;
-        input_.clear();
-        stop_waiting();
-        if (!greeted_) return;
-        --sessions_.greeted_;
-        if (will_key_.empty()) return;
-        try {
-            sessions_.map_->compare_and_set(will_key_, "", will_value_);
-        } catch (const Error&) {
-            // The store is full or closed: there is nobody to tell.
-        }
-    }
+    void end();
 
-    void account() {
-        std::size_t bytes = input_.capacity() + output_.capacity() + will_value_.capacity();
-        for (const auto& [key, index] : missing_) bytes += 2 * key.size() + store_entry_overhead;
-        sessions_.pending_bytes_ += bytes - accounted_;
-        accounted_ = bytes;
-        if (sessions_.pending_bytes_ > max_pending_bytes && bytes > always_granted_bytes) {
-            complain("too much is pending in this store to serve it");
-        }
-    }
+    void account();
 
-    void update_deadline(bool progress, TimePoint now) {
-        if (!greeted_ && !ended_) return;
-        Activity activity = Activity::idle;
-        if (!to_send().empty()) {
-            activity = Activity::sending;
-        } else if (!missing_.empty()) {
-            activity = Activity::waiting;
-        } else if (!input_.empty()) {
-            activity = Activity::receiving;
-        }
-        if (activity == activity_ && !progress) return;
-        activity_ = activity;
-        if (activity == Activity::idle) {
-            deadline_.reset();
-        } else if (activity == Activity::waiting) {
-            deadline_ = wait_deadline_;
-        } else {
-            deadline_ = now + transfer_time;
-        }
-    }
+    void update_deadline(bool progress, TimePoint now);
 
     StoreSessions& sessions_;
     std::uint64_t id_;
@@ -369,19 +158,8 @@ class StoreSession {
     std::size_t accounted_ = 0;
 };
 
-inline std::vector<std::uint64_t> StoreSessions::deliver(Deadline::Clock::time_point now) {
-    std::vector<std::uint64_t> answered;
-    for (auto written = take_written(); !written.empty(); written = take_written()) {
-        for (const std::string& key : written) {
-            const auto line = waiting_.extract(key);
-            if (line.empty()) continue;
-            for (StoreSession* session : line.mapped()) {
-                session->key_written(key, now);
-                answered.push_back(session->id());
-            }
-        }
-    }
-    return answered;
-}
+}  // namespace DPTK_NAMESPACE::detail
 
-}  // namespace dptk::detail
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/store_session.ipp"
+#endif

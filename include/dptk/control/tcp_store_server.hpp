@@ -3,17 +3,11 @@
 #pragma once
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/resource.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,18 +18,14 @@
 #include <utility>
 
 #include "dptk/control/deadline.hpp"
-#include "dptk/control/in_process_store.hpp"
-#include "dptk/control/quiet_thread.hpp"
 #include "dptk/control/shared_store_map.hpp"
 #include "dptk/control/socket.hpp"
 #include "dptk/control/store.hpp"
 #include "dptk/control/store_session.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/export.hpp"
-#include "dptk/core/log.hpp"
-#include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Another program listens on the port.
 class DPTK_EXPORT PortInUseError : public BackendError {
@@ -66,30 +56,14 @@ struct ConnectionLimits {
 };
 
 /// A quarter of the process's descriptors remains for others.
-[[nodiscard]] inline ConnectionLimits connection_limits() {
-    ConnectionLimits limits;
-    rlimit descriptors{};
-    if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits;
-    const std::size_t share =
-        std::max<std::size_t>(16, static_cast<std::size_t>(descriptors.rlim_cur) / 4 * 3);
-    limits.strangers = std::min(limits.strangers, share / 4);
-    limits.greeted = std::min(limits.greeted, share - limits.strangers);
-    return limits;
-}
+[[nodiscard]] ConnectionLimits connection_limits();
 
 /// Tells about each stranger once, and about so many at most.
 class StrangerLog {
   public:
-    explicit StrangerLog(std::string where) : where_(std::move(where)) {}
+    explicit StrangerLog(std::string where);
 
-    void tell(const std::string& address, std::string_view complaint) {
-        constexpr std::size_t most = 64;
-        if (told_.size() >= most || !told_.insert(text(address, ": ", complaint)).second) return;
-        log(LogLevel::warning, 0, text("the store on ", where_, " refused ", address, ": ", complaint));
-        if (told_.size() == most) {
-            log(LogLevel::warning, 0, text("the store on ", where_, " tells of no more that it refuses"));
-        }
-    }
+    void tell(const std::string& address, std::string_view complaint);
 
   private:
     std::string where_;
@@ -102,45 +76,18 @@ class StoreServerLoop {
     using TimePoint = Deadline::Clock::time_point;
 
     StoreServerLoop(Socket listener, std::shared_ptr<SharedStoreMap> map, std::string token,
-                    std::string where)
-        : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-          wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-          listener_(std::move(listener)),
-          limits_(connection_limits()),
-          log_(std::move(where)),
-          sessions_(std::move(map), std::move(token), limits_.greeted, [this] { wake(); }) {
-        if (!epoll_.is_open() || !wakeup_.is_open()) {
-            throw BackendError("cannot serve a store: " + errno_text(errno));
-        }
-        watch(EPOLL_CTL_ADD, wakeup_.number(), wakeup_id, EPOLLIN);
-        watch(EPOLL_CTL_ADD, listener_.number(), listener_id, EPOLLIN);
-    }
+                    std::string where);
 
     StoreServerLoop(const StoreServerLoop&) = delete;
     StoreServerLoop& operator=(const StoreServerLoop&) = delete;
 
-    void run() {
-        std::array<epoll_event, 64> events{};
-        while (!stopping_) {
-            const int count = ::epoll_wait(epoll_.number(), events.data(), static_cast<int>(events.size()),
-                                           time_to_next_deadline());
-            for (int i = 0; i < count; ++i) take(events[static_cast<std::size_t>(i)]);
-            expire_deadlines();
-            for (const std::uint64_t id : sessions_.deliver(Deadline::Clock::now())) settle(id);
-        }
-    }
+    void run();
 
     /// For the loop's own thread, after a failure: nothing is served from now on.
-    void close() {
-        connections_.clear();
-        listener_.close();
-    }
+    void close();
 
     /// From any thread.
-    void stop() {
-        stopping_ = true;
-        wake();
-    }
+    void stop();
 
   private:
     static constexpr std::uint64_t wakeup_id = 0;
@@ -154,168 +101,41 @@ class StoreServerLoop {
         std::optional<TimePoint> deadline = {};
     };
 
-    void wake() const {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const ssize_t written = ::write(wakeup_.number(), &one, sizeof one);
-    }
+    void wake() const;
 
-    bool watch(int operation, int descriptor, std::uint64_t id, std::uint32_t events) const {
-        epoll_event event{};
-        event.events = events;
-        event.data.u64 = id;
-        return ::epoll_ctl(epoll_.number(), operation, descriptor, &event) == 0;
-    }
+    bool watch(int operation, int descriptor, std::uint64_t id, std::uint32_t events) const;
 
-    [[nodiscard]] int time_to_next_deadline() const {
-        if (deadlines_.empty()) return -1;
-        constexpr std::chrono::milliseconds longest = std::chrono::hours(1);
-        const auto left = deadlines_.begin()->first - Deadline::Clock::now();
-        const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left);
-        return static_cast<int>(std::clamp(milliseconds, std::chrono::milliseconds(0), longest).count());
-    }
+    [[nodiscard]] int time_to_next_deadline() const;
 
-    void take(const epoll_event& event) {
-        if (event.data.u64 == wakeup_id) {
-            std::uint64_t count = 0;
-            [[maybe_unused]] const ssize_t read = ::read(wakeup_.number(), &count, sizeof count);
-        } else if (event.data.u64 == listener_id) {
-            accept_some();
-        } else {
-            serve(event.data.u64, event.events);
-        }
-    }
+    void take(const epoll_event& event);
 
     /// Few at a time, so that a flood of strangers does not keep the others waiting.
-    void accept_some() {
-        constexpr int at_a_time = 8;
-        for (int i = 0; i < at_a_time; ++i) {
-            sockaddr_storage address{};
-            socklen_t size = sizeof address;
-            const int number = ::accept4(listener_.number(), reinterpret_cast<sockaddr*>(&address), &size,
-                                         SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (number >= 0) {
-                add(Socket(FileDescriptor(number)), address);
-            } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-                return;
-            } else if (errno != EINTR && errno != ECONNABORTED) {
-                return make_room();
-            }
-        }
-    }
+    void accept_some();
 
     /// Does no more than it must, since it may be one of many strangers.
-    void add(Socket socket, const sockaddr_storage& address) {
-        const std::uint64_t id = next_id_++;
-        const TimePoint now = Deadline::Clock::now();
-        connections_[id].reset(new Connection{std::move(socket), address, {sessions_, id, now}});
-        strangers_.insert(id);
-        if (!receive(*connections_[id])) return remove(id);  // most have said something already
-        settle(id);
-        if (strangers_.size() > limits_.strangers) remove(*strangers_.begin());
-    }
+    void add(Socket socket, const sockaddr_storage& address);
 
     /// There are no descriptors or no memory for another connection: the oldest stranger leaves, or
     /// nobody is let in for a while.
-    void make_room() {
-        if (!strangers_.empty()) return remove(*strangers_.begin());
-        constexpr std::chrono::milliseconds pause(100);
-        watch(EPOLL_CTL_MOD, listener_.number(), listener_id, 0);
-        deadlines_.emplace(Deadline::Clock::now() + pause, listener_id);
-    }
+    void make_room();
 
-    void serve(std::uint64_t id, std::uint32_t events) {
-        const auto found = connections_.find(id);
-        if (found == connections_.end()) return;
-        Connection& connection = *found->second;
-        const bool reads = (connection.watched & EPOLLIN) != 0;
-        const bool lost = (events & (EPOLLERR | EPOLLHUP)) != 0 || (!reads && (events & EPOLLRDHUP) != 0);
-        if (lost || (reads && (events & (EPOLLIN | EPOLLRDHUP)) != 0 && !receive(connection))) {
-            return remove(id);
-        }
-        settle(id);
-    }
+    void serve(std::uint64_t id, std::uint32_t events);
 
     /// Whether the connection goes on.
-    [[nodiscard]] bool receive(Connection& connection) {
-        std::array<char, 65'536>& buffer = *buffer_;
-        const ssize_t size = ::recv(connection.socket.number(), buffer.data(), buffer.size(), 0);
-        if (size == 0) return false;
-        if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-        connection.session.receive({buffer.data(), static_cast<std::size_t>(size)}, Deadline::Clock::now());
-        return true;
-    }
+    [[nodiscard]] bool receive(Connection& connection);
 
     /// After anything has happened to a session: sends what it has to say, and brings its place in the lists
     /// up to date.
-    void settle(std::uint64_t id) {
-        const auto found = connections_.find(id);
-        if (found == connections_.end()) return;
-        Connection& connection = *found->second;
-        StoreSession& session = connection.session;
-        if (!send(connection)) return remove(id);
-        if (session.ended() && session.to_send().empty()) return remove(id);
-        if (session.greeted() && strangers_.erase(id) > 0) connection.socket.set_up_connection();
-        const std::uint32_t watched = EPOLLRDHUP | (session.wants_input() ? std::uint32_t{EPOLLIN} : 0U) |
-                                      (session.to_send().empty() ? 0U : std::uint32_t{EPOLLOUT});
-        if (watched != connection.watched) {
-            const int operation = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-            if (!watch(operation, connection.socket.number(), id, watched)) return remove(id);
-            connection.watched = watched;
-        }
-        set_deadline(id, connection);
-    }
+    void settle(std::uint64_t id);
 
     /// Whether the connection goes on.
-    [[nodiscard]] static bool send(Connection& connection) {
-        StoreSession& session = connection.session;
-        while (!session.to_send().empty()) {
-            const std::string_view bytes = session.to_send();
-            const ssize_t sent = ::send(connection.socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-            if (sent < 0 && errno == EINTR) continue;
-            if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-            session.sent(static_cast<std::size_t>(sent), Deadline::Clock::now());
-        }
-        return true;
-    }
+    [[nodiscard]] static bool send(Connection& connection);
 
-    void set_deadline(std::uint64_t id, Connection& connection) {
-        const std::optional<TimePoint> deadline = connection.session.deadline();
-        if (deadline == connection.deadline) return;
-        if (connection.deadline) deadlines_.erase({*connection.deadline, id});
-        if (deadline) deadlines_.emplace(*deadline, id);
-        connection.deadline = deadline;
-    }
+    void set_deadline(std::uint64_t id, Connection& connection);
 
-    void expire_deadlines() {
-        const TimePoint now = Deadline::Clock::now();
-        while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-            const std::uint64_t id = deadlines_.begin()->second;
-            deadlines_.erase(deadlines_.begin());
-            if (id == listener_id) {
-                watch(EPOLL_CTL_MOD, listener_.number(), listener_id, EPOLLIN);
-                continue;
-            }
-            Connection& connection = *connections_.at(id);
-            connection.deadline.reset();
-            connection.session.expire(now);
-            settle(id);
-        }
-    }
+    void expire_deadlines();
 
-    void remove(std::uint64_t id) {
-        const auto found = connections_.find(id);
-        if (found == connections_.end()) return;
-        const std::unique_ptr<Connection> connection = std::move(found->second);
-        connections_.erase(found);
-        strangers_.erase(id);
-        if (connection->deadline) deadlines_.erase({*connection->deadline, id});
-        // Closing alone leaves the watch in place where a child of this process holds the socket, too.
-        if (connection->watched != 0) watch(EPOLL_CTL_DEL, connection->socket.number(), id, 0);
-        const std::string& complaint = connection->session.complaint();
-        if (complaint.empty()) return;
-        const auto* address = reinterpret_cast<const sockaddr*>(&connection->address);
-        log_.tell(socket_address(address, sizeof connection->address).host, complaint);
-    }
+    void remove(std::uint64_t id);
 
     FileDescriptor epoll_;
     FileDescriptor wakeup_;
@@ -339,53 +159,23 @@ class StoreServerLoop {
 class TcpStoreServer {
   public:
     /// Throws PortInUseError, and BackendError where the address cannot be listened on.
-    explicit TcpStoreServer(const TcpStoreServerOptions& options = {})
-        : map_(std::make_shared<detail::SharedStoreMap>()) {
-        if (options.token.size() > detail::max_store_token_bytes) {
-            throw ArgumentError(detail::text("the token of a store has ", options.token.size(),
-                                             " bytes, where at most ", detail::max_store_token_bytes,
-                                             " belong"));
-        }
-        std::optional<detail::Socket> listener = detail::listen_on(options.bind_address, options.port);
-        if (!listener) {
-            throw PortInUseError(detail::listening_text(options.bind_address, options.port) +
-                                 " is in use by another program");
-        }
-        port_ = listener->local_address().port;
-        where_ = detail::listening_text(options.bind_address, port_);
-        loop_ = std::make_unique<detail::StoreServerLoop>(std::move(*listener), map_, options.token, where_);
-        thread_ = detail::start_quiet_thread([this] { run(); });
-    }
+    explicit TcpStoreServer(const TcpStoreServerOptions& options = {});
 
     TcpStoreServer(const TcpStoreServer&) = delete;
     TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-    ~TcpStoreServer() {
-        loop_->stop();
-        thread_.join();
-        close_map("it has been closed");
-    }
+    ~TcpStoreServer();
 
     /// The port at which it listens.
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
     /// A client inside this process, without a socket between.
-    [[nodiscard]] std::shared_ptr<Store> local() const { return std::make_shared<InProcessStore>(map_); }
+    [[nodiscard]] std::shared_ptr<Store> local() const;
 
   private:
-    void run() noexcept {
-        try {
-            loop_->run();
-        } catch (const std::exception& error) {
-            log(LogLevel::error, 0, detail::text("the store on ", where_, " ends: ", error.what()));
-            close_map(error.what());
-            loop_->close();
-        }
-    }
+    void run() noexcept;
 
-    void close_map(std::string_view reason) {
-        map_->close(detail::text("the store on ", where_, " is gone: ", reason));
-    }
+    void close_map(std::string_view reason);
 
     std::shared_ptr<detail::SharedStoreMap> map_;
     std::uint16_t port_ = 0;
@@ -394,4 +184,8 @@ class TcpStoreServer {
     std::thread thread_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/tcp_store_server.ipp"
+#endif

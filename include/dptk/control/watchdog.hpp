@@ -2,18 +2,15 @@
 /// while something is watched.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
-#include "dptk/control/quiet_thread.hpp"
-#include "dptk/core/export.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 class Watched {
   public:
@@ -37,44 +34,14 @@ class DPTK_EXPORT Watchdog {
     Watchdog& operator=(const Watchdog&) = delete;
 
     /// Looks at `subject` until nobody else owns it.
-    void watch(const std::shared_ptr<Watched>& subject) {
-        {
-            const std::lock_guard lock(mutex_);
-            subjects_.push_back(subject);
-            interval_ = std::min(interval_, subject->interval());
-            if (!running_) detail::start_quiet_thread([this] { run(); }).detach();
-            running_ = true;
-        }
-        changed_.notify_all();
-    }
+    void watch(const std::shared_ptr<Watched>& subject);
 
   private:
     static constexpr std::chrono::milliseconds longest{500};
 
     Watchdog() = default;
 
-    void run() {
-        std::unique_lock lock(mutex_);
-        while (!subjects_.empty()) {
-            changed_.wait_for(lock, interval_);
-            interval_ = longest;
-            for (std::size_t i = subjects_.size(); i-- > 0;) {
-                std::shared_ptr<Watched> subject = subjects_[i].lock();
-                if (!subject) {
-                    subjects_[i] = std::move(subjects_.back());
-                    subjects_.pop_back();
-                    continue;
-                }
-                interval_ = std::min(interval_, subject->interval());
-                lock.unlock();
-                subject->look();
-                subject.reset();  // perhaps the last owner: not under the lock
-                lock.lock();
-            }
-        }
-        running_ = false;
-        interval_ = longest;
-    }
+    void run();
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -83,4 +50,8 @@ class DPTK_EXPORT Watchdog {
     bool running_ = false;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/watchdog.ipp"
+#endif

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <string>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
-#include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Where memory lies. Memory that the host itself reads and writes is the cpu's, page-locked or not.
 enum class DeviceType : std::uint8_t { cpu, cuda };
@@ -24,9 +24,7 @@ struct Device {
 };
 
 /// The name of a device as messages show it: "cpu", "cuda:1".
-[[nodiscard]] inline std::string device_name(Device device) {
-    return device.type == DeviceType::cpu ? std::string("cpu") : detail::text("cuda:", device.index);
-}
+[[nodiscard]] std::string device_name(Device device);
 
 /// `count` elements of `dtype` from `data` on, on `device`. Points, and owns nothing.
 struct Buffer {
@@ -38,9 +36,7 @@ struct Buffer {
     std::size_t opaque_size = 0;
 
     /// Bytes of one element.
-    [[nodiscard]] std::size_t element_size() const noexcept {
-        return dtype == DType::opaque ? opaque_size : dtype_size(dtype);
-    }
+    [[nodiscard]] std::size_t element_size() const noexcept;
 
     /// Bytes of all elements.
     [[nodiscard]] std::size_t bytes() const noexcept { return count * element_size(); }
@@ -49,12 +45,14 @@ struct Buffer {
     [[nodiscard]] bool on_device() const noexcept { return device.type != DeviceType::cpu; }
 
     /// `length` elements from element `first` on.
-    [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept {
-        return {static_cast<std::byte*>(data) + first * element_size(), length, dtype, device, opaque_size};
-    }
+    [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept;
 
     /// As many elements of the same type, elsewhere.
     [[nodiscard]] Buffer at(void* other) const noexcept { return {other, count, dtype, device, opaque_size}; }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/buffer.ipp"
+#endif

@@ -4,15 +4,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <exception>
 #include <memory>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_lane.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/export.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// In the default stream of a device, behind what it has been given.
 struct DeviceCalls {
@@ -46,24 +44,13 @@ DPTK_EXPORT inline std::atomic<LaneMaker>& registered_lane_maker() {
 }
 
 /// Throws ArgumentError where the program has none.
-[[nodiscard]] inline const DeviceCalls& device_calls() {
-    if (const DeviceCalls* calls = registered_device_calls()) return *calls;
-    throw ArgumentError(no_device_memory);
-}
+[[nodiscard]] const DeviceCalls& device_calls();
 
 /// While it lives, a device is this thread's.
 class CurrentDevice {
   public:
-    explicit CurrentDevice(int device) : before_(device_calls().current_device()) {
-        if (device != before_) device_calls().set_device(device);
-    }
-    ~CurrentDevice() {
-        try {
-            if (device_calls().current_device() != before_) device_calls().set_device(before_);
-        } catch (const std::exception&) {
-            // The device is in trouble: the next call tells.
-        }
-    }
+    explicit CurrentDevice(int device);
+    ~CurrentDevice();
     CurrentDevice(const CurrentDevice&) = delete;
     CurrentDevice& operator=(const CurrentDevice&) = delete;
 
@@ -71,4 +58,8 @@ class CurrentDevice {
     int before_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/device_calls.ipp"
+#endif

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_math.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// A gradient and its place in a bucket: the elements of `to`, of its dtype.
 struct LaneCopy {
@@ -61,9 +61,7 @@ class DeviceLane {
 
     /// to = weight · from, for tensors of one dtype, from elements of `from`; zeros for a weight of 0.
     virtual void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight, DType from) = 0;
-    void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight) {
-        if (!tensors.empty()) copy(tensors, weight, tensors[0].to.dtype);
-    }
+    void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight);
 
     /// to += factor · from, and from = 0, for tensors of one dtype, from elements of `from`.
     virtual void accumulate(std::span<const LaneCopy> tensors, double factor, DType from) = 0;
@@ -96,11 +94,10 @@ struct OwnedBuffer {
 };
 
 /// Zeros.
-[[nodiscard]] inline OwnedBuffer allocate(DeviceLane& lane, std::size_t count, DType dtype) {
-    Buffer elements{nullptr, count, dtype, lane.device()};
-    std::shared_ptr<void> memory = lane.allocate(elements.bytes());
-    elements.data = memory.get();
-    return {elements, std::move(memory)};
-}
+[[nodiscard]] OwnedBuffer allocate(DeviceLane& lane, std::size_t count, DType dtype);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/device_lane.ipp"
+#endif

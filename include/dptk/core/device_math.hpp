@@ -6,9 +6,10 @@
 #include <span>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/low_rank.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// No call waits for what it does, though the first one of its kind may allocate; none is for two threads at
 /// a time. Gradients may be of several dtypes; those of no floating type are left out, and complex numbers
@@ -44,4 +45,4 @@ class DeviceMath {
     virtual void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) = 0;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

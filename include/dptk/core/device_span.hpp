@@ -7,11 +7,12 @@
 #include <type_traits>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// `size()` elements from `data()` on, in the memory of `device()`; std::span's counterpart for verbs.
 template <Element T>
@@ -60,4 +61,4 @@ concept DeviceRange = !std::ranges::range<R> && requires(R& range) {
     { range.device() } -> std::same_as<Device>;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

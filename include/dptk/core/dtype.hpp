@@ -8,11 +8,12 @@
 #include <string_view>
 #include <type_traits>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/float16.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// c64 and c128 are complex numbers of two f32 and two f64. `opaque` is a type of the user's, which dptk
 /// moves as bytes and reduces by a function of the user's only.
@@ -191,4 +192,4 @@ decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
     throw ArgumentError(detail::text("no such DType: ", static_cast<int>(dtype)));
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -8,9 +8,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "dptk/core/export.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// The base of all errors of dptk.
 class DPTK_EXPORT Error : public std::runtime_error {
@@ -21,7 +21,7 @@ class DPTK_EXPORT Error : public std::runtime_error {
     [[nodiscard]] bool agreed() const noexcept { return agreement_ != nullptr; }
 
     /// For who throws it on all ranks alike.
-    void mark_agreed() { agreement_ = std::make_shared<char>(); }
+    void mark_agreed();
 
     /// Lives as long as this error and its copies; null where the error is not agreed.
     [[nodiscard]] const std::shared_ptr<const void>& agreement() const noexcept { return agreement_; }
@@ -66,4 +66,8 @@ class DPTK_EXPORT BackendError : public Error {
     using Error::Error;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/error.ipp"
+#endif

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstdint>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -82,4 +84,4 @@ struct bfloat16 {
     }
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

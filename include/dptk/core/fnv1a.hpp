@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <string_view>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 /// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv. Continues from `hash`.
-[[nodiscard]] inline std::uint64_t fnv1a(std::string_view bytes,
-                                         std::uint64_t hash = 14695981039346656037U) noexcept {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211U;
-    return hash;
-}
+[[nodiscard]] std::uint64_t fnv1a(std::string_view bytes,
+                                  std::uint64_t hash = 14695981039346656037U) noexcept;
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/fnv1a.ipp"
+#endif

@@ -2,17 +2,13 @@
 /// `[dptk] rank 3: warning: ...` to stderr.
 #pragma once
 
-#include <cstdio>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <string_view>
-#include <utility>
 
-#include "dptk/core/export.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// How much a message matters.
 enum class LogLevel { info, warning, error };
@@ -34,36 +30,16 @@ DPTK_EXPORT inline LogState& log_state() {
     return state;
 }
 
-inline void write_log_line(LogLevel level, int rank, std::string_view message) {
-    std::string line = "[dptk] ";
-    if (rank >= 0) line += text("rank ", rank, ": ");
-    if (level == LogLevel::warning) line += "warning: ";
-    if (level == LogLevel::error) line += "error: ";
-    line += message;
-    line += '\n';
-    std::fwrite(line.data(), 1, line.size(), stderr);
-    std::fflush(stderr);
-}
-
 }  // namespace detail
 
 /// Replaces the sink; an empty one restores the default.
-inline void set_log_sink(LogSink sink) {
-    detail::LogState& state = detail::log_state();
-    const std::lock_guard lock(state.mutex);
-    state.sink = std::move(sink);
-}
+void set_log_sink(LogSink sink);
 
 /// Information comes from rank 0 alone, warnings and errors from any rank.
-inline void log(LogLevel level, int rank, std::string_view message) {
-    if (level == LogLevel::info && rank > 0) return;
-    detail::LogState& state = detail::log_state();
-    const std::lock_guard lock(state.mutex);
-    if (state.sink) {
-        state.sink(level, rank, message);
-    } else {
-        detail::write_log_line(level, rank, message);
-    }
-}
+void log(LogLevel level, int rank, std::string_view message);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/log.ipp"
+#endif

@@ -1,11 +1,11 @@
 /// A matrix and two thin ones whose product it is, or nearly; in host memory here.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 /// elements (rows x columns), left (rows x rank) and right (columns x rank), each row by row.
 struct LowRank {
@@ -17,54 +17,20 @@ struct LowRank {
     std::size_t rank = 0;
 };
 
-/// action(element, left, right) for all that are multiplied with each other in elements = left * right^T.
-template <class Action>
-void for_each_product(const LowRank& matrix, Action&& action) {
-    for (std::size_t r = 0; r < matrix.rows; ++r) {
-        for (std::size_t c = 0; c < matrix.columns; ++c) {
-            float& element = matrix.elements[r * matrix.columns + c];
-            for (std::size_t k = 0; k < matrix.rank; ++k)
-                action(element, matrix.left[r * matrix.rank + k], matrix.right[c * matrix.rank + k]);
-        }
-    }
-}
-
 /// left = elements * right
-inline void multiply(const LowRank& matrix) {
-    std::fill_n(matrix.left, matrix.rows * matrix.rank, 0.0F);
-    for_each_product(matrix, [](float element, float& left, float right) { left += element * right; });
-}
+void multiply(const LowRank& matrix);
 
 /// right = elements^T * left
-inline void multiply_transposed(const LowRank& matrix) {
-    std::fill_n(matrix.right, matrix.columns * matrix.rank, 0.0F);
-    for_each_product(matrix, [](float element, float left, float& right) { right += element * left; });
-}
+void multiply_transposed(const LowRank& matrix);
 
 /// elements = left * right^T
-inline void expand(const LowRank& matrix) {
-    std::fill_n(matrix.elements, matrix.rows * matrix.columns, 0.0F);
-    for_each_product(matrix, [](float& element, float left, float right) { element += left * right; });
-}
+void expand(const LowRank& matrix);
 
 /// Gram-Schmidt on the columns of a matrix of rows x rank, one by one. A column of zeros stays one.
-inline void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) {
-    const auto dot = [&](std::size_t a, std::size_t b) {
-        double sum = 0;
-        for (std::size_t r = 0; r < rows; ++r)
-            sum += static_cast<double>(matrix[r * rank + a]) * static_cast<double>(matrix[r * rank + b]);
-        return sum;
-    };
-    for (std::size_t k = 0; k < rank; ++k) {
-        for (std::size_t other = 0; other < k; ++other) {
-            const auto share = static_cast<float>(dot(k, other));
-            for (std::size_t r = 0; r < rows; ++r) matrix[r * rank + k] -= share * matrix[r * rank + other];
-        }
-        const double length = std::sqrt(dot(k, k));
-        if (length == 0) continue;
-        for (std::size_t r = 0; r < rows; ++r)
-            matrix[r * rank + k] = static_cast<float>(static_cast<double>(matrix[r * rank + k]) / length);
-    }
-}
+void orthogonalize(float* matrix, std::size_t rows, std::size_t rank);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/low_rank.ipp"
+#endif

@@ -2,9 +2,11 @@
 /// is needed to pass it on.
 #pragma once
 
+#include "dptk/core/config.hpp"
+
 struct CUstream_st;  // what CUDA's cudaStream_t points to
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Made from any cudaStream_t. Points, and owns nothing.
 class StreamRef {
@@ -24,4 +26,4 @@ class StreamRef {
     CUstream_st* stream_ = nullptr;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -2,19 +2,18 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
 
-inline void append_text(std::string& out, std::string_view piece) {
-    out += piece;
-}
+namespace DPTK_NAMESPACE::detail {
 
-inline void append_text(std::string& out, char piece) {
-    out += piece;
-}
+void append_text(std::string& out, std::string_view piece);
+
+void append_text(std::string& out, char piece);
 
 template <class Number>
     requires std::integral<Number> || std::floating_point<Number>
@@ -31,20 +30,13 @@ template <class... Pieces>
 }
 
 /// A shape as people write it: [64, 3, 3, 3].
-[[nodiscard]] inline std::string shape_text(std::span<const std::size_t> shape) {
-    std::string out = "[";
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        if (i != 0) out += ", ";
-        out += std::to_string(shape[i]);
-    }
-    return out + "]";
-}
+[[nodiscard]] std::string shape_text(std::span<const std::size_t> shape);
 
 /// "0, 2, 3"
-[[nodiscard]] inline std::string list_text(std::span<const int> numbers) {
-    std::string out;
-    for (const int number : numbers) out += text(out.empty() ? "" : ", ", number);
-    return out;
-}
+[[nodiscard]] std::string list_text(std::span<const int> numbers);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/text.ipp"
+#endif

@@ -9,10 +9,11 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-namespace dptk::trace {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::trace {
 
 /// By which spans are measured.
 using Clock = std::chrono::steady_clock;
@@ -32,17 +33,10 @@ struct Event {
 class Recorder {
   public:
     /// Those behind the first million are dropped.
-    void record(Event event) {
-        constexpr std::size_t most = 1'000'000;
-        const std::lock_guard lock(mutex_);
-        if (events_.size() < most) events_.push_back(std::move(event));
-    }
+    void record(Event event);
 
     /// All that were recorded so far.
-    [[nodiscard]] std::vector<Event> events() const {
-        const std::lock_guard lock(mutex_);
-        return events_;
-    }
+    [[nodiscard]] std::vector<Event> events() const;
 
   private:
     mutable std::mutex mutex_;
@@ -65,30 +59,19 @@ inline std::atomic<const Profiler*> profiler = nullptr;
 class Span {
   public:
     /// A span of that name.
-    explicit Span(std::string_view name) : Span() {
-        if (is_wanted()) open(std::string(name));
-    }
+    explicit Span(std::string_view name);
     /// "backward 3"
-    Span(std::string_view name, std::size_t number) : Span() {
-        if (is_wanted()) open(std::string(name) + ' ' + std::to_string(number));
-    }
-    ~Span() {
-        if (profiler_ != nullptr) profiler_->end();
-        if (recorder_ != nullptr) recorder_->record({std::move(name_), Lane::program, begin_, Clock::now()});
-    }
+    Span(std::string_view name, std::size_t number);
+    ~Span();
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
 
   private:
-    Span() : recorder_(current), profiler_(profiler.load(std::memory_order_relaxed)) {}
+    Span();
 
     [[nodiscard]] bool is_wanted() const noexcept { return recorder_ != nullptr || profiler_ != nullptr; }
 
-    void open(std::string name) {
-        name_ = std::move(name);
-        begin_ = Clock::now();
-        if (profiler_ != nullptr) profiler_->begin(name_.c_str());
-    }
+    void open(std::string name);
 
     Recorder* recorder_;
     const Profiler* profiler_;
@@ -96,4 +79,8 @@ class Span {
     Clock::time_point begin_;
 };
 
-}  // namespace dptk::trace
+}  // namespace DPTK_NAMESPACE::trace
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/trace.ipp"
+#endif

@@ -12,3 +12,6 @@
 
 /// For comparisons by the preprocessor: 102 is version 0.1.2, and 10203 is 1.2.3.
 #define DPTK_VERSION_NUMBER (DPTK_VERSION_MAJOR * 10000 + DPTK_VERSION_MINOR * 100 + DPTK_VERSION_PATCH)
+
+/// The inline namespace of everything in dptk: dptk::Error is dptk::v0_1_0::Error.
+#define DPTK_VERSION_NAMESPACE v0_1_0

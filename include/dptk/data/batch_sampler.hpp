@@ -11,9 +11,10 @@
 #include <span>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// How batches are cut.
 struct BatchSamplerOptions {
@@ -120,4 +121,4 @@ class BatchSampler<Sampler>::Iterator {
     std::vector<std::size_t> batch_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -3,16 +3,13 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
-#include "dptk/data/random_permutation.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// A keyed bijection: a Feistel network (Luby and Rackoff, 1988) over the next power of two, through which an
 /// element goes again while it is not below n (cycle walking: Black and Rogaway, "Ciphers with Arbitrary
@@ -21,30 +18,13 @@ namespace dptk {
 class ComputedPermutation {
   public:
     /// `n` elements in the order that belongs to the key. Takes time and memory that do not grow with n.
-    ComputedPermutation(std::size_t n, std::uint64_t key) : size_(n) {
-        if (n <= largest_table) {
-            for (const std::uint16_t element : random_permutation<std::uint16_t>(n, mix(key)))
-                table_.push_back(element);
-            return;
-        }
-        const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
-        low_bits_ = bits / 2;
-        high_bits_ = bits - low_bits_;
-        for (std::uint64_t& round : keys_) round = key = mix(key + 0x9e37'79b9'7f4a'7c15U);
-    }
+    ComputedPermutation(std::size_t n, std::uint64_t key);
 
     /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// Element `position`, which is below size(). Expected time: that of less than two passes of the network.
-    [[nodiscard]] std::size_t operator[](std::size_t position) const noexcept {
-        if (!table_.empty()) return table_[position];
-        std::uint64_t element = position;
-        do {
-            element = pass(element);
-        } while (element >= size_);
-        return static_cast<std::size_t>(element);
-    }
+    [[nodiscard]] std::size_t operator[](std::size_t position) const noexcept;
 
   private:
     static constexpr std::size_t largest_table = 1024;
@@ -58,20 +38,7 @@ class ComputedPermutation {
         return word ^ (word >> 31);
     }
 
-    [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept {
-        // Of an odd number of bits one half has one more: the halves change places, and sizes, in each round.
-        unsigned low_bits = low_bits_;
-        unsigned high_bits = high_bits_;
-        std::uint64_t low = element & ones(low_bits);
-        std::uint64_t high = element >> low_bits;
-        for (const std::uint64_t key : keys_) {
-            const std::uint64_t next = high ^ (mix(low ^ key) & ones(high_bits));
-            high = low;
-            low = next;
-            std::swap(low_bits, high_bits);
-        }
-        return high << low_bits | low;
-    }
+    [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept;
 
     [[nodiscard]] static constexpr std::uint64_t ones(unsigned bits) noexcept {
         return (std::uint64_t{1} << bits) - 1;
@@ -84,4 +51,8 @@ class ComputedPermutation {
     std::vector<std::uint16_t> table_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/data/computed_permutation.ipp"
+#endif

@@ -5,7 +5,9 @@
 #include <concepts>
 #include <cstddef>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 /// Has `size()` samples and gives sample i, from 0 on, by `dataset[i]`.
 template <class Dataset>
@@ -14,4 +16,4 @@ concept IndexableDataset = requires(const Dataset& dataset, std::size_t index) {
     dataset[index];
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

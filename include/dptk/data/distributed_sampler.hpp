@@ -11,16 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <vector>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/data/computed_permutation.hpp"
 #include "dptk/data/dataset.hpp"
-#include "dptk/data/random_permutation.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What evens out the ranks' shares where the number of replicas does not divide the dataset.
 enum class Padding {
@@ -57,12 +54,7 @@ class DistributedSampler {
     /// Throws ArgumentError where `num_replicas` is 0, `rank` is not in [0, num_replicas - 1], or `drop_last`
     /// is asked for together with `Padding::none`.
     DistributedSampler(std::size_t dataset_size, std::size_t num_replicas, std::size_t rank,
-                       DistributedSamplerOptions options = {})
-        : dataset_size_(dataset_size), num_replicas_(num_replicas), rank_(rank), options_(options) {
-        check_arguments();
-        size_ = share(rank_);
-        make_order();
-    }
+                       DistributedSamplerOptions options = {});
 
     /// With the number of replicas and the rank of `group`, which is not kept.
     template <ReplicaGroup Group>
@@ -77,11 +69,7 @@ class DistributedSampler {
 
     /// Makes `epoch`'s indices the current ones; to be called alike on all ranks. Invalidates iterators,
     /// except where `epoch` is the current one already: then nothing happens.
-    void set_epoch(std::int64_t epoch) {
-        if (epoch == epoch_) return;
-        epoch_ = epoch;
-        make_order();
-    }
+    void set_epoch(std::int64_t epoch);
 
     /// The epoch whose indices are current.
     [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
@@ -99,12 +87,7 @@ class DistributedSampler {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// The index at a place below size().
-    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
-        if (!drawn_.empty()) return drawn_[i];
-        if (!drawn_large_.empty()) return drawn_large_[i];
-        const std::size_t position = (rank_ + i * num_replicas_) % dataset_size_;
-        return options_.shuffle ? computed_[position] : position;
-    }
+    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept;
 
     class Iterator;
 
@@ -115,57 +98,21 @@ class DistributedSampler {
     [[nodiscard]] Iterator end() const noexcept;
 
     /// The number of indices of the rank that has the most.
-    [[nodiscard]] std::size_t largest_share() const noexcept {
-        const bool is_even = dataset_size_ % num_replicas_ == 0;
-        return dataset_size_ / num_replicas_ + (is_even || options_.drop_last ? 0 : 1);
-    }
+    [[nodiscard]] std::size_t largest_share() const noexcept;
 
     /// The number of indices of the rank that has the fewest.
-    [[nodiscard]] std::size_t smallest_share() const noexcept {
-        return options_.padding == Padding::none ? dataset_size_ / num_replicas_ : largest_share();
-    }
+    [[nodiscard]] std::size_t smallest_share() const noexcept;
 
     /// The number of indices of any rank. Throws ArgumentError where `rank` is not in [0, num_replicas - 1].
-    [[nodiscard]] std::size_t share(std::size_t rank) const {
-        check_rank(rank);
-        return rank < dataset_size_ % num_replicas_ ? largest_share() : smallest_share();
-    }
+    [[nodiscard]] std::size_t share(std::size_t rank) const;
 
   private:
-    void check_arguments() const {
-        constexpr auto most_replicas = std::numeric_limits<std::ptrdiff_t>::max();
-        // Numbers are shown signed: a huge one is a negative int of the caller's.
-        if (num_replicas_ == 0 || num_replicas_ > static_cast<std::size_t>(most_replicas)) {
-            throw ArgumentError(detail::text("DistributedSampler: num_replicas must be in [1, ",
-                                             most_replicas, "], found ",
-                                             static_cast<std::ptrdiff_t>(num_replicas_)));
-        }
-        check_rank(rank_);
-        if (options_.drop_last && options_.padding == Padding::none) {
-            throw ArgumentError(
-                "DistributedSampler: drop_last leaves samples out and Padding::none counts each once; "
-                "expected at most one of them, found both");
-        }
-    }
+    void check_arguments() const;
 
-    void check_rank(std::size_t rank) const {
-        if (rank < num_replicas_) return;
-        throw ArgumentError(detail::text("DistributedSampler: rank must be in [0, ", num_replicas_ - 1,
-                                         "], found ", static_cast<std::ptrdiff_t>(rank)));
-    }
+    void check_rank(std::size_t rank) const;
 
     /// Of the current epoch.
-    void make_order() {
-        if (!options_.shuffle) return;
-        const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(epoch_);
-        if (options_.order == Order::computed) {
-            computed_ = ComputedPermutation(dataset_size_, seed);
-        } else if (dataset_size_ <= std::numeric_limits<std::uint32_t>::max()) {
-            drawn_ = deal(random_permutation<std::uint32_t>(dataset_size_, seed));
-        } else {
-            drawn_large_ = deal(random_permutation<std::size_t>(dataset_size_, seed));
-        }
-    }
+    void make_order();
 
     /// This rank's part of an order, in the order's own memory. Positions beyond the end, which only
     /// Padding::repeat asks for, start again at 0, as often as it takes.
@@ -207,32 +154,18 @@ class DistributedSampler::Iterator {
 
     Iterator() = default;
     /// At the index in this place of the rank's, or behind the last one.
-    Iterator(const DistributedSampler& sampler, std::size_t place) noexcept
-        : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
+    Iterator(const DistributedSampler& sampler, std::size_t place) noexcept;
 
-    [[nodiscard]] std::size_t operator*() const noexcept {
-        return (*sampler_)[static_cast<std::size_t>(place_)];
-    }
+    [[nodiscard]] std::size_t operator*() const noexcept;
     /// The index that lies `by` places on.
     [[nodiscard]] std::size_t operator[](std::ptrdiff_t by) const noexcept { return *(*this + by); }
 
-    Iterator& operator+=(std::ptrdiff_t by) noexcept {
-        place_ += by;
-        return *this;
-    }
+    Iterator& operator+=(std::ptrdiff_t by) noexcept;
     Iterator& operator-=(std::ptrdiff_t by) noexcept { return *this += -by; }
     Iterator& operator++() noexcept { return *this += 1; }
     Iterator& operator--() noexcept { return *this -= 1; }
-    Iterator operator++(int) noexcept {
-        const Iterator before = *this;
-        ++*this;
-        return before;
-    }
-    Iterator operator--(int) noexcept {
-        const Iterator before = *this;
-        --*this;
-        return before;
-    }
+    Iterator operator++(int) noexcept;
+    Iterator operator--(int) noexcept;
 
     friend Iterator operator+(Iterator it, std::ptrdiff_t by) noexcept { return it += by; }
     friend Iterator operator+(std::ptrdiff_t by, Iterator it) noexcept { return it += by; }
@@ -248,12 +181,8 @@ class DistributedSampler::Iterator {
     std::ptrdiff_t place_ = 0;
 };
 
-inline DistributedSampler::Iterator DistributedSampler::begin() const noexcept {
-    return {*this, 0};
-}
+}  // namespace DPTK_NAMESPACE
 
-inline DistributedSampler::Iterator DistributedSampler::end() const noexcept {
-    return {*this, size_};
-}
-
-}  // namespace dptk
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/data/distributed_sampler.ipp"
+#endif

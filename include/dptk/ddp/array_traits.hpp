@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
-#include "dptk/core/dtype.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What ParameterRef::layout is for an array whose first index runs fastest.
 inline constexpr std::uint64_t column_major = 1;
@@ -32,18 +32,13 @@ struct ArrayRef {
     std::size_t stride = 0;  ///< Elements from the beginning of a run to that of the next.
 
     /// Whether all elements lie one behind the other.
-    [[nodiscard]] bool is_contiguous() const noexcept {
-        return run == 0 || run >= elements.count || run == stride;
-    }
+    [[nodiscard]] bool is_contiguous() const noexcept;
 
     /// How many elements lie one behind the other: all, or those of a run.
     [[nodiscard]] std::size_t run_length() const noexcept { return is_contiguous() ? elements.count : run; }
 
     /// `length` elements from element `first` on, which must lie in one run.
-    [[nodiscard]] Buffer piece(std::size_t first, std::size_t length) const noexcept {
-        const std::size_t place = is_contiguous() ? first : first / run * stride + first % run;
-        return elements.slice(place, length);
-    }
+    [[nodiscard]] Buffer piece(std::size_t first, std::size_t length) const noexcept;
 };
 
 /// Says where the elements of an array lie. Specialised for a class of arrays, it makes these parameters and
@@ -77,10 +72,7 @@ namespace detail {
 template <class A>
 concept KnownArray = requires { typename ArrayTraits<std::remove_cv_t<A>>::Element; };
 
-[[nodiscard]] inline std::string layout_text(std::uint64_t layout) {
-    if (layout == 0) return "row-major";
-    return layout == column_major ? std::string("column-major") : text("in layout ", layout);
-}
+[[nodiscard]] std::string layout_text(std::uint64_t layout);
 
 /// Throws ArgumentError where a value's elements and its gradient's, as many, are in different orders. Those
 /// of one dimension are in any.
@@ -97,4 +89,8 @@ void check_same_order(const std::string& name, const Value& value, const Gradien
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/array_traits.ipp"
+#endif

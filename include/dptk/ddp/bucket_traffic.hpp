@@ -2,19 +2,18 @@
 /// all-reduce, a reduce-scatter or a hook; or not at all.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/hook_runner.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class BucketTraffic {
   public:
@@ -23,24 +22,15 @@ class BucketTraffic {
         : group_(group), is_own_(is_own), outcome_(outcome) {}
 
     /// Null for none. Collective.
-    void set_hook(std::shared_ptr<CommHook> hook) {
-        hook_runner_.reset();
-        if (hook) hook_runner_ = std::make_unique<HookRunner>(group_, std::move(hook), is_own_);
-    }
+    void set_hook(std::shared_ptr<CommHook> hook);
 
     [[nodiscard]] bool has_hook() const noexcept { return hook_runner_ != nullptr; }
 
     /// Whether the last of these buckets carries the ranks' status.
-    [[nodiscard]] bool carries_status(const BucketSet& buckets) const noexcept {
-        return buckets.carries_status() && !has_hook();
-    }
+    [[nodiscard]] bool carries_status(const BucketSet& buckets) const noexcept;
 
     /// A new step.
-    void reset(std::size_t buckets) {
-        in_flight_.assign(buckets, Work());
-        trips_.assign(buckets, nullptr);
-        last_end_ = {};
-    }
+    void reset(std::size_t buckets);
 
     /// What it leaves with.
     struct Load {
@@ -58,37 +48,7 @@ class BucketTraffic {
     /// Launches bucket `b`, whose gradients are in it, behind those before it. Collective; blocks where it
     /// must.
     void launch(BucketSet& buckets, std::size_t b, const std::vector<ParameterRef>& parameters,
-                const Load& load) {
-        GradientBucket& bucket = buckets[b];
-        const auto trip = std::make_shared<Trip>(trace::Clock::now());
-        const auto arrive = [trip] { trip->end = trace::Clock::now(); };
-        trips_[b] = trip;
-        const bool is_last = b + 1 == buckets.size();
-        if (outcome_ == BucketSet::Outcome::unreduced) return arrive();
-        if (hook_runner_) {
-            HookBucket for_hook = hook_bucket(buckets, b, parameters);
-            for_hook.step = load.step;
-            for_hook.weight = load.weight;
-            in_flight_[b] = hook_runner_->start(std::move(for_hook), arrive);
-            return;
-        }
-        if (is_last && carries_status(buckets)) bucket.set_status(load.has_problem);
-        Reduction reduction = load.op;
-        if (bucket.gradients().on_device() && load.op == ReduceOp::sum) reduction.weight = load.weight;
-        Collective call = outcome_ == BucketSet::Outcome::everywhere
-                              ? bucket.all_reduce(reduction)
-                              : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
-        call.bucket = static_cast<int>(b);
-        if (bucket.gradients().on_device()) {
-            in_flight_[b] = group_.channel().start(call, bucket.memory());  // whose end a wait will tell
-            if (!is_own_) in_flight_[b].wait();
-        } else if (is_own_ && !load.may_block) {
-            in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
-        } else {
-            group_.channel().run(call);
-            arrive();
-        }
-    }
+                const Load& load);
 
     /// A bucket's, which begins when those before it have ended.
     struct Trip {
@@ -97,15 +57,7 @@ class BucketTraffic {
     };
 
     /// Blocks until a bucket that was launched has come; in their order. Throws what it has failed with.
-    Trip wait(std::size_t b) {
-        in_flight_[b].wait();
-        Trip trip = *trips_[b];
-        if (trip.end == trace::Clock::time_point()) trip.end = trace::Clock::now();  // on a device
-        trip.begin = std::max(trip.begin, last_end_);
-        trip.end = std::max(trip.end, trip.begin);
-        last_end_ = trip.end;
-        return trip;
-    }
+    Trip wait(std::size_t b);
 
   private:
     ProcessGroup& group_;
@@ -117,4 +69,8 @@ class BucketTraffic {
     std::unique_ptr<HookRunner> hook_runner_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/bucket_traffic.ipp"
+#endif

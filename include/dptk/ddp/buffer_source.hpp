@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "dptk/comm/buffer_lists.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What `DistributedDataParallelOptions::buffers` is made from. Nothing here is collective.
 class BufferSource {
@@ -22,7 +23,7 @@ class BufferSource {
     explicit BufferSource(B&& list) : collect_(collector(std::forward<B>(list))) {}
 
     /// Of types that are known at run time alone: where they are, as often as it is asked.
-    explicit BufferSource(std::function<std::vector<Buffer>()> collect) : collect_(std::move(collect)) {}
+    explicit BufferSource(std::function<std::vector<Buffer>()> collect);
 
     /// All buffers, always in the same order, with the addresses of this moment.
     [[nodiscard]] std::vector<Buffer> collect() const { return collect_(); }
@@ -42,10 +43,12 @@ class BufferSource {
 
 namespace detail {
 
-[[nodiscard]] inline bool same_shape(const Buffer& a, const Buffer& b) noexcept {
-    return a.count == b.count && a.dtype == b.dtype && a.element_size() == b.element_size();
-}
+[[nodiscard]] bool same_shape(const Buffer& a, const Buffer& b) noexcept;
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/buffer_source.ipp"
+#endif

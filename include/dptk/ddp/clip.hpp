@@ -3,19 +3,16 @@
 /// them.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_lane.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -42,29 +39,15 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
 
 /// What gradients of that norm are multiplied with, at most 1. PyTorch's; not a number where the norm is none
 /// or infinite, so that nobody goes on with what is left of such gradients.
-[[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
-    if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
-    return std::min(max_norm / (norm + 1e-6), 1.0);
-}
+[[nodiscard]] double clip_factor(double norm, double max_norm) noexcept;
 
 /// Divides the gradients by the scale. Returns whether all were finite.
-[[nodiscard]] inline bool unscale(const std::vector<ParameterRef>& parameters, double scale) {
-    bool finite = true;
-    for_each_gradient(parameters, [&](double element, auto&& store) {
-        store(element / scale);
-        finite = finite && std::isfinite(element);
-    });
-    return finite;
-}
+[[nodiscard]] bool unscale(const std::vector<ParameterRef>& parameters, double scale);
 
 /// Of two sizes; what is not a number is larger than all that are.
-[[nodiscard]] inline double larger(double a, double b) noexcept {
-    return b > a || std::isnan(b) ? b : a;
-}
+[[nodiscard]] double larger(double a, double b) noexcept;
 
-inline void check_norm_type(double norm_type) {
-    if (!(norm_type >= 1)) throw ArgumentError(text("clip_grad_norm with a norm_type of ", norm_type));
-}
+void check_norm_type(double norm_type);
 
 }  // namespace detail
 
@@ -75,20 +58,11 @@ class GradientNorm {
     explicit GradientNorm(double norm) : norm_(norm) {}
 
     /// An f64 that is to come in device memory.
-    GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm)
-        : lane_(std::move(lane)), on_device_(std::move(norm)) {}
+    GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm);
 
     /// Of gradients in device memory: blocks until it is known. Ask before they are clipped again. Throws
     /// ArgumentError while a step is captured.
-    [[nodiscard]] double value() const {
-        if (!lane_) return norm_;
-        if (lane_->is_captured())
-            throw ArgumentError("the norm of gradients in a step that is captured into a CUDA graph");
-        double norm = 0;
-        lane_->follow_program();
-        lane_->read(on_device_.elements.slice(0, 1), &norm);
-        return norm;
-    }
+    [[nodiscard]] double value() const;
 
   private:
     double norm_ = 0;
@@ -100,30 +74,13 @@ class GradientNorm {
 /// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
 /// torch.nn.utils.clip_grad_norm_; where the norm is infinite or not a number, all gradients are not a number
 /// then. Throws ArgumentError for a norm_type below 1.
-inline double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm,
-                             double norm_type = 2) {
-    detail::check_norm_type(norm_type);
-    double sum = 0;
-    detail::for_each_gradient(parameters, [&](double element, auto&&) {
-        const double size = std::abs(element);
-        if (std::isinf(norm_type)) {
-            sum = detail::larger(sum, size);
-        } else {
-            sum += norm_type == 2 ? size * size : std::pow(size, norm_type);
-        }
-    });
-    const double norm = std::isinf(norm_type) ? sum : std::pow(sum, 1 / norm_type);
-    const double factor = detail::clip_factor(norm, max_norm);
-    if (factor != 1)
-        detail::for_each_gradient(parameters, [&](double element, auto&& store) { store(element * factor); });
-    return norm;
-}
+double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm, double norm_type = 2);
 
 /// Moves each gradient into [-limit, limit]. As torch.nn.utils.clip_grad_value_.
-inline void clip_grad_value(const std::vector<ParameterRef>& parameters, double limit) {
-    detail::for_each_gradient(parameters, [&](double element, auto&& store) {
-        if (std::abs(element) > limit) store(std::clamp(element, -limit, limit));
-    });
-}
+void clip_grad_value(const std::vector<ParameterRef>& parameters, double limit);
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/clip.ipp"
+#endif

@@ -7,16 +7,16 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_lane.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// One bucket, as a hook gets it.
 struct HookBucket {
@@ -79,7 +79,7 @@ class FunctionHook final : public CommHook {
   public:
     using Function = std::function<void(ProcessGroup&, HookBucket&)>;
 
-    explicit FunctionHook(Function function) : function_(std::move(function)) {}
+    explicit FunctionHook(Function function);
 
     [[nodiscard]] std::string description() const override { return "a function of the program's"; }
     void reduce(ProcessGroup& group, HookBucket& bucket) override { function_(group, bucket); }
@@ -97,4 +97,8 @@ template <class F>
     return std::make_shared<detail::FunctionHook>(std::forward<F>(reduce));
 }
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/comm_hook.ipp"
+#endif

@@ -4,33 +4,24 @@
 /// for less: docs/ddp.md says what the difference costs.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <ranges>
-#include <set>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/agreement.hpp"
 #include "dptk/comm/thread.hpp"
 #include "dptk/comm/work_queue.hpp"
-#include "dptk/control/agreed_errors.hpp"
-#include "dptk/core/device_calls.hpp"
-#include "dptk/core/own_thread.hpp"
-#include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/model_parameters.hpp"
-#include "dptk/ddp/model_table.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -38,22 +29,13 @@ namespace detail {
 /// the job where it fails on one replica alone, so that the others wait for nobody.
 class ModelReplica {
   public:
-    explicit ModelReplica(ParameterSource source) : parameters_(std::move(source)) {}
+    explicit ModelReplica(ParameterSource source);
 
     /// Throws BackendError where there can be no further thread.
-    [[nodiscard]] Work start(std::function<void()> action) {
-        return Work(thread_.start([action = std::move(action)] {
-            is_own_thread = false;  // the program's code runs here, too
-            action();
-            return -1;
-        }));
-    }
+    [[nodiscard]] Work start(std::function<void()> action);
 
     /// Finds the other replicas, and compares itself with them. Collective.
-    void join(const ThreadJob& job, int number) {
-        group_.emplace(ThreadCommunicator(job.transport(number)));
-        break_job_unless_agreed(group_->channel().job(), [&] { compare(); });
-    }
+    void join(const ThreadJob& job, int number);
 
     void leave() { group_.reset(); }
 
@@ -61,65 +43,21 @@ class ModelReplica {
     void read_addresses() { parameters_.read_addresses(); }
 
     /// Takes the main replica's values. Collective.
-    void take_values() {
-        break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
-    }
+    void take_values();
 
     /// The main replica's gradients = the sum of all replicas' * weight. Collective.
-    void reduce(double weight) {
-        break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(weight); });
-    }
+    void reduce(double weight);
 
     /// Between steps, from any thread.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
-    void compare() {
-        std::string problem;
-        try {
-            parameters_.find();
-            require_lasting_gradients(parameters_.refs(), "DataParallel");
-            if (is_on_device()) device_calls().set_device(device().index);
-            for (const ParameterRef& parameter : parameters_.refs()) {
-                if (parameter.device != device())
-                    throw ArgumentError(text("parameter ", parameter.name, " is on ",
-                                             device_name(parameter.device), ", and the first on ",
-                                             device_name(device())));
-            }
-        } catch (const std::exception& error) {  // also of the program's own for_each_parameter
-            problem = error.what();
-        }
-        check_no_problem<ArgumentError>(*group_, problem);
-        std::string table = is_on_device() ? "on a device\n" : "in host memory\n";
-        for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
-        for (const std::size_t i : repeated_gradients()) table += text("gradient ", i, " stands before\n");
-        check_equal_tables(*group_, "replicas", table);
-        if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
-    }
+    void compare();
 
     /// Those of tied parameters, but for the first of each.
-    [[nodiscard]] std::vector<std::size_t> repeated_gradients() const {
-        std::set<const void*> seen;
-        std::vector<std::size_t> repeated;
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            if (!seen.insert(parameters_[i].gradient).second) repeated.push_back(i);
-        }
-        return repeated;
-    }
+    [[nodiscard]] std::vector<std::size_t> repeated_gradients() const;
 
-    void reduce_gradients(double weight) {
-        const std::vector<std::size_t> repeated = repeated_gradients();
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            if (std::ranges::binary_search(repeated, i)) continue;
-            const ParameterRef& parameter = parameters_[i];
-            const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
-            if (weight == 0) copy_scaled(gradient, nullptr, 0);
-            Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
-            call.reduction.weight = weight;
-            ModelParameters::run(*group_, call);
-        }
-        if (is_on_device()) device_calls().synchronize(device().index);
-    }
+    void reduce_gradients(double weight);
 
     [[nodiscard]] bool is_on_device() const { return device().type != DeviceType::cpu; }
     [[nodiscard]] Device device() const { return parameters_.size() == 0 ? Device{} : parameters_[0].device; }
@@ -138,18 +76,7 @@ class DataParallel {
     /// The first is the main one. Throws ArgumentError where there is none, or the parameters of one are
     /// unusable or on several devices; MismatchError where two differ, also in which parameters are tied to
     /// one gradient. Replicas on devices connect here.
-    explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {})
-        : job_(number_of(replicas), options) {
-        for (ParameterSource& source : replicas) replicas_.emplace_back(std::move(source));
-        try {
-            on_all([&](detail::ModelReplica& replica, std::size_t number) {
-                replica.join(job_, static_cast<int>(number));
-            });
-        } catch (...) {
-            leave();
-            throw;
-        }
-    }
+    explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {});
 
     /// Of a range of models, each with a for_each_parameter or a container of pairs of value and gradient.
     template <std::ranges::forward_range Models>
@@ -157,7 +84,7 @@ class DataParallel {
     explicit DataParallel(Models& models, ThreadOptions options = {})
         : DataParallel(sources_of(models), options) {}
 
-    ~DataParallel() { leave(); }
+    ~DataParallel();
     DataParallel(DataParallel&&) = default;
     DataParallel& operator=(DataParallel&&) = delete;
     DataParallel(const DataParallel&) = delete;
@@ -192,18 +119,13 @@ class DataParallel {
     }
 
     /// The main replica's parameters in registration order, with the addresses of the last step.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
-        return replicas_.front().parameters();
-    }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept;
 
     /// The number of replicas.
     [[nodiscard]] std::size_t size() const noexcept { return replicas_.size(); }
 
   private:
-    [[nodiscard]] static int number_of(const std::vector<ParameterSource>& replicas) {
-        if (replicas.empty()) throw ArgumentError("DataParallel of no replica");
-        return static_cast<int>(replicas.size());
-    }
+    [[nodiscard]] static int number_of(const std::vector<ParameterSource>& replicas);
 
     template <class Models>
     [[nodiscard]] static std::vector<ParameterSource> sources_of(Models& models) {
@@ -227,11 +149,7 @@ class DataParallel {
     }
 
     [[nodiscard]] std::span<const std::size_t> part_of(std::span<const std::size_t> batch,
-                                                       std::size_t replica) const {
-        const std::size_t each = batch.size() / replicas_.size();
-        const std::size_t longer = batch.size() % replicas_.size();
-        return batch.subspan(each * replica + std::min(replica, longer), each + (replica < longer ? 1 : 0));
-    }
+                                                       std::size_t replica) const;
 
     /// action(replica, its number) on each replica's thread. When all have ended, throws what the first has
     /// thrown, a cause before what comes of it.
@@ -261,15 +179,14 @@ class DataParallel {
     }
 
     /// Each on its own thread, since their groups wait for each other.
-    void leave() noexcept {
-        try {
-            on_all([](detail::ModelReplica& replica, std::size_t) { replica.leave(); });
-        } catch (const std::exception&) {  // it has been thrown before
-        }
-    }
+    void leave() noexcept;
 
     detail::ThreadJob job_;
     std::deque<detail::ModelReplica> replicas_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/data_parallel.ipp"
+#endif

@@ -9,10 +9,12 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Containers that own their elements are kept by reference and must outlive this object; spans and tuples of
 /// references are kept by value; an owning temporary does not compile. Addresses are read anew at each step;
@@ -41,10 +43,7 @@ class DistributedDataParallel {
 
     /// Of parameters that were found already.
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
-                            const DistributedDataParallelOptions& options = {})
-        : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
-        if (options.init_sync) reducer_->broadcast_values();
-    }
+                            const DistributedDataParallelOptions& options = {});
 
     /// Begins a step. Optional; the first mark or synchronize() begins one by itself. Collective. Waits for
     /// rank 0 where the options have buffers, which all ranks then have from there, and else for nobody.
@@ -111,7 +110,7 @@ class DistributedDataParallel {
     /// for the all-reduce of dptk's own. A hook is for one DistributedDataParallel. Throws MismatchError on
     /// all ranks where they set different ones, and ArgumentError in the middle of a step, or where gradients
     /// are in device memory that synchronize() waits for. Collective.
-    void set_comm_hook(std::shared_ptr<CommHook> hook) { reducer_->set_comm_hook(std::move(hook)); }
+    void set_comm_hook(std::shared_ptr<CommHook> hook);
 
     /// Between synchronize() and the optimizer's step: multiplies the averages, where the norm of all of them
     /// together is above `max_norm`, so that it comes to that. As torch.nn.utils.clip_grad_norm_; `norm_type`
@@ -120,21 +119,17 @@ class DistributedDataParallel {
     /// norm is infinite or not a number, all averages are not a number then. Throws ArgumentError for a
     /// norm_type below 1, in the middle of a step, where gradients are in device memory that synchronize()
     /// waits for, and for the first time in a step that is captured.
-    GradientNorm clip_grad_norm(double max_norm, double norm_type = 2) {
-        return reducer_->averages().clip_norm(max_norm, norm_type);
-    }
+    GradientNorm clip_grad_norm(double max_norm, double norm_type = 2);
 
     /// The same for torch.nn.utils.clip_grad_value_: moves each average into [-limit, limit].
-    void clip_grad_value(double limit) { reducer_->averages().clip_value(limit); }
+    void clip_grad_value(double limit);
 
     /// Divides the averages by `scale`: for losses that were multiplied by it, see LossScaler. Returns
     /// whether all were finite, the same on all ranks. Collective, blocks; not for a step that is captured.
-    [[nodiscard]] bool unscale(double scale) { return reducer_->averages().unscale(scale); }
+    [[nodiscard]] bool unscale(double scale);
 
     /// The parameters in registration order.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
-        return reducer_->parameters();
-    }
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept;
 
     /// The memory of gradient `i` in its bucket. A program that computes its gradients there, and gives that
     /// address as the gradient's, saves the copies in and out. Buckets then stay as they are. Throws
@@ -178,4 +173,8 @@ class DistributedDataParallel {
     std::unique_ptr<GradientReducer> reducer_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/distributed_data_parallel.ipp"
+#endif

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "dptk/comm/algorithms/exchange.hpp"
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Sums are kept in f32, and in f64 for f64.
 class GradientAccumulator {
@@ -30,51 +30,19 @@ class GradientAccumulator {
 
     /// to = sum * sum_factor + gradient * factor, rounded once. A factor of 0 makes zeros, whatever the
     /// gradient holds.
-    void blend(const Buffer& to, std::size_t i, double sum_factor, const void* gradient,
-               double factor) const {
-        visit_dtype(to.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            if constexpr (Real<T>) {
-                using Wide = typename Arithmetic<T>::type;
-                const void* sums = sums_[i] ? sums_[i]->buffer().data : nullptr;
-                for (std::size_t e = 0; e < to.count; ++e) {
-                    Wide value{0};
-                    if (sums != nullptr) value = load<Wide>(sums, e) * static_cast<Wide>(sum_factor);
-                    if (factor != 0)
-                        value += static_cast<Wide>(load<T>(gradient, e)) * static_cast<Wide>(factor);
-                    store<T>(to.data, e, static_cast<T>(value));
-                }
-            }
-        });
-    }
+    void blend(const Buffer& to, std::size_t i, double sum_factor, const void* gradient, double factor) const;
 
     /// Forgets the sums; the memory is kept for the next ones.
-    void clear() {
-        for (const auto& sum : sums_) {
-            if (sum) std::memset(sum->buffer().data, 0, sum->buffer().bytes());
-        }
-    }
+    void clear();
 
   private:
-    void add_to(std::size_t i, const ParameterRef& parameter, double samples) {
-        if (!sums_[i]) {
-            const Buffer like{nullptr, parameter.count, accumulation_dtype(parameter.dtype), {}};
-            sums_[i] = std::make_unique<algorithms::Scratch>(like);
-        }
-        visit_dtype(parameter.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            if constexpr (Real<T>) {
-                using Wide = typename Arithmetic<T>::type;
-                void* sums = sums_[i]->buffer().data;
-                for (std::size_t e = 0; e < parameter.count; ++e) {
-                    const Wide gradient = static_cast<Wide>(load<T>(parameter.gradient, e));
-                    store<Wide>(sums, e, load<Wide>(sums, e) + gradient * static_cast<Wide>(samples));
-                }
-            }
-        });
-    }
+    void add_to(std::size_t i, const ParameterRef& parameter, double samples);
 
     std::vector<std::unique_ptr<algorithms::Scratch>> sums_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/gradient_accumulator.ipp"
+#endif

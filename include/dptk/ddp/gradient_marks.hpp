@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class GradientMarks {
   public:
@@ -18,23 +19,12 @@ class GradientMarks {
     };
 
     /// A new step: all wait.
-    void reset(std::size_t parameters, const BucketSet& buckets) {
-        states_.assign(parameters, State::waiting);
-        arrived_.clear();
-        missing_.resize(buckets.size());
-        for (std::size_t b = 0; b < buckets.size(); ++b) missing_[b] = buckets[b].indices().size();
-    }
+    void reset(std::size_t parameters, const BucketSet& buckets);
 
     [[nodiscard]] State operator[](std::size_t parameter) const noexcept { return states_[parameter]; }
 
     /// Returns whether it was not marked before.
-    bool mark(std::size_t parameter, State state, const BucketSet& buckets) {
-        if (states_[parameter] != State::waiting) return false;
-        states_[parameter] = state;
-        if (state == State::ready) arrived_.push_back(parameter);
-        --missing_[buckets.place(parameter).bucket];
-        return true;
-    }
+    bool mark(std::size_t parameter, State state, const BucketSet& buckets);
 
     /// Whether all gradients of a bucket are marked.
     [[nodiscard]] bool is_complete(std::size_t bucket) const noexcept { return missing_[bucket] == 0; }
@@ -48,4 +38,8 @@ class GradientMarks {
     std::vector<std::size_t> missing_;  // not yet marked, by bucket
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/gradient_marks.ipp"
+#endif

@@ -12,7 +12,7 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/control/agreed_errors.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/bucket_set.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/device_lanes.hpp"
@@ -22,7 +22,7 @@
 #include "dptk/ddp/step_clock.hpp"
 #include "dptk/ddp/unused_parameters.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// What this rank knows and says of the step under way.
 struct OwnStep {
@@ -39,14 +39,9 @@ struct OwnStep {
     /// The first thing that is wrong here; empty where all is well.
     std::string problem;
 
-    void note(std::string what) {
-        if (problem.empty()) problem = std::move(what);
-    }
+    void note(std::string what);
 
-    void note_count() {
-        note(samples ? text("begins the step with a sample count of ", *samples)
-                     : "begins the step without a sample count");
-    }
+    void note_count();
 };
 
 class GradientSteps {
@@ -92,9 +87,7 @@ class GradientSteps {
 
     /// Fills that bucket and sends it. `takes_part`: for each of its gradients, whether it does; zeros stand
     /// for the others. Collective.
-    void launch(const OwnStep& own, const std::vector<bool>& takes_part) {
-        launch_bucket(next_++, own, takes_part);
-    }
+    void launch(const OwnStep& own, const std::vector<bool>& takes_part);
 
     /// All buckets have been launched: the averages go to the gradients, but for those that are unused.
     /// Returns whether all is well, on all ranks alike; else `own` says what was wrong here. Collective.
@@ -110,40 +103,26 @@ class GradientSteps {
     virtual void reset() { next_ = 0; }
 
     /// Drops what accumulate() has taken.
-    virtual void forget_sums() {
-        accumulated_samples_ = 0;
-        has_accumulated_ = false;
-    }
+    virtual void forget_sums();
 
     /// What makes averages of what is in the buckets.
-    [[nodiscard]] ReduceOp reduction(const OwnStep& own) const noexcept {
-        return own.samples || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
-    }
+    [[nodiscard]] ReduceOp reduction(const OwnStep& own) const noexcept;
 
     /// Where gradients are all in device memory, and steps are there; else null.
     [[nodiscard]] virtual const DeviceLanes* lanes() const noexcept { return nullptr; }
 
     /// Whether what goes on in the background leaves backward its processor. The same on all ranks.
-    [[nodiscard]] bool overlaps() const {
-        return !group_.channel().competes_with_compute() || !buckets_.devices().empty();
-    }
+    [[nodiscard]] bool overlaps() const;
 
   protected:
     virtual void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) = 0;
 
-    void note_accumulated(std::size_t samples) noexcept {
-        accumulated_samples_ += samples;
-        has_accumulated_ = true;
-    }
+    void note_accumulated(std::size_t samples) noexcept;
 
     /// Over which averages without sample counts are.
-    [[nodiscard]] int ranks_that_count() const {
-        return round_.averages_over_present ? round_.present : group_.size();
-    }
+    [[nodiscard]] int ranks_that_count() const;
 
-    [[nodiscard]] bool any_problem(const OwnStep& own) {
-        return group_.all_reduce_value<int>(own.problem.empty() ? 0 : 1, ReduceOp::max) != 0;
-    }
+    [[nodiscard]] bool any_problem(const OwnStep& own);
 
     /// What fails in a rank's memory, the other ranks cannot know of: ends the job.
     template <class Action>
@@ -162,4 +141,8 @@ class GradientSteps {
     bool has_accumulated_ = false;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/gradient_steps.ipp"
+#endif

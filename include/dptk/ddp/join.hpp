@@ -5,19 +5,18 @@
 /// without samples.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/sharded_optimizer.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Under PyTorch's names. Equal on all ranks.
 struct JoinOptions {
@@ -32,25 +31,15 @@ struct JoinOptions {
 class Join {
   public:
     /// Throws MismatchError on all ranks where the options differ. Collective; the group must outlive this.
-    explicit Join(ProcessGroup& group, JoinOptions options = {}) : group_(group), options_(options) {
-        detail::check_equal_tables(
-            group_, "JoinOptions",
-            detail::text("divide_by_initial_world_size ", options.divide_by_initial_world_size,
-                         "\nthrow_on_early_termination ", options.throw_on_early_termination));
-    }
+    explicit Join(ProcessGroup& group, JoinOptions options = {});
 
     /// What else communicates in a step, in the order in which a step does it: shadow() makes the collectives
     /// of one step on a rank that has no batch; finish(last) is called on all ranks when none has, where
     /// `last` is a rank that was among the last to have one.
-    void add(std::function<void()> shadow, std::function<void(int last)> finish = {}) {
-        members_.push_back({std::move(shadow), std::move(finish), {}});
-    }
+    void add(std::function<void()> shadow, std::function<void(int last)> finish = {});
 
     /// At the end all ranks get the values of a rank that was among the last.
-    void add(DistributedDataParallel& ddp) {
-        members_.push_back({[&ddp] { ddp.shadow(); }, [&ddp](int last) { ddp.broadcast_values(last); },
-                            [&ddp](const JoinRound& round) { ddp.set_joined(round); }});
-    }
+    void add(DistributedDataParallel& ddp);
 
     /// A shadow goes on to step its part. `between`: what the program calls that communicates between
     /// synchronize() and step(), such as sharded.clip_grad_norm().
@@ -70,16 +59,7 @@ class Join {
 
     /// This rank has run out of batches: does what the others' steps need until they have, too. Collective,
     /// blocks until then. Throws as begin_step().
-    void finish() {
-        while (meet(false)) {
-            for (const Member& member : members_) member.shadow();
-        }
-        for (const Member& member : members_) {
-            if (member.set_round) member.set_round({});
-            if (member.finish) member.finish(last_);
-        }
-        steps_ = 0;
-    }
+    void finish();
 
   private:
     struct Member {
@@ -89,26 +69,9 @@ class Join {
     };
 
     /// Returns whether any rank has a batch.
-    bool meet(bool has_batch) {
-        const std::vector<std::uint8_t> present =
-            group_.all_gather_value(static_cast<std::uint8_t>(has_batch ? 1 : 0));
-        const auto count = static_cast<int>(std::ranges::count(present, 1));
-        if (count > 0 && count < group_.size() && options_.throw_on_early_termination) throw_early(present);
-        if (count == 0) return false;
-        last_ = static_cast<int>(std::ranges::find(present, 1) - present.begin());
-        const JoinRound round{count, last_, !options_.divide_by_initial_world_size};
-        for (const Member& member : members_) {
-            if (member.set_round) member.set_round(round);
-        }
-        ++steps_;
-        return true;
-    }
+    bool meet(bool has_batch);
 
-    [[noreturn]] void throw_early(const std::vector<std::uint8_t>& present) {
-        const auto first = std::ranges::find(present, 0) - present.begin();
-        detail::throw_agreed(group_, Error(detail::text("rank ", first, " has run out of batches after ",
-                                                        steps_, " steps, and others have not")));
-    }
+    [[noreturn]] void throw_early(const std::vector<std::uint8_t>& present);
 
     ProcessGroup& group_;
     JoinOptions options_;
@@ -117,4 +80,8 @@ class Join {
     std::size_t steps_ = 0;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/join.ipp"
+#endif

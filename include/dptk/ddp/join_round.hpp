@@ -1,7 +1,9 @@
 /// A step of ranks of which some may have run out of samples.
 #pragma once
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 /// Which ranks take part in a step with samples of their own; see ddp/join.hpp.
 struct JoinRound {
@@ -13,4 +15,4 @@ struct JoinRound {
     bool averages_over_present = false;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -1,24 +1,17 @@
 /// In which order the gradients of a model are packed into buckets.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Until the order of arrival is known: backward ends with the parameters that were registered first. Those
 /// that are ignored are left out.
-[[nodiscard]] inline std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored) {
-    std::vector<std::size_t> order;
-    for (std::size_t i = ignored.size(); i-- > 0;) {
-        if (!ignored[i]) order.push_back(i);
-    }
-    return order;
-}
+[[nodiscard]] std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored);
 
 /// Whether buckets are made anew, and in which order.
 struct NewOrder {
@@ -31,23 +24,12 @@ struct NewOrder {
 /// Rank 0's order of arrival, with those behind it that have not arrived there, in the order before. Buckets
 /// stay where any rank has pinned them, and for this time where nothing has arrived on rank 0, which had no
 /// samples. The same on all ranks. Collective, blocks.
-[[nodiscard]] inline NewOrder agree_on_order(ProcessGroup& group, bool pinned,
-                                             const std::vector<std::size_t>& arrived,
-                                             const std::vector<std::size_t>& before) {
-    const auto as_flag = [](bool flag) { return static_cast<std::uint8_t>(flag ? 1 : 0); };
-    std::uint8_t flags[] = {as_flag(pinned), as_flag(group.rank() == 0 && arrived.empty())};
-    group.all_reduce(flags, ReduceOp::max);
-    const bool is_pinned = flags[0] != 0;
-    const bool is_unknown = flags[1] != 0;
-    if (is_pinned || is_unknown) return {.is_settled = is_pinned, .order = {}};
-    std::vector<std::uint64_t> order(before.size());
-    if (group.rank() == 0) {
-        const auto rest = std::ranges::copy(arrived, order.begin()).out;
-        std::ranges::copy_if(before, rest,
-                             [&](std::size_t i) { return std::ranges::find(arrived, i) == arrived.end(); });
-    }
-    group.broadcast(order);
-    return {.is_settled = true, .order = {order.begin(), order.end()}};
-}
+[[nodiscard]] NewOrder agree_on_order(ProcessGroup& group, bool pinned,
+                                      const std::vector<std::size_t>& arrived,
+                                      const std::vector<std::size_t>& before);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/launch_order.ipp"
+#endif

@@ -2,16 +2,15 @@
 /// large ones allow. PyTorch's GradScaler, with one verdict for all ranks.
 #pragma once
 
-#include <cmath>
 #include <concepts>
-#include <cstdint>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Under PyTorch's names, with its defaults. Equal on all ranks.
 struct LossScalerOptions {
@@ -27,16 +26,7 @@ struct LossScalerOptions {
 class LossScaler {
   public:
     /// Throws ArgumentError for options that make no sense.
-    explicit LossScaler(LossScalerOptions options = {}) : options_(options), scale_(options.init_scale) {
-        const bool good = options.init_scale > 0 && std::isfinite(options.init_scale) &&
-                          options.growth_factor > 1 && options.backoff_factor > 0 &&
-                          options.backoff_factor < 1 && options.growth_interval > 0;
-        if (!good)
-            throw ArgumentError(
-                "LossScaler: init_scale must be positive, growth_factor above 1, backoff_factor in (0, 1), "
-                "and "
-                "growth_interval positive");
-    }
+    explicit LossScaler(LossScalerOptions options = {});
 
     /// What the next loss is multiplied with.
     [[nodiscard]] double scale() const noexcept { return scale_; }
@@ -52,21 +42,10 @@ class LossScaler {
     }
 
     /// The same of gradients in host memory.
-    [[nodiscard]] bool unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const {
-        const bool finite = detail::unscale(parameters, scale_);
-        return group.all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) == 0;
-    }
+    [[nodiscard]] bool unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const;
 
     /// Behind each step: what unscale() has returned. Does not communicate.
-    void update(bool was_finite) {
-        if (!was_finite) {
-            scale_ *= options_.backoff_factor;
-            good_steps_ = 0;
-        } else if (++good_steps_ == options_.growth_interval) {
-            scale_ *= options_.growth_factor;
-            good_steps_ = 0;
-        }
-    }
+    void update(bool was_finite);
 
     /// For checkpoints.
     struct State {
@@ -76,10 +55,7 @@ class LossScaler {
     /// What load_state() takes, on all ranks.
     [[nodiscard]] State state() const noexcept { return {scale_, good_steps_}; }
     /// Goes on from what state() gave.
-    void load_state(const State& state) noexcept {
-        scale_ = state.scale;
-        good_steps_ = state.good_steps;
-    }
+    void load_state(const State& state) noexcept;
 
   private:
     LossScalerOptions options_;
@@ -87,4 +63,8 @@ class LossScaler {
     int good_steps_ = 0;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/loss_scaler.ipp"
+#endif

@@ -2,61 +2,39 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/ddp/model_table.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class ModelParameters {
   public:
-    explicit ModelParameters(ParameterSource source) : source_(std::move(source)) {}
+    explicit ModelParameters(ParameterSource source);
 
     /// For the first time. Throws ArgumentError for parameters that are unusable, and for a name to ignore
     /// that none has.
-    void find(const DistributedDataParallelOptions& options = {}) {
-        refs_ = source_.collect();
-        ignored_ = ignored_parameters(refs_, options);
-    }
+    void find(const DistributedDataParallelOptions& options = {});
 
     /// Anew. Throws ArgumentError where they are not what they were.
-    void read_addresses() {
-        std::vector<ParameterRef> now = source_.collect();
-        check_unchanged(refs_, now);
-        refs_ = std::move(now);
-    }
+    void read_addresses();
 
     /// Of a late gradient, in this step.
     void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
 
     /// Asks for a late gradient that is not known yet. Throws what the program's own code does.
-    void find_gradient(std::size_t i, IfMissing if_missing) {
-        ParameterRef& parameter = refs_[i];
-        if (parameter.gradient == nullptr && parameter.late_gradient)
-            parameter.gradient = parameter.late_gradient(if_missing);
-    }
+    void find_gradient(std::size_t i, IfMissing if_missing);
 
     /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.
     /// Those on a device behind what `stream` has been given, and done when this returns.
-    void broadcast_values(ProcessGroup& group, int root, StreamRef stream = {}) {
-        for (std::size_t i = 0; i < size(); ++i) {
-            if (ignored_[i]) continue;
-            const Buffer value{refs_[i].value, refs_[i].count, refs_[i].dtype, refs_[i].device};
-            run(group,
-                {.verb = Verb::broadcast, .input = value, .output = value, .root = root, .stream = stream});
-        }
-    }
+    void broadcast_values(ProcessGroup& group, int root, StreamRef stream = {});
 
     /// A call on values or gradients, until it is done: on a device, too, where nothing but a wait tells what
     /// has failed.
-    static void run(ProcessGroup& group, const Collective& call) {
-        if (call.input.on_device()) return group.channel().start(call, nullptr).wait();
-        group.channel().run(call);
-    }
+    static void run(ProcessGroup& group, const Collective& call);
 
     /// In registration order.
     [[nodiscard]] const std::vector<ParameterRef>& refs() const noexcept { return refs_; }
@@ -70,4 +48,8 @@ class ModelParameters {
     std::vector<bool> ignored_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/model_parameters.ipp"
+#endif

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/stream_ref.hpp"
 #include "dptk/ddp/buffer_source.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// When a gradient may travel.
 enum class Ready : std::uint8_t {
@@ -55,4 +56,4 @@ struct DistributedDataParallelOptions {
     std::vector<std::string> parameters_to_ignore = {};
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

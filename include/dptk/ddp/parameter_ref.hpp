@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What a late gradient's function does where there is none yet: return a null pointer, or make one.
 enum class IfMissing { null, make };
@@ -51,23 +50,15 @@ struct ParameterRef {
 namespace detail {
 
 /// Throws ArgumentError where a parameter is not in host memory, which is all that `who` works on.
-inline void require_host_memory(std::span<const ParameterRef> parameters, std::string_view who) {
-    for (const ParameterRef& parameter : parameters) {
-        if (parameter.device.type != DeviceType::cpu)
-            throw ArgumentError(text(who, " is for host memory, and parameter ", parameter.name, " is on ",
-                                     device_name(parameter.device)));
-    }
-}
+void require_host_memory(std::span<const ParameterRef> parameters, std::string_view who);
 
 /// Throws ArgumentError where a gradient's memory comes and goes, which `who` cannot follow.
-inline void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who) {
-    for (const ParameterRef& parameter : parameters) {
-        if (parameter.late_gradient)
-            throw ArgumentError(text(who, " needs gradients that keep their memory, and that of ",
-                                     parameter.name, " comes to be in backward"));
-    }
-}
+void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who);
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/parameter_ref.ipp"
+#endif

@@ -2,19 +2,18 @@
 /// so that containers may move their memory between steps.
 #pragma once
 
+#include <concepts>
 #include <functional>
-#include <memory>
 #include <ranges>
-#include <string>
-#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "dptk/core/device_calls.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/parameters.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -86,59 +85,23 @@ class ParameterSource {
     /// container moves its memory. Throws ArgumentError where a parameter has no gradient and makes none, or
     /// one of another type, size, shape, order of elements or device, is not of a floating-point type, or is
     /// on a device where the program serves none; and what the program's own for_each_parameter throws.
-    [[nodiscard]] std::vector<ParameterRef> collect() const {
-        std::vector<ParameterRef> parameters = visit(values_);
-        if (gradients_) attach(parameters, visit(gradients_));
-        for (const ParameterRef& parameter : parameters) check(parameter);
-        return parameters;
-    }
+    [[nodiscard]] std::vector<ParameterRef> collect() const;
 
   private:
     using Visitor = std::function<void(ParameterSink&)>;
 
-    [[nodiscard]] static std::vector<ParameterRef> visit(const Visitor& visitor) {
-        ParameterSink sink;
-        visitor(sink);
-        return std::move(sink.parameters());
-    }
+    [[nodiscard]] static std::vector<ParameterRef> visit(const Visitor& visitor);
 
-    static void check(const ParameterRef& parameter) {
-        const auto fail = [&](std::string_view what) {
-            throw ArgumentError(detail::text("parameter ", parameter.name, " ", what));
-        };
-        if (!is_floating(parameter.dtype))
-            fail(detail::text("is of ", dtype_name(parameter.dtype), ", which has no gradient"));
-        if (parameter.device.type != DeviceType::cpu && detail::registered_device_calls() == nullptr)
-            fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
-        if (parameter.count == 0) return;
-        if (parameter.value == nullptr) fail("has no value");
-        if (parameter.gradient == nullptr && !parameter.late_gradient) fail("has no gradient");
-    }
+    static void check(const ParameterRef& parameter);
 
-    static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients) {
-        if (values.size() != gradients.size()) {
-            throw ArgumentError(detail::text("there are ", values.size(), " parameters, but ",
-                                             gradients.size(), " gradients"));
-        }
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            ParameterRef& value = values[i];
-            const ParameterRef& gradient = gradients[i];
-            if (value.count != gradient.count || value.dtype != gradient.dtype) {
-                throw ArgumentError(detail::text("parameter ", value.name, " is ", value.count, " x ",
-                                                 dtype_name(value.dtype), ", but its gradient is ",
-                                                 gradient.count, " x ", dtype_name(gradient.dtype)));
-            }
-            detail::check_same_order(value.name, value, gradient);
-            if (value.device != gradient.device)
-                throw ArgumentError(detail::text("parameter ", value.name, " is on ",
-                                                 device_name(value.device), ", but its gradient on ",
-                                                 device_name(gradient.device)));
-            value.gradient = gradient.value;
-        }
-    }
+    static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients);
 
     Visitor values_;
     Visitor gradients_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/parameter_source.ipp"
+#endif

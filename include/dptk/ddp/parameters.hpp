@@ -11,7 +11,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <functional>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -21,13 +22,14 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/ddp/array_traits.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 namespace detail {
 
@@ -96,10 +98,7 @@ class ParameterSink {
   public:
     /// Takes a parameter as it is described. Where it has no name, it gets path(), or at the top its number:
     /// "[3]".
-    void operator()(ParameterRef parameter) {
-        if (parameter.name.empty()) parameter.name = next_name();
-        parameters_.push_back(std::move(parameter));
-    }
+    void operator()(ParameterRef parameter);
 
     /// Takes one array: values whose gradients are in another container, or those gradients.
     template <detail::FloatingElements Value>
@@ -146,45 +145,15 @@ class ParameterSink {
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:
-    [[nodiscard]] std::string next_name() const {
-        return path_.empty() ? detail::text("[", parameters_.size(), "]") : path_;
-    }
+    [[nodiscard]] std::string next_name() const;
 
     /// Where an array is no contiguous one, each of its runs is a parameter: "weight.run[3]".
-    void add(const ArrayRef& array, std::size_t run) {
-        if (run == array.elements.count)
-            return add_piece(next_name(), array.elements, array.shape, array.layout);
-        const std::string whole = next_name();
-        for (std::size_t i = 0; i < array.elements.count / run; ++i)
-            add_piece(detail::text(whole, ".run[", i, "]"), array.piece(i * run, run), {run}, array.layout);
-    }
+    void add(const ArrayRef& array, std::size_t run);
 
     void add_piece(std::string name, const Buffer& elements, std::vector<std::size_t> shape,
-                   std::uint64_t layout) {
-        ParameterRef parameter;
-        parameter.name = std::move(name);
-        parameter.shape = std::move(shape);
-        parameter.dtype = elements.dtype;
-        parameter.device = elements.device;
-        parameter.count = elements.count;
-        parameter.value = elements.data;
-        parameter.layout = layout;
-        parameters_.push_back(std::move(parameter));
-    }
+                   std::uint64_t layout);
 
-    void check_alike(const ArrayRef& value, const ArrayRef& gradient) const {
-        const std::string name = next_name();
-        if (gradient.elements.count != value.elements.count) {
-            throw ArgumentError(detail::text("parameter ", name, " has ", value.elements.count,
-                                             " elements, but its gradient has ", gradient.elements.count));
-        }
-        detail::check_same_order(name, value, gradient);
-        if (gradient.elements.device != value.elements.device) {
-            throw ArgumentError(detail::text("parameter ", name, " is on ",
-                                             device_name(value.elements.device), ", but its gradient on ",
-                                             device_name(gradient.elements.device)));
-        }
-    }
+    void check_alike(const ArrayRef& value, const ArrayRef& gradient) const;
 
     std::string path_;
     std::vector<ParameterRef> parameters_;
@@ -295,4 +264,8 @@ struct ForEachParameter {
 /// Throws ArgumentError for a null pointer, or a gradient of another size than its value.
 inline constexpr detail::access::ForEachParameter for_each_parameter{};
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/parameters.ipp"
+#endif

@@ -17,13 +17,15 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/agreement.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
 #include "dptk/ddp/sharded_parameters.hpp"
 #include "dptk/optim/optimizer.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// An optimizer of the program's own, from step(slot, value, gradient). A slot is a part of a parameter, the
 /// same one in each step.
@@ -347,4 +349,4 @@ class ShardedOptimizer {
     std::size_t steps_ = 0;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

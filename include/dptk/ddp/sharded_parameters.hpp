@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/gradient_reducer.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// Values travel in memory with the layout of the buckets: in the buckets themselves, whose gradients are not
 /// needed any more, or in memory of their own, where the program's values may live.
@@ -203,4 +204,4 @@ class ShardedParameters {
     std::vector<const void*> sources_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,11 +1,12 @@
 /// What a DistributedDataParallel has done so far, and how long it took.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <vector>
 
-namespace dptk {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
 
 /// In seconds, on the host: of steps that it does not wait for, on devices, no communication is measured.
 struct StepTimes {
@@ -17,12 +18,7 @@ struct StepTimes {
     double overlapped = 0;
 
     /// Adds another step's.
-    StepTimes& operator+=(const StepTimes& other) noexcept {
-        compute += other.compute;
-        communication += other.communication;
-        overlapped += other.overlapped;
-        return *this;
-    }
+    StepTimes& operator+=(const StepTimes& other) noexcept;
 };
 
 /// What ShardedOptimizer::step() sends is not in these numbers.
@@ -40,4 +36,8 @@ struct DdpStatistics {
     StepTimes all_steps;  ///< Their sums.
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/statistics.ipp"
+#endif

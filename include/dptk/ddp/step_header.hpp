@@ -6,8 +6,9 @@
 #include <optional>
 
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 class StepHeader {
   public:
@@ -26,49 +27,28 @@ class StepHeader {
     [[nodiscard]] bool has_started() const noexcept { return started_; }
 
     /// Starts to sum over the ranks. Collective, does not block.
-    void start(ProcessGroup& group, const Own& own) {
-        write(own);
-        work_ = group.channel().start(call(), sums_);
-        started_ = true;
-    }
+    void start(ProcessGroup& group, const Own& own);
 
     /// The same on this thread, whichever of the two the other ranks have called. Collective, blocks.
-    void run(ProcessGroup& group, const Own& own) {
-        // Where calls go on by the caller alone, a started call and a blocking one do not match.
-        if (group.channel().progresses_by_caller()) return start(group, own);
-        write(own);
-        group.channel().run(call());
-        started_ = true;
-    }
+    void run(ProcessGroup& group, const Own& own);
 
     /// Blocks until the sums are there; then the rest below may be called.
     void wait() { work_.wait(); }
 
     /// What this rank's gradients weigh in the average over all samples; over ranks, where none are counted.
-    [[nodiscard]] double weight() const noexcept {
-        if (!own_.samples) return 1;
-        return sums_->samples == 0 ? 0 : static_cast<double>(*own_.samples) / sums_->samples;
-    }
+    [[nodiscard]] double weight() const noexcept;
 
     /// What one accumulated sample weighs.
-    [[nodiscard]] double sample_weight() const noexcept {
-        return sums_->samples == 0 ? 0 : 1 / sums_->samples;
-    }
+    [[nodiscard]] double sample_weight() const noexcept;
 
     [[nodiscard]] bool is_any_in_trouble() const noexcept { return sums_->problems != 0; }
 
     [[nodiscard]] bool does_any_count() const noexcept { return sums_->counting != 0; }
 
     /// Whether some ranks, and not all, count samples; shadows do as the others do.
-    [[nodiscard]] bool do_some_count() const noexcept {
-        return sums_->counting != 0 && sums_->counting != sums_->present;
-    }
+    [[nodiscard]] bool do_some_count() const noexcept;
 
-    void reset() {
-        started_ = false;
-        work_ = Work();
-        own_ = {};
-    }
+    void reset();
 
   private:
     /// Over ranks.
@@ -79,18 +59,9 @@ class StepHeader {
         double problems = 0;  // ranks that have one
     };
 
-    void write(const Own& own) {
-        own_ = own;
-        const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
-        *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
-                  one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
-                  one_if(own.has_problem)};
-    }
+    void write(const Own& own);
 
-    [[nodiscard]] Collective call() const {
-        const Buffer buffer{sums_.get(), sizeof(Sums) / sizeof(double), DType::f64, {}};
-        return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
-    }
+    [[nodiscard]] Collective call() const;
 
     Own own_;
     std::shared_ptr<Sums> sums_ = std::make_shared<Sums>();
@@ -98,4 +69,8 @@ class StepHeader {
     bool started_ = false;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/step_header.ipp"
+#endif

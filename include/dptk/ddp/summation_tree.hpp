@@ -2,12 +2,12 @@
 /// same bits however the leaves are spread over ranks.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <vector>
 
-namespace dptk::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
 
 /// The leaves [first, end) under one node.
 struct TreeNode {
@@ -19,36 +19,21 @@ struct TreeNode {
     [[nodiscard]] bool is_leaf() const noexcept { return end - first == 1; }
 
     /// Where its right child begins: the left one has the largest power of two of leaves that leaves some.
-    [[nodiscard]] std::size_t middle() const noexcept { return first + std::bit_floor(end - first - 1); }
+    [[nodiscard]] std::size_t middle() const noexcept;
     [[nodiscard]] TreeNode left() const noexcept { return {first, middle()}; }
     [[nodiscard]] TreeNode right() const noexcept { return {middle(), end}; }
 
-    [[nodiscard]] bool holds(const TreeNode& other) const noexcept {
-        return first <= other.first && other.end <= end;
-    }
+    [[nodiscard]] bool holds(const TreeNode& other) const noexcept;
 };
 
 /// Whether `node` is one of the tree below `root`.
-[[nodiscard]] inline bool is_node_below(TreeNode root, const TreeNode& node) noexcept {
-    while (root != node) {
-        if (root.is_leaf()) return false;
-        if (root.left().holds(node)) {
-            root = root.left();
-        } else if (root.right().holds(node)) {
-            root = root.right();
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
+[[nodiscard]] bool is_node_below(TreeNode root, const TreeNode& node) noexcept;
 
 /// The largest nodes below `root` that have no other leaves than those in `range`, from left to right.
-inline void append_cover(const TreeNode& root, const TreeNode& range, std::vector<TreeNode>& cover) {
-    if (root.end <= range.first || range.end <= root.first) return;
-    if (range.holds(root)) return cover.push_back(root);
-    append_cover(root.left(), range, cover);
-    append_cover(root.right(), range, cover);
-}
+void append_cover(const TreeNode& root, const TreeNode& range, std::vector<TreeNode>& cover);
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/summation_tree.ipp"
+#endif

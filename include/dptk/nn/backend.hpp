@@ -10,11 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// A parameter of a layer, with its gradient, in memory of the backend's layout. `count()` elements may be
 /// more than the shape has; the surplus is padding, zero in values and gradients.
@@ -80,4 +81,4 @@ concept NetworkBackend = LayerParameter<typename B::Parameter, typename B::Scala
                              backend.store(activation, out);
                          };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn

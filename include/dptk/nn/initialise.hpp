@@ -5,21 +5,18 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <random>
 #include <vector>
 
-namespace dptk::nn {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::nn {
 
 /// What initial values are drawn from. The standard fixes its output, unlike that of its distributions.
 using Generator = std::mt19937_64;
 
 /// Uniform in [-1, 1), from 53 random bits. Every step is exact, so no compiler can round it differently.
-[[nodiscard]] inline double uniform_symmetric(Generator& generator) {
-    constexpr auto half = std::int64_t{1} << 52;
-    const auto bits = static_cast<std::int64_t>(generator() >> 11);
-    return static_cast<double>(bits - half) / static_cast<double>(half);
-}
+[[nodiscard]] double uniform_symmetric(Generator& generator);
 
 /// `count` values from U(-1/√fan_in, 1/√fan_in), in row-major order. This is Kaiming uniform with a = √5,
 /// which PyTorch uses for the weights of Linear and Conv2d, and also what it uses for their biases. \param
@@ -32,4 +29,8 @@ template <std::floating_point T>
     return values;
 }
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/initialise.ipp"
+#endif

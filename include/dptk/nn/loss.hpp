@@ -8,11 +8,12 @@
 #include <span>
 #include <type_traits>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Of a batch, or of a part of it.
 struct LossResult {
@@ -102,4 +103,4 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, const Labels& labels, 
     return softmax_cross_entropy(logits, std::span<const Label>(labels), gradient);
 }
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
@@ -24,7 +25,7 @@
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/layers.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Whether backward also computes the gradient of the network's input, which training does not need.
 enum class InputGradient { skip, compute };
@@ -231,4 +232,4 @@ class Sequential {
     Tensor input_gradient_;
 };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn

@@ -13,26 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Sizes of the dimensions, outermost first: {channels, height, width}.
 using Shape = std::vector<std::size_t>;
 
 /// The number of elements of `shape`; 1 for a shape without dimensions.
 /// \throws ArgumentError where it does not fit into std::size_t
-[[nodiscard]] inline std::size_t element_count(std::span<const std::size_t> shape) {
-    std::size_t count = 1;
-    for (const std::size_t size : shape) {
-        if (size != 0 && count > std::numeric_limits<std::size_t>::max() / size)
-            throw ArgumentError(dptk::detail::text("the shape ", dptk::detail::shape_text(shape),
-                                                   " has more elements than std::size_t can count"));
-        count *= size;
-    }
-    return count;
-}
+[[nodiscard]] std::size_t element_count(std::span<const std::size_t> shape);
 
 /// Memory for elements, aligned to 64 bytes; it grows and never shrinks. Owns, moves, and is not copied.
 template <class T>
@@ -161,4 +151,8 @@ class Tensor {
     Shape shape_;
 };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/tensor.ipp"
+#endif

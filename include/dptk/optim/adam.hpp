@@ -8,9 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/optim/optimizer.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Under PyTorch's names, with its defaults for Adam.
 struct AdamOptions {
@@ -117,4 +118,4 @@ class AdamW : public AdamBase<T, WeightDecay::of_values> {
         : AdamBase<T, WeightDecay::of_values>("AdamW", options) {}
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

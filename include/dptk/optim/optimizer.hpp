@@ -2,7 +2,6 @@
 /// they remember of it in a numbered slot, so that they serve whole parameters as well as slices of them.
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What an optimizer remembers of one slot, for checkpoints and for moving it to other ranks.
 template <std::floating_point T>
@@ -82,12 +82,12 @@ class OptimizerSlots {
 };
 
 /// Throws ArgumentError where an option is negative or not finite.
-inline void require_not_negative(std::string_view optimizer, std::string_view option, double value) {
-    if (!(value >= 0) || !std::isfinite(value))
-        throw ArgumentError(
-            text(optimizer, ": ", option, " must be finite and not negative, but is ", value));
-}
+void require_not_negative(std::string_view optimizer, std::string_view option, double value);
 
 }  // namespace detail
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/optim/optimizer.ipp"
+#endif

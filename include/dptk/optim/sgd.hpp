@@ -6,9 +6,10 @@
 #include <span>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/optim/optimizer.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Under PyTorch's names.
 struct SgdOptions {
@@ -74,4 +75,4 @@ class SGD {
     detail::OptimizerSlots<T> slots_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

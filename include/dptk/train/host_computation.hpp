@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
@@ -19,7 +20,7 @@
 #include "dptk/train/image_batch.hpp"
 #include "dptk/train/trainer_options.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 template <nn::NetworkBackend Backend>
 class TrainerComputation {
@@ -108,4 +109,4 @@ class TrainerComputation {
     nn::Tensor<Scalar> output_gradient_;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

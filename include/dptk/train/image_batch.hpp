@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Owns the memory of a batch. Reused for the next one.
 template <class T>
@@ -38,4 +39,4 @@ class ImageBatch {
     std::vector<std::uint8_t> labels_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

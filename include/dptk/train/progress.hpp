@@ -2,13 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
-#include <cstdio>
+#include <cstddef>
 #include <string>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Where a training run stands. All numbers are over all ranks.
 struct TrainingProgress {
@@ -26,12 +25,7 @@ enum class ProgressStyle { bar, lines, none };
 
 namespace detail {
 
-[[nodiscard]] inline std::string duration_text(double seconds) {
-    char text[32];
-    const long whole = std::lround(seconds);
-    std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
-    return text;
-}
+[[nodiscard]] std::string duration_text(double seconds);
 
 }  // namespace detail
 
@@ -42,46 +36,21 @@ class ProgressPrinter {
     explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
 
     /// Redraws the bar, or writes a line where there was none for five seconds.
-    void update(const TrainingProgress& progress) {
-        if (style_ == ProgressStyle::none) return;
-        const auto now = std::chrono::steady_clock::now();
-        if (style_ == ProgressStyle::lines && now - last_line_ < std::chrono::seconds(5)) return;
-        last_line_ = now;
-        const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
-        char text[160];
-        std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left",
-                      progress.epoch, progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "",
-                      done * 100, progress.loss, progress.samples_per_second,
-                      detail::duration_text(progress.seconds_left).c_str());
-        if (style_ == ProgressStyle::bar) {
-            std::printf("\r%s\033[K", text);
-            drawn_ = true;
-        } else {
-            std::printf("%s\n", text);
-        }
-        std::fflush(stdout);
-    }
+    void update(const TrainingProgress& progress);
 
     /// Writes a line of its own, in the place of the bar.
-    void line(const std::string& text) {
-        if (style_ == ProgressStyle::none) return;
-        std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", text.c_str());
-        std::fflush(stdout);
-        drawn_ = false;
-        last_line_ = std::chrono::steady_clock::now();
-    }
+    void line(const std::string& text);
 
   private:
-    [[nodiscard]] static std::string bar(double done) {
-        constexpr int width = 24;
-        const int filled = static_cast<int>(done * width);
-        return "[" + std::string(static_cast<std::size_t>(filled), '#') +
-               std::string(static_cast<std::size_t>(width - filled), '.') + "] ";
-    }
+    [[nodiscard]] static std::string bar(double done);
 
     ProgressStyle style_;
     std::chrono::steady_clock::time_point last_line_ = {};
     bool drawn_ = false;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/train/progress.ipp"
+#endif

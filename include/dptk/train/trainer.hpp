@@ -3,10 +3,10 @@
 /// counted once. What is another thing in host memory and on a GPU, a TrainerComputation does.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -16,6 +16,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/data/batch_sampler.hpp"
 #include "dptk/data/distributed_sampler.hpp"
@@ -27,7 +28,7 @@
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer_options.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// What a pass over a dataset has found.
 struct EpochResult {
@@ -241,4 +242,4 @@ class Trainer {
     Totals evaluation_;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

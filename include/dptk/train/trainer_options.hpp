@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/optim/sgd.hpp"
 
-namespace dptk {
+namespace DPTK_NAMESPACE {
 
 /// Equal on all ranks, where nothing else is said.
 struct TrainerOptions {
@@ -40,4 +41,4 @@ struct TrainerOptions {
     bool data_on_device = false;
 };
 
-}  // namespace dptk
+}  // namespace DPTK_NAMESPACE

@@ -2,15 +2,15 @@
 /// buffer into one slice a rank.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "dptk/comm/transport.hpp"
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::algorithms {
+namespace DPTK_NAMESPACE::algorithms {
 
 /// Tag of the messages of collectives, apart from those that a user may choose.
 inline constexpr int collective_tag = max_tag + 1;
@@ -28,33 +28,17 @@ class Scratch {
 };
 
 /// How `count` elements are cut into one slice a rank, of nearly equal sizes, the larger ones first.
-[[nodiscard]] inline std::vector<std::size_t> slice_counts(std::size_t count, int ranks) {
-    const auto parts = static_cast<std::size_t>(ranks);
-    std::vector<std::size_t> counts(parts, count / parts);
-    for (std::size_t i = 0; i < count % parts; ++i) ++counts[i];
-    return counts;
-}
+[[nodiscard]] std::vector<std::size_t> slice_counts(std::size_t count, int ranks);
 
 /// A buffer cut into one slice a rank.
 class Slices {
   public:
-    Slices(const Buffer& buffer, std::span<const std::size_t> counts) {
-        std::size_t first = 0;
-        for (const std::size_t count : counts) {
-            slices_.push_back(buffer.slice(first, count));
-            first += count;
-        }
-    }
+    Slices(const Buffer& buffer, std::span<const std::size_t> counts);
 
-    [[nodiscard]] const Buffer& operator[](int rank) const noexcept {
-        return slices_[static_cast<std::size_t>(rank)];
-    }
+    [[nodiscard]] const Buffer& operator[](int rank) const noexcept;
 
     /// Of the slice that is `rank` places on in the ring.
-    [[nodiscard]] const Buffer& around(int rank) const noexcept {
-        const int size = static_cast<int>(slices_.size());
-        return (*this)[((rank % size) + size) % size];
-    }
+    [[nodiscard]] const Buffer& around(int rank) const noexcept;
 
   private:
     std::vector<Buffer> slices_;
@@ -125,4 +109,8 @@ void with_each_partner(const Messages& messages, Action&& action) {
     }
 }
 
-}  // namespace dptk::algorithms
+}  // namespace DPTK_NAMESPACE::algorithms
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/algorithms/exchange.ipp"
+#endif

@@ -2,52 +2,22 @@
 #pragma once
 
 #include "dptk/comm/algorithms/exchange.hpp"
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::algorithms::tree {
+namespace DPTK_NAMESPACE::algorithms::tree {
 
 /// Sends the root's elements to all.
-inline void broadcast(Messages& messages, const Buffer& data, int root) {
-    const int size = messages.size();
-    const int position = (messages.rank() - root + size) % size;  // the root's is 0
-    const auto rank_at = [&](int other) { return (other + root) % size; };
-
-    // A rank receives from the one that differs in its highest bit, then serves the ranks above.
-    int reach = 1;
-    while (reach <= position) reach *= 2;
-    if (position > 0) messages.recv(data, rank_at(position - reach / 2));
-    for (; position + reach < size; reach *= 2) messages.send(data, rank_at(position + reach));
-}
+void broadcast(Messages& messages, const Buffer& data, int root);
 
 /// Combines all ranks' elements into the root's, in rank order. Other ranks' memory stays as it is. An
 /// average is not divided.
-inline void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root) {
-    const int rank = messages.rank();
-    const int size = messages.size();
-    const Scratch received(data);
-    const Scratch sum(data);
-    // Rank 0 gets the sum: a tree with another root would combine in another order.
-    const Buffer& into = root == 0 && rank == 0 ? data : sum.buffer();
-    detail::convert(into, data);
-    for (int step = 1; step < size; step *= 2) {
-        if (rank % (2 * step) != 0) {
-            messages.send(into, rank - step);
-            break;
-        }
-        if (rank + step < size) {
-            messages.recv(received.buffer(), rank + step);
-            detail::combine(into, received.buffer(), reduction);
-        }
-    }
-    if (root == 0) return;
-    if (rank == 0) messages.send(into, root);
-    if (rank == root) messages.recv(data, 0);
-}
+void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
 /// Up one tree and down another. An average is not divided.
-inline void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction) {
-    tree::reduce(messages, data, reduction, 0);
-    tree::broadcast(messages, data, 0);
-}
+void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction);
 
-}  // namespace dptk::algorithms::tree
+}  // namespace DPTK_NAMESPACE::algorithms::tree
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/algorithms/tree.ipp"
+#endif

@@ -2,31 +2,25 @@
 /// stands at each.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <ranges>
 #include <type_traits>
 #include <vector>
 
-#include "dptk/core/buffer.hpp"
-#include "dptk/core/cuda/error.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::cuda {
+namespace DPTK_NAMESPACE::cuda {
 
 namespace detail {
 
-inline void copy_bytes(void* to, const void* from, std::size_t bytes, StreamRef stream) {
-    if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.get()), "cudaMemcpyAsync");
-}
+void copy_bytes(void* to, const void* from, std::size_t bytes, StreamRef stream);
 
-inline void check_sizes(const char* function, std::size_t from, std::size_t to) {
-    if (from == to) return;
-    throw ArgumentError(dptk::detail::text(function, " of ", from, " elements into ", to));
-}
+void check_sizes(const char* function, std::size_t from, std::size_t to);
 
 }  // namespace detail
 
@@ -76,4 +70,8 @@ template <Element T>
     return elements;
 }
 
-}  // namespace dptk::cuda
+}  // namespace DPTK_NAMESPACE::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/cuda/copy.ipp"
+#endif

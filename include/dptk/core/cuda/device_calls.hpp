@@ -1,17 +1,20 @@
 /// CUDA, for code without its headers. Including this registers it.
 #pragma once
 
+#include <cstddef>
+
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/device.hpp"
-#ifdef DPTK_WITH_KERNELS
-#include "dptk/core/cuda/device_lane.hpp"
-#endif
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/nvtx.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/device_calls.hpp"
+#ifdef DPTK_WITH_KERNELS
+#include "dptk/core/cuda/device_lane.hpp"
+#endif
 
-namespace dptk::cuda::detail {
+namespace DPTK_NAMESPACE::cuda::detail {
 
 inline constexpr dptk::detail::DeviceCalls device_calls = {
     .current_device = [] { return current_device(); },
@@ -38,4 +41,4 @@ inline const bool device_calls_are_registered = [] {
     return true;
 }();
 
-}  // namespace dptk::cuda::detail
+}  // namespace DPTK_NAMESPACE::cuda::detail

@@ -6,9 +6,10 @@
 
 #include <type_traits>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk::cuda::detail {
+namespace DPTK_NAMESPACE::cuda::detail {
 
 /// In which arithmetic on elements of T is done.
 template <class T>
@@ -47,4 +48,4 @@ template <class Fn>
     }
 }
 
-}  // namespace dptk::cuda::detail
+}  // namespace DPTK_NAMESPACE::cuda::detail

@@ -8,22 +8,18 @@
 
 #include <string>
 
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/config.hpp"
 
-namespace dptk::cuda {
+namespace DPTK_NAMESPACE::cuda {
 
 /// "cudaMalloc: out of memory (cudaErrorMemoryAllocation)"
-[[nodiscard]] inline std::string describe(cudaError_t status, const char* function) {
-    return dptk::detail::text(function, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-                              ")");
-}
+[[nodiscard]] std::string describe(cudaError_t status, const char* function);
 
 /// Throws BackendError where the function has failed. Forgets an error that the next call would report again.
-inline void check(cudaError_t status, const char* function) {
-    if (status == cudaSuccess) return;
-    static_cast<void>(cudaGetLastError());
-    throw BackendError(describe(status, function));
-}
+void check(cudaError_t status, const char* function);
 
-}  // namespace dptk::cuda
+}  // namespace DPTK_NAMESPACE::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/cuda/error.ipp"
+#endif

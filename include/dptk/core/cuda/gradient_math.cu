@@ -1,11 +1,12 @@
 // What is computed of gradients besides copies.
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/gradient_math.hpp"
 
 #include "dptk/core/cuda/element.cuh"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/multi_tensor.cuh"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 namespace {
 
@@ -241,4 +242,4 @@ void orthogonalize(float* matrix, std::size_t rows, std::size_t rank, StreamRef 
     check(cudaGetLastError(), "orthogonalize_kernel");
 }
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <span>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/low_rank.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 struct Tensor {
     void* data = nullptr;
@@ -52,4 +53,4 @@ void expand(const LowRank& matrix, StreamRef stream);
 /// Gram-Schmidt on the columns of a matrix of rows x rank, one by one. A column of zeros stays one.
 void orthogonalize(float* matrix, std::size_t rows, std::size_t rank, StreamRef stream);
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

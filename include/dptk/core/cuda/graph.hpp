@@ -4,11 +4,12 @@
 #include <concepts>
 #include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::cuda {
+namespace DPTK_NAMESPACE::cuda {
 
 /// Owns an executable CUDA graph. What its work reads and writes must stay where it is as long as it is
 /// launched.
@@ -30,30 +31,21 @@ class Graph {
     }
 
     /// Does not wait for what has been launched, which is carried out all the same.
-    ~Graph() {
-        if (executable_ != nullptr) static_cast<void>(cudaGraphExecDestroy(executable_));
-    }
+    ~Graph();
     Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
-    Graph& operator=(Graph&& other) noexcept {
-        std::swap(executable_, other.executable_);
-        return *this;
-    }
+    Graph& operator=(Graph&& other) noexcept;
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
 
     /// Puts all of the work on a stream of the same device. Does not block.
-    void launch(StreamRef stream) const {
-        check(cudaGraphLaunch(executable_, stream.get()), "cudaGraphLaunch");
-    }
+    void launch(StreamRef stream) const;
 
   private:
     /// What was captured; not executable.
     class Template {
       public:
         explicit Template(cudaGraph_t graph) : graph_(graph) {}
-        ~Template() {
-            if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
-        }
+        ~Template();
         Template(Template&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
         Template& operator=(Template&&) = delete;
         Template(const Template&) = delete;
@@ -68,39 +60,25 @@ class Graph {
     /// From its making to end(), or to its own end, where what was captured is thrown away.
     class Capture {
       public:
-        explicit Capture(StreamRef stream) : stream_(stream) {
-            check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal),
-                  "cudaStreamBeginCapture");
-        }
-        ~Capture() {
-            if (ended_) return;
-            cudaGraph_t graph = nullptr;
-            static_cast<void>(cudaStreamEndCapture(stream_.get(), &graph));
-            static_cast<void>(cudaGetLastError());  // of a capture that was no longer valid
-            const Template thrown_away(graph);
-        }
+        explicit Capture(StreamRef stream);
+        ~Capture();
         Capture(const Capture&) = delete;
         Capture& operator=(const Capture&) = delete;
 
-        [[nodiscard]] Template end() {
-            ended_ = true;
-            cudaGraph_t graph = nullptr;
-            const cudaError_t status = cudaStreamEndCapture(stream_.get(), &graph);
-            Template captured(graph);
-            check(status, "cudaStreamEndCapture");
-            return captured;
-        }
+        [[nodiscard]] Template end();
 
       private:
         StreamRef stream_;
         bool ended_ = false;
     };
 
-    explicit Graph(const Template& captured) {
-        check(cudaGraphInstantiate(&executable_, captured.get(), 0), "cudaGraphInstantiate");
-    }
+    explicit Graph(const Template& captured);
 
     cudaGraphExec_t executable_ = nullptr;
 };
 
-}  // namespace dptk::cuda
+}  // namespace DPTK_NAMESPACE::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/cuda/graph.ipp"
+#endif

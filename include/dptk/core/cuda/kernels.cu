@@ -1,4 +1,5 @@
 // The kernels that gradients travel with.
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/kernels.hpp"
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/multi_tensor.cuh"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 namespace {
 
@@ -220,4 +221,4 @@ void judge_step(const double* words, const void* status, DType type, double* bad
     check(cudaGetLastError(), "judge_step_kernel");
 }
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

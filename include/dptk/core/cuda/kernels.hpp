@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <span>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::cuda::kernels {
+namespace DPTK_NAMESPACE::cuda::kernels {
 
 /// A tensor of a copy. Elements are aligned to their size; what is aligned to 16 bytes is copied faster.
 struct CopiedTensor {
@@ -56,4 +57,4 @@ void write_scalar(void* to, DType type, double value, StreamRef stream);
 /// is not 0; status may be null.
 void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream);
 
-}  // namespace dptk::cuda::kernels
+}  // namespace DPTK_NAMESPACE::cuda::kernels

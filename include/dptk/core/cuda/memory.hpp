@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <memory>
-#include <new>
 #include <utility>
 
 #include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk::cuda {
+namespace DPTK_NAMESPACE::cuda {
 
 namespace detail {
 
@@ -140,4 +139,4 @@ template <Element T>
     return {data, size, device};
 }
 
-}  // namespace dptk::cuda
+}  // namespace DPTK_NAMESPACE::cuda

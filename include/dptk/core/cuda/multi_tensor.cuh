@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <span>
 
-namespace dptk::cuda::detail {
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::cuda::detail {
 
 /// A piece of this many elements for each block.
 inline constexpr std::size_t piece_elements = 4096;
@@ -75,4 +77,4 @@ void for_each_tensor(std::span<const Tensor> tensors, Launch&& launch) {
     if (table.blocks() > 0) launch(table);
 }
 
-}  // namespace dptk::cuda::detail
+}  // namespace DPTK_NAMESPACE::cuda::detail

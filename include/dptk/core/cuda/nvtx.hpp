@@ -2,6 +2,8 @@
 /// it, where one of them has started the program.
 #pragma once
 
+#include "dptk/core/config.hpp"
+
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
@@ -9,7 +11,7 @@
 
 #include "dptk/core/trace.hpp"
 
-namespace dptk::cuda::detail {
+namespace DPTK_NAMESPACE::cuda::detail {
 
 inline constexpr trace::Profiler nvtx_profiler = {
     .begin = [](const char* name) { static_cast<void>(nvtxRangePushA(name)); },
@@ -22,5 +24,5 @@ inline const bool nvtx_is_registered = [] {
     return is_profiled;
 }();
 
-}  // namespace dptk::cuda::detail
+}  // namespace DPTK_NAMESPACE::cuda::detail
 #endif

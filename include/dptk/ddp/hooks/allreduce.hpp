@@ -4,24 +4,24 @@
 #include <memory>
 #include <string>
 
-#include "dptk/ddp/bucket_math.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 
-namespace dptk::hooks {
+namespace DPTK_NAMESPACE::hooks {
 
 /// allreduce_hook
 class AllReduce final : public CommHook {
   public:
     [[nodiscard]] std::string description() const override { return "allreduce"; }
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        detail::BucketMath(bucket).all_reduce(group, bucket.elements);
-    }
+    void reduce(ProcessGroup& group, HookBucket& bucket) override;
 };
 
 /// The sum over the ranks, as without a hook.
-[[nodiscard]] inline std::shared_ptr<CommHook> allreduce() {
-    return std::make_shared<AllReduce>();
-}
+[[nodiscard]] std::shared_ptr<CommHook> allreduce();
 
-}  // namespace dptk::hooks
+}  // namespace DPTK_NAMESPACE::hooks
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/hooks/allreduce.ipp"
+#endif

@@ -2,8 +2,6 @@
 /// one (Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019, algorithms 1 and 2; PyTorch's powerSGD_hook).
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,14 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/low_rank.hpp"
-#include "dptk/core/text.hpp"
 #include "dptk/ddp/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 
-namespace dptk::hooks {
+namespace DPTK_NAMESPACE::hooks {
 
 /// Under PyTorch's names, with its defaults. Equal on all ranks.
 struct PowerSgdOptions {
@@ -51,31 +49,11 @@ struct PowerSgdState {
 class PowerSgd final : public CommHook {
   public:
     /// Throws ArgumentError for options that make no sense.
-    explicit PowerSgd(PowerSgdOptions options) : options_(options) {
-        if (options.matrix_approximation_rank == 0)
-            throw ArgumentError("hooks::PowerSgd: a matrix_approximation_rank of 0");
-        if (!(options.min_compression_rate > 0) || !std::isfinite(options.min_compression_rate))
-            throw ArgumentError(
-                detail::text("hooks::PowerSgd: a min_compression_rate of ", options.min_compression_rate));
-    }
+    explicit PowerSgd(PowerSgdOptions options);
 
-    [[nodiscard]] std::string description() const override {
-        return detail::text("powersgd of rank ", options_.matrix_approximation_rank, " from step ",
-                            options_.start_step, ", min_compression_rate ", options_.min_compression_rate,
-                            options_.use_error_feedback ? ", error feedback" : "",
-                            options_.warm_start ? ", warm start" : "", ", seed ", options_.random_seed);
-    }
+    [[nodiscard]] std::string description() const override;
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override {
-        if (steps_ < options_.start_step || is_complex(bucket.elements.dtype)) {
-            bytes_sent_ += bucket.elements.bytes();
-            all_reduce_.reduce(group, bucket);
-        } else {
-            reduce_compressed(group, bucket);
-            has_compressed_ = has_compressed_ || bucket.is_last;
-        }
-        if (bucket.is_last) ++steps_;
-    }
+    void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
     /// Of the collectives so far, on this rank: what it has given to them.
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
@@ -83,14 +61,9 @@ class PowerSgd final : public CommHook {
     /// Between steps. A hook that gets another's state goes on as if it were that one. Blocks where gradients
     /// are in device memory. A graph's steps count once, and graphs from before load_state() are not to be
     /// launched any more.
-    [[nodiscard]] PowerSgdState state() const { return {steps_, errors_.state(), right_.state()}; }
+    [[nodiscard]] PowerSgdState state() const;
     /// Goes on from what state() gave.
-    void load_state(PowerSgdState state) {
-        steps_ = state.steps;
-        has_compressed_ = false;
-        errors_.load(std::move(state.errors));
-        right_.load(std::move(state.right));
-    }
+    void load_state(PowerSgdState state);
 
     /// From its second compressed step on, which begins with what the first has left.
     [[nodiscard]] bool is_capturable() const override { return options_.warm_start && has_compressed_; }
@@ -116,145 +89,32 @@ class PowerSgd final : public CommHook {
         Buffer rest;
     };
 
-    void reduce_compressed(ProcessGroup& group, const HookBucket& bucket) {
-        const Layout layout = lay_out(bucket);
-        const detail::BucketMath math(bucket);
-        for (const auto& [gradient, place] : layout.others) math.copy(place, gradient);
-        sum(group, math, layout.rest);
-        for (const auto& [gradient, place] : layout.others) math.copy(gradient, place);
-        for (const Matrix& matrix : layout.matrices) {
-            take(bucket, math, matrix);
-            begin_right(bucket, math, matrix);
-            math.multiply(matrix.all);
-        }
-        sum(group, math, layout.lefts);
-        for (const Matrix& matrix : layout.matrices) {
-            math.orthogonalize(matrix.all.left, matrix.all.rows, matrix.all.rank);
-            math.multiply_transposed(matrix.all);
-        }
-        sum(group, math, layout.rights);
-        for (const Matrix& matrix : layout.matrices) {
-            if (options_.warm_start)
-                math.copy(right_.get(bucket, matrix.parameter, matrix.right.count), matrix.right);
-            math.expand(matrix.all);
-            give(group, bucket, math, matrix);
-        }
-    }
+    void reduce_compressed(ProcessGroup& group, const HookBucket& bucket);
 
-    [[nodiscard]] Layout lay_out(const HookBucket& bucket) {
-        Layout layout;
-        std::size_t elements = 0;
-        std::size_t lefts = 0;
-        std::size_t rights = 0;
-        std::size_t rest = 0;
-        for (const HookBucket::Gradient& gradient : bucket.gradients) {
-            const auto [rows, columns] = as_matrix(gradient);
-            if (!is_worth_it(rows, columns)) {
-                layout.others.push_back({gradient.elements, {}});
-                rest += gradient.elements.count;
-                continue;
-            }
-            const std::size_t rank = std::min({options_.matrix_approximation_rank, rows, columns});
-            Matrix matrix;
-            matrix.parameter = gradient.parameter;
-            matrix.gradient = gradient.elements;
-            matrix.all = {.rows = rows, .columns = columns, .rank = rank};
-            layout.matrices.push_back(matrix);
-            elements += rows * columns;
-            lefts += rows * rank;
-            rights += columns * rank;
-        }
-        Buffer left = memory_.get(bucket, elements + lefts + rights + rest, DType::f32);
-        const auto cut = [](Buffer& from, std::size_t count) {
-            const Buffer piece = from.slice(0, count);
-            from = from.slice(count, from.count - count);
-            return piece;
-        };
-        Buffer all_elements = cut(left, elements);
-        Buffer all_lefts = layout.lefts = cut(left, lefts);
-        Buffer all_rights = layout.rights = cut(left, rights);
-        layout.rest = left;
-        for (auto& [gradient, place] : layout.others) place = cut(left, gradient.count);
-        for (Matrix& matrix : layout.matrices) {
-            detail::LowRank& all = matrix.all;
-            matrix.elements = cut(all_elements, all.rows * all.columns);
-            matrix.left = cut(all_lefts, all.rows * all.rank);
-            matrix.right = cut(all_rights, all.columns * all.rank);
-            all.elements = static_cast<float*>(matrix.elements.data);
-            all.left = static_cast<float*>(matrix.left.data);
-            all.right = static_cast<float*>(matrix.right.data);
-        }
-        return layout;
-    }
+    [[nodiscard]] Layout lay_out(const HookBucket& bucket);
 
     /// The first dimension, and all others together. 1 x n where there are no two, or the memory is padded.
-    [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient) {
-        const std::size_t count = gradient.elements.count;
-        if (gradient.shape.size() < 2 || gradient.shape[0] == 0 || count % gradient.shape[0] != 0)
-            return {1, count};
-        return {gradient.shape[0], count / gradient.shape[0]};
-    }
+    [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient);
 
-    [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const {
-        const auto n = static_cast<double>(rows);
-        const auto m = static_cast<double>(columns);
-        return rows > 1 && columns > 1 &&
-               n * m > (n + m) * static_cast<double>(options_.matrix_approximation_rank) *
-                           options_.min_compression_rate;
-    }
+    [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const;
 
-    void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements) {
-        if (elements.count == 0) return;
-        math.all_reduce(group, elements);
-        bytes_sent_ += elements.bytes();
-    }
+    void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements);
 
     /// The gradient and what compression has lost so far, which is kept in the errors' place.
-    void take(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix) {
-        math.copy(matrix.elements, matrix.gradient);
-        if (!options_.use_error_feedback) return;
-        const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
-        math.add(errors, matrix.elements, 1);
-        math.copy(matrix.elements, errors);
-    }
+    void take(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
     /// The ranks' errors, without what has come out, sum up to what the sum has lost.
     void give(const ProcessGroup& group, const HookBucket& bucket, const detail::BucketMath& math,
-              const Matrix& matrix) {
-        math.copy(matrix.gradient, matrix.elements);
-        if (!options_.use_error_feedback) return;
-        const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
-        math.add(errors, matrix.elements, -1.0 / group.size());
-    }
+              const Matrix& matrix);
 
     /// The last step's, or random numbers, the same on all ranks.
-    void begin_right(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix) {
-        const std::size_t count = matrix.right.count;
-        if (options_.warm_start && right_.has(matrix.parameter, count)) {
-            math.copy(matrix.right, right_.get(bucket, matrix.parameter, count));
-        } else {
-            std::uint64_t state = options_.random_seed * 0x9e3779b97f4a7c15U +
-                                  matrix.parameter * 0x2545f491U + steps_ * 0x632be59bd9b4e019U;
-            std::vector<float> numbers(count);
-            for (float& number : numbers) number = normal(state);
-            math.write_all(matrix.right, numbers.data());
-        }
-        math.orthogonalize(matrix.all.right, matrix.all.columns, matrix.all.rank);
-    }
+    void begin_right(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
-    [[nodiscard]] static double uniform(std::uint64_t& state) {
-        std::uint64_t z = (state += 0x9e3779b97f4a7c15U);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-        return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
-    }
+    [[nodiscard]] static double uniform(std::uint64_t& state);
 
     /// By Box and Muller.
-    [[nodiscard]] static float normal(std::uint64_t& state) {
-        const double radius = std::sqrt(-2 * std::log(1 - uniform(state)));
-        return static_cast<float>(radius * std::cos(6.283185307179586 * uniform(state)));
-    }
+    [[nodiscard]] static float normal(std::uint64_t& state);
 
     PowerSgdOptions options_;
     std::size_t steps_ = 0;
@@ -267,8 +127,10 @@ class PowerSgd final : public CommHook {
 };
 
 /// The hook, with these options.
-[[nodiscard]] inline std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {}) {
-    return std::make_shared<PowerSgd>(options);
-}
+[[nodiscard]] std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {});
 
-}  // namespace dptk::hooks
+}  // namespace DPTK_NAMESPACE::hooks
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/hooks/powersgd.ipp"
+#endif

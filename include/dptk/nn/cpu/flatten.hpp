@@ -6,20 +6,16 @@
 #include <optional>
 #include <string>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 /// The layout of `features` numbers per sample, row-major.
-[[nodiscard]] inline Layout flat_layout(const Layout& input) {
-    const Dims dims = dims_of(input);
-    dnnl::memory::dim features = 1;
-    for (std::size_t i = 1; i < dims.size(); ++i) features *= dims[i];
-    return row_major_layout({dims[0], features});
-}
+[[nodiscard]] Layout flat_layout(const Layout& input);
 
 /// Passes its input on as it is: the next layers know images.
 class PassingFlattenLayer final : public Layer {
@@ -53,34 +49,21 @@ class FlattenLayer final : public Layer {
         dnnl::memory input_gradient;
     };
 
-    Plan make_plan(const Layout& input) {
-        const Layout images = row_major_layout(dims_of(input));
-        Plan plan;
-        plan.to_rows = Converter(context(), input, images);
-        plan.output = unbound(context(), flat_layout(images));
-        plan.input_gradient = unbound(context(), images);
-        return plan;
-    }
+    Plan make_plan(const Layout& input);
 
     /// The same elements, with the dimensions of `memory`.
-    static Activation seen_as(const dnnl::memory& memory, const Activation& rows) {
-        rebind_memory(memory, rows.memory.get_data_handle());
-        return {.memory = memory, .overwritable = rows.overwritable};
-    }
+    static Activation seen_as(const dnnl::memory& memory, const Activation& rows);
 
-    Activation do_forward(const Activation& input) override {
-        Plan& plan = plans_.select(input, [&](const Layout& layout) { return make_plan(layout); });
-        return seen_as(plan.output, plan.to_rows(input));
-    }
+    Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& output_gradient) override {
-        Plan& plan = plans_.current();
-        if (!plan.to_flat) plan.to_flat.emplace(context(), output_gradient.layout(), plan.output.get_desc());
-        return seen_as(plan.input_gradient, (*plan.to_flat)(output_gradient));
-    }
+    Activation do_backward_input(const Activation& output_gradient) override;
 
     Layout nominal_;
     Plans<Plan> plans_;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/flatten.ipp"
+#endif

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
-#include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Calls `fn` and turns oneDNN's exceptions into ours.
 /// \param who the layer, for the message
@@ -30,7 +30,7 @@ decltype(auto) translate_errors(const std::string& who, Fn&& fn) {
 /// The base of the oneDNN layers; see NetworkLayer for what the calls do.
 class Layer {
   public:
-    Layer(const Context& context, std::string label) : context_(context), label_(std::move(label)) {}
+    Layer(const Context& context, std::string label);
 
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
@@ -38,17 +38,11 @@ class Layer {
 
     virtual std::vector<Parameter*> parameters() { return {}; }
 
-    Activation forward(const Activation& input) {
-        return translate_errors(label_, [&] { return do_forward(input); });
-    }
+    Activation forward(const Activation& input);
 
-    void backward_parameters(const Activation& output_gradient) {
-        translate_errors(label_, [&] { do_backward_parameters(output_gradient); });
-    }
+    void backward_parameters(const Activation& output_gradient);
 
-    Activation backward_input(const Activation& output_gradient) {
-        return translate_errors(label_, [&] { return do_backward_input(output_gradient); });
-    }
+    Activation backward_input(const Activation& output_gradient);
 
     /// The layout of the output for the nominal batch; see nominal_batch.
     [[nodiscard]] virtual Layout nominal_output() const = 0;
@@ -92,4 +86,8 @@ class Plans {
     Plan* current_ = nullptr;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/layer.ipp"
+#endif

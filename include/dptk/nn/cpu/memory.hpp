@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <memory>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Where a network runs, and the scratch memory that its primitives, one after the other, share. Points, and
 /// is cheap to copy.
@@ -20,14 +21,10 @@ struct Context {
 
 /// Lets `memory` stand for what lies at `data`. oneDNN writes the padding at this occasion, hence the
 /// comparison.
-inline void rebind_memory(const dnnl::memory& memory, void* data) {
-    if (memory.get_data_handle() != data) dnnl::memory(memory).set_data_handle(data);
-}
+void rebind_memory(const dnnl::memory& memory, void* data);
 
 /// A memory object for `layout` that stands for nothing yet.
-[[nodiscard]] inline dnnl::memory unbound(const Context& context, const Layout& layout) {
-    return {layout, context.engine, DNNL_MEMORY_NONE};
-}
+[[nodiscard]] dnnl::memory unbound(const Context& context, const Layout& layout);
 
 /// A batch between layers, its dimensions [n, ...], in any layout. Points, and owns nothing.
 struct Activation {
@@ -42,13 +39,14 @@ struct Activation {
 class Results {
   public:
     /// An activation in `memory`, which is made to lie here.
-    Activation in(const dnnl::memory& memory) {
-        rebind_memory(memory, storage_.reserve(floats_in(memory)));
-        return {.memory = memory, .overwritable = true};
-    }
+    Activation in(const dnnl::memory& memory);
 
   private:
     AlignedArray<float> storage_;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/memory.ipp"
+#endif

@@ -6,17 +6,20 @@
 #error "dptk/nn/cpu needs oneDNN 2.6 or newer: install libdnnl-dev (Debian, Ubuntu) or onednn (Conan, vcpkg)."
 #endif
 
+#include <oneapi/dnnl/dnnl.hpp>
+
 #include <cstddef>
 #include <cstdint>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <vector>
+
+#include "dptk/core/config.hpp"
 
 #if DNNL_VERSION_MAJOR < 2 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR < 6)
 #error "dptk/nn/cpu needs oneDNN 2.6 or newer."
 #endif
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
@@ -26,19 +29,7 @@ enum class PostOp { none, relu };
 
 /// We give primitives their scratch memory: in oneDNN's default build its own belongs to the thread that made
 /// the primitive, and a network may be made on one thread and trained on another.
-[[nodiscard]] inline dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none) {
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (post_op == PostOp::none) return attributes;
-    dnnl::post_ops relu;
-#if DNNL_VERSION_MAJOR >= 3
-    relu.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-#else
-    relu.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-#endif
-    attributes.set_post_ops(relu);
-    return attributes;
-}
+[[nodiscard]] dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none);
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -148,25 +139,15 @@ using LayoutView = const dnnl_memory_desc_t*;
 #endif
 
 /// Where a step needs no more than this, it looks at a view: a Layout is a copy, in memory of its own in 3.x.
-[[nodiscard]] inline LayoutView view_layout(const dnnl::memory& memory) {
-    LayoutView layout = nullptr;
-    dnnl::error::wrap_c_api(dnnl_memory_get_memory_desc(memory.get(), &layout), "the layout of memory");
-    return layout;
-}
+[[nodiscard]] LayoutView view_layout(const dnnl::memory& memory);
 
 /// The first dimension of `memory`.
-[[nodiscard]] inline dnnl::memory::dim batch_size(const dnnl::memory& memory) {
-    return first_dim(view_layout(memory));
-}
+[[nodiscard]] dnnl::memory::dim batch_size(const dnnl::memory& memory);
 
 /// What `memory` holds, with its padding.
-[[nodiscard]] inline std::size_t floats_in(const dnnl::memory& memory) {
-    return dnnl_memory_desc_get_size(view_layout(memory)) / sizeof(float);
-}
+[[nodiscard]] std::size_t floats_in(const dnnl::memory& memory);
 
-[[nodiscard]] inline bool same_layout(const dnnl::memory& a, const dnnl::memory& b) {
-    return dnnl_memory_desc_equal(view_layout(a), view_layout(b)) != 0;
-}
+[[nodiscard]] bool same_layout(const dnnl::memory& a, const dnnl::memory& b);
 
 /// What `wanted()` describes, unless oneDNN has nothing but its plain loops for it, which are hundreds of
 /// times slower; else what `free()` describes, which leaves it more choice.
@@ -177,31 +158,17 @@ template <class Wanted, class Free>
 }
 
 /// Any layout: oneDNN chooses.
-[[nodiscard]] inline Layout any_layout(const Dims& dims) {
-    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
-}
+[[nodiscard]] Layout any_layout(const Dims& dims);
 
-[[nodiscard]] inline Layout row_major_layout(const Dims& dims) {
-    Dims strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-    return {dims, dnnl::memory::data_type::f32, strides};
-}
+[[nodiscard]] Layout row_major_layout(const Dims& dims);
 
-[[nodiscard]] inline std::size_t floats_in(const Layout& layout) {
-    return layout.get_size() / sizeof(float);
-}
+[[nodiscard]] std::size_t floats_in(const Layout& layout);
 
 /// 0 for row-major; else a hash (FNV-1a) that is equal for equal layouts, on any machine.
-[[nodiscard]] inline std::uint64_t layout_hash(const Layout& layout) {
-    if (layout == row_major_layout(dims_of(layout))) return 0;
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const std::int64_t number : layout_numbers(layout)) {
-        for (int shift = 0; shift < 64; shift += 8) {
-            hash ^= static_cast<std::uint64_t>(number) >> shift & 0xff;
-            hash *= 0x100000001b3;
-        }
-    }
-    return hash == 0 ? 1 : hash;
-}
+[[nodiscard]] std::uint64_t layout_hash(const Layout& layout);
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/onednn.ipp"
+#endif

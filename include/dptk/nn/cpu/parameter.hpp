@@ -2,14 +2,12 @@
 /// operation that computes the gradients of a layer's weight and bias.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/operation.hpp"
@@ -17,7 +15,7 @@
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Blocked layouts pad: `count()` may exceed what the shape has. The padding is zero, and oneDNN keeps it so.
 class Parameter {
@@ -25,18 +23,7 @@ class Parameter {
     /// \param shape PyTorch's
     /// \param layout of memory whose dimensions, in row-major order, hold the same elements as the shape
     Parameter(const Context& context, std::string_view name, Shape shape, const Layout& layout,
-              std::size_t fan_in, Generator& generator)
-        : context_(context),
-          name_(name),
-          shape_(std::move(shape)),
-          count_(floats_in(layout)),
-          layout_hash_(layout_hash(layout)),
-          value_storage_(count_),
-          gradient_storage_(count_),
-          value_(layout, context.engine, value_storage_.data()),
-          gradient_(layout, context.engine, gradient_storage_.data()) {
-        import_values(initial_values<float>(element_count(shape_), fan_in, generator));
-    }
+              std::size_t fan_in, Generator& generator);
 
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
@@ -57,36 +44,20 @@ class Parameter {
 
     [[nodiscard]] const dnnl::memory& gradient_memory() const noexcept { return gradient_; }
 
-    void set_value_storage(std::span<float> storage) {
-        std::ranges::copy(values(), storage.begin());
-        rebind_memory(value_, storage.data());
-        value_storage_ = {};
-    }
+    void set_value_storage(std::span<float> storage);
 
-    void set_gradient_storage(std::span<float> storage) {
-        rebind_memory(gradient_, storage.data());
-        gradient_storage_ = {};
-    }
+    void set_gradient_storage(std::span<float> storage);
 
-    void import_values(std::span<const float> values) {
-        // A reorder's source is only read.
-        reorder(context_, row_major(const_cast<float*>(values.data())), value_).run();
-    }
+    void import_values(std::span<const float> values);
 
-    void export_values(std::span<float> out) const { reorder(context_, value_, row_major(out.data())).run(); }
+    void export_values(std::span<float> out) const;
 
-    void export_gradient(std::span<float> out) const {
-        reorder(context_, gradient_, row_major(out.data())).run();
-    }
+    void export_gradient(std::span<float> out) const;
 
   private:
-    [[nodiscard]] std::span<float> elements(const dnnl::memory& memory) const {
-        return {static_cast<float*>(memory.get_data_handle()), count_};
-    }
+    [[nodiscard]] std::span<float> elements(const dnnl::memory& memory) const;
 
-    [[nodiscard]] dnnl::memory row_major(float* data) const {
-        return {row_major_layout(dims_of(value_.get_desc())), context_.engine, data};
-    }
+    [[nodiscard]] dnnl::memory row_major(float* data) const;
 
     const Context& context_;
     std::string_view name_;
@@ -125,12 +96,7 @@ class ParameterGradients {
 
     explicit operator bool() const noexcept { return static_cast<bool>(compute_); }
 
-    void run(const dnnl::memory& source, const dnnl::memory& output_gradient) {
-        compute_.set(DNNL_ARG_SRC, source_(source))
-            .set(DNNL_ARG_DIFF_DST, output_gradient_(output_gradient))
-            .run();
-        if (copy_) copy_.run();
-    }
+    void run(const dnnl::memory& source, const dnnl::memory& output_gradient);
 
   private:
     Converter source_;
@@ -139,4 +105,8 @@ class ParameterGradients {
     Operation copy_;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/parameter.ipp"
+#endif

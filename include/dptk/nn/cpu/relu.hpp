@@ -5,13 +5,14 @@
 
 #include <string>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/operation.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 class ReLULayer final : public Layer {
   public:
@@ -32,41 +33,13 @@ class ReLULayer final : public Layer {
         dnnl::memory own_gradient;
     };
 
-    Plan plan_forward(const Layout& layout) {
-        Plan plan;
-        plan.described = describe_relu(context().engine, layout);
-        plan.own_output = unbound(context(), layout);
-        plan.own_gradient = unbound(context(), layout);
-        if (before_ == PostOp::none) plan.forward = Operation(context(), plan.described, {});
-        return plan;
-    }
+    Plan plan_forward(const Layout& layout);
 
-    void plan_backward(Plan& plan, const Layout& output_gradient) {
-        const Layout layout = plan.output.get_desc();
-        plan.output_gradient = Converter(context(), output_gradient, layout);
-        plan.backward =
-            Operation(context(), describe_relu_backward(context().engine, layout, plan.described), {});
-    }
+    void plan_backward(Plan& plan, const Layout& output_gradient);
 
-    Activation do_forward(const Activation& input) override {
-        Plan& plan = plans_.select(input, [&](const Layout& layout) { return plan_forward(layout); });
-        Activation output = input.overwritable ? input : outputs_.in(plan.own_output);
-        plan.output = output.memory;
-        if (plan.forward) plan.forward.set(DNNL_ARG_SRC, input.memory).set(DNNL_ARG_DST, output.memory).run();
-        return output;
-    }
+    Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& output_gradient) override {
-        Plan& plan = plans_.current();
-        if (!plan.backward) plan_backward(plan, output_gradient.layout());
-        const Activation given = plan.output_gradient(output_gradient);
-        Activation result = given.overwritable ? given : input_gradients_.in(plan.own_gradient);
-        plan.backward.set(DNNL_ARG_DST, plan.output)
-            .set(DNNL_ARG_DIFF_DST, given.memory)
-            .set(DNNL_ARG_DIFF_SRC, result.memory)
-            .run();
-        return result;
-    }
+    Activation do_backward_input(const Activation& output_gradient) override;
 
     PostOp before_;
     Layout nominal_;
@@ -75,4 +48,8 @@ class ReLULayer final : public Layer {
     Results input_gradients_;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cpu/relu.ipp"
+#endif

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
@@ -16,7 +17,7 @@
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::cpu {
+namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Passes has:
 /// - `Forward`: the primitive of the forward pass
@@ -124,4 +125,4 @@ class WeightedLayer final : public Layer {
     Results input_gradients_;
 };
 
-}  // namespace dptk::nn::cpu
+}  // namespace DPTK_NAMESPACE::nn::cpu

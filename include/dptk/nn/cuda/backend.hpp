@@ -2,27 +2,20 @@
 /// waits for nothing but what it asks for.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include "dptk/core/text.hpp"
-#include "dptk/nn/backend.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cuda/context.hpp"
-#include "dptk/nn/cuda/convolution.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
-#include "dptk/nn/cuda/linear.hpp"
-#include "dptk/nn/cuda/max_pool.hpp"
-#include "dptk/nn/cuda/relu.hpp"
 #include "dptk/nn/cuda/tensor.hpp"
+#include "dptk/nn/layers.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Of a network on a GPU.
 struct CudaOptions {
@@ -44,41 +37,16 @@ class Cuda {
     using Layer = cuda::Layer;
 
     /// On the current device. Throws BackendError where there is none.
-    explicit Cuda(const CudaOptions& options = {})
-        : context_(std::make_unique<cuda::Context>(options.precision, options.stream)) {}
+    explicit Cuda(const CudaOptions& options = {});
 
     std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
-                                                    std::span<const Shape> shapes, Generator& generator) {
-        input_ = form_of_input(specs, shapes[0]);
-        output_ = input_;
-        std::vector<std::unique_ptr<Layer>> layers;
-        for (std::size_t i = 0; i < specs.size(); ++i) {
-            layers.push_back(make_layer(specs, i, generator));
-            output_ = layers.back()->output_form();
-            for (Parameter* parameter : layers.back()->parameters()) parameters_.push_back(parameter);
-        }
-        return layers;
-    }
+                                                    std::span<const Shape> shapes, Generator& generator);
 
-    Activation wrap(const Tensor& input) {
-        if (context_->type() == DType::bf16) {
-            converted_.clear();
-            for (Parameter* parameter : parameters_)
-                converted_.push_back({parameter->values().data(), parameter->copy(), parameter->count()});
-            cuda::kernels::convert_all(converted_, context_->stream());
-        }
-        return bring_in(input, input_, inputs_);
-    }
+    Activation wrap(const Tensor& input);
 
-    Activation wrap_gradient(const Tensor& output_gradient) {
-        return bring_in(output_gradient, output_, gradients_);
-    }
+    Activation wrap_gradient(const Tensor& output_gradient);
 
-    void store(const Activation& activation, Tensor& out) {
-        const cuda::Form& form = activation.form;
-        cuda::kernels::from_channels_last(activation.data, context_->type(), out.data(), activation.n,
-                                          form.channels, form.padded, form.pixels(), context_->stream());
-    }
+    void store(const Activation& activation, Tensor& out);
 
     /// The stream on which all of the network's work goes.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
@@ -89,13 +57,7 @@ class Cuda {
 
   private:
     /// Images only where a layer needs them.
-    [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const {
-        const bool is_image = std::ranges::any_of(specs, [](const LayerSpec& spec) {
-            return std::holds_alternative<Conv2d>(spec) || std::holds_alternative<MaxPool2d>(spec);
-        });
-        if (is_image) return {shape[0], context_->padded_channels(shape[0]), shape[1], shape[2]};
-        return {element_count(shape), element_count(shape)};
-    }
+    [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const;
 
     template <class Spec>
     [[nodiscard]] static bool has_at(std::span<const LayerSpec> specs, std::size_t i) {
@@ -103,33 +65,9 @@ class Cuda {
     }
 
     [[nodiscard]] std::unique_ptr<Layer> make_layer(std::span<const LayerSpec> specs, std::size_t i,
-                                                    Generator& generator) {
-        std::string label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
-        cuda::Activate activate = cuda::Activate::none;
-        if (has_at<ReLU>(specs, i + 1))
-            activate =
-                has_at<MaxPool2d>(specs, i + 2) ? cuda::Activate::relu_masked_behind : cuda::Activate::relu;
-        if (const auto* linear = std::get_if<Linear>(&specs[i]))
-            return std::make_unique<cuda::LinearLayer>(*context_, label, *linear, output_, activate,
-                                                       generator);
-        if (const auto* conv = std::get_if<Conv2d>(&specs[i]))
-            return std::make_unique<cuda::Conv2dLayer>(*context_, label, *conv, output_, activate, generator);
-        if (const auto* pool = std::get_if<MaxPool2d>(&specs[i]))
-            return std::make_unique<cuda::MaxPool2dLayer>(*context_, label, *pool, output_,
-                                                          i > 0 && has_at<ReLU>(specs, i - 1));
-        const bool comes_with_output =
-            i > 0 && (has_at<Linear>(specs, i - 1) || has_at<Conv2d>(specs, i - 1));
-        if (has_at<ReLU>(specs, i) && !comes_with_output)
-            return std::make_unique<cuda::ReLULayer>(*context_, label, output_);
-        return std::make_unique<cuda::PassingLayer>(*context_, label, output_);
-    }
+                                                    Generator& generator);
 
-    Activation bring_in(const Tensor& tensor, const cuda::Form& form, cuda::ActivationBuffer& buffer) {
-        const Activation out = buffer.get(*context_, tensor.shape()[0], form);
-        cuda::kernels::to_channels_last(tensor.data(), out.data, context_->type(), out.n, form.channels,
-                                        form.padded, form.pixels(), context_->stream());
-        return out;
-    }
+    Activation bring_in(const Tensor& tensor, const cuda::Form& form, cuda::ActivationBuffer& buffer);
 
     std::unique_ptr<cuda::Context> context_;
     cuda::Form input_;
@@ -140,4 +78,8 @@ class Cuda {
     cuda::ActivationBuffer gradients_;
 };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cuda/backend.ipp"
+#endif

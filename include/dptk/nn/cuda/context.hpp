@@ -10,49 +10,35 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/stream_ref.hpp"
+#include "dptk/nn/cuda/precision.hpp"
+
 #if CUDNN_MAJOR < 9
 #error "dptk/nn/cuda needs cuDNN 9 or newer"
 #endif
 
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "dptk/core/cuda/memory.hpp"
-#include "dptk/core/cuda/stream.hpp"
-#include "dptk/core/dtype.hpp"
-#include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
-#include "dptk/nn/cuda/precision.hpp"
-
-namespace dptk::nn::cuda {
+namespace DPTK_NAMESPACE::nn::cuda {
 
 using dptk::cuda::DeviceBuffer;
 
 /// Throws BackendError where a function of cuBLASLt has failed.
-inline void check(cublasStatus_t status, const char* function) {
-    if (status != CUBLAS_STATUS_SUCCESS)
-        throw BackendError(dptk::detail::text(function, ": ", cublasLtGetStatusString(status)));
-}
+void check(cublasStatus_t status, const char* function);
 
 /// Throws BackendError where a function of cuDNN has failed.
-inline void check(cudnnStatus_t status, const char* function) {
-    if (status != CUDNN_STATUS_SUCCESS)
-        throw BackendError(dptk::detail::text(function, ": ", cudnnGetErrorString(status)));
-}
+void check(cudnnStatus_t status, const char* function);
 
 /// Scratch memory that the operations of one stream use one after the other. It grows while they are planned.
 class Scratch {
   public:
     /// Whether it has moved for that.
-    bool reserve(std::size_t bytes) {
-        if (bytes <= memory_.size()) return false;
-        memory_ = DeviceBuffer<std::byte>(bytes);
-        return true;
-    }
+    bool reserve(std::size_t bytes);
     [[nodiscard]] void* data() noexcept { return memory_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
 
@@ -63,33 +49,21 @@ class Scratch {
 /// On the device that is current when it is made.
 class Context {
   public:
-    Context(Precision precision, StreamRef stream)
-        : precision_(precision), stream_(stream), device_(dptk::cuda::current_device()) {
-        cublasLtHandle_t blas = nullptr;
-        check(cublasLtCreate(&blas), "cublasLtCreate");
-        blas_.reset(blas);
-        cudnnHandle_t dnn = nullptr;
-        check(cudnnCreate(&dnn), "cudnnCreate");
-        dnn_.reset(dnn);
-        check(cudnnSetStream(dnn, stream.get()), "cudnnSetStream");
-        reserve_scratch(blas_scratch);
-    }
+    Context(Precision precision, StreamRef stream);
 
     /// What the cuBLASLt of a Hopper GPU asks for.
     static constexpr std::size_t blas_scratch = std::size_t{32} << 20;
 
     [[nodiscard]] Precision precision() const noexcept { return precision_; }
     [[nodiscard]] DType type() const noexcept { return activation_type(precision_); }
-    [[nodiscard]] std::size_t type_size() const noexcept { return dtype_size(type()); }
+    [[nodiscard]] std::size_t type_size() const noexcept;
     [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
     [[nodiscard]] int device() const noexcept { return device_; }
     [[nodiscard]] cublasLtHandle_t blas() const noexcept { return blas_.get(); }
     [[nodiscard]] cudnnHandle_t dnn() const noexcept { return dnn_.get(); }
     [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }
 
-    void reserve_scratch(std::size_t bytes) {
-        if (scratch_.reserve(bytes)) note_move();
-    }
+    void reserve_scratch(std::size_t bytes);
 
     /// To be called where memory that layers compute in has moved.
     void note_move() noexcept { ++memory_version_; }
@@ -98,16 +72,11 @@ class Context {
     [[nodiscard]] std::size_t memory_version() const noexcept { return memory_version_; }
 
     /// Channels of images lie in packs of 16 bytes.
-    [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept {
-        const std::size_t pack = 16 / type_size();
-        return (channels + pack - 1) / pack * pack;
-    }
+    [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept;
 
   private:
     struct CloseBlas {
-        void operator()(cublasLtHandle_t handle) const noexcept {
-            static_cast<void>(cublasLtDestroy(handle));
-        }
+        void operator()(cublasLtHandle_t handle) const noexcept;
     };
     struct CloseDnn {
         void operator()(cudnnHandle_t handle) const noexcept { static_cast<void>(cudnnDestroy(handle)); }
@@ -125,23 +94,15 @@ class Context {
 /// A point in a stream's work that has a time.
 class TimedEvent {
   public:
-    TimedEvent() { dptk::cuda::check(cudaEventCreate(&event_), "cudaEventCreate"); }
-    ~TimedEvent() { static_cast<void>(cudaEventDestroy(event_)); }
+    TimedEvent();
+    ~TimedEvent();
     TimedEvent(const TimedEvent&) = delete;
     TimedEvent& operator=(const TimedEvent&) = delete;
 
-    void record(StreamRef stream) {
-        dptk::cuda::check(cudaEventRecord(event_, stream.get()), "cudaEventRecord");
-    }
+    void record(StreamRef stream);
 
     /// In milliseconds. Blocks until the stream has come here.
-    [[nodiscard]] float since(const TimedEvent& earlier) const {
-        dptk::cuda::check(cudaEventSynchronize(event_), "cudaEventSynchronize");
-        float milliseconds = 0;
-        dptk::cuda::check(cudaEventElapsedTime(&milliseconds, earlier.event_, event_),
-                          "cudaEventElapsedTime");
-        return milliseconds;
-    }
+    [[nodiscard]] float since(const TimedEvent& earlier) const;
 
   private:
     cudaEvent_t event_ = nullptr;
@@ -172,4 +133,8 @@ template <class Run>
     return best;
 }
 
-}  // namespace dptk::nn::cuda
+}  // namespace DPTK_NAMESPACE::nn::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cuda/context.ipp"
+#endif

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/multi_tensor.cuh"
 #include "dptk/nn/cuda/kernels.hpp"
 
-namespace dptk::nn::cuda::kernels {
+namespace DPTK_NAMESPACE::nn::cuda::kernels {
 
 namespace {
 
@@ -680,4 +681,4 @@ void convert_all(std::span<const ConvertedTensor> tensors, StreamRef stream) {
     });
 }
 
-}  // namespace dptk::nn::cuda::kernels
+}  // namespace DPTK_NAMESPACE::nn::cuda::kernels

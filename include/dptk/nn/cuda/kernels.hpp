@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <span>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/stream_ref.hpp"
 
-namespace dptk::nn::cuda::kernels {
+namespace DPTK_NAMESPACE::nn::cuda::kernels {
 
 /// Images of `channels` channels, row-major [n, channels, height, width], as channels-last ones with `padded`
 /// channels, of which the last are zero.
@@ -140,4 +141,4 @@ struct ConvertedTensor {
 };
 void convert_all(std::span<const ConvertedTensor> tensors, StreamRef stream);
 
-}  // namespace dptk::nn::cuda::kernels
+}  // namespace DPTK_NAMESPACE::nn::cuda::kernels

@@ -2,18 +2,18 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
-#include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::cuda {
+namespace DPTK_NAMESPACE::nn::cuda {
 
 /// How a sample's numbers lie: [height, width, padded channels]. Rows of features are channels of one pixel.
 /// Padding is zero.
@@ -37,14 +37,7 @@ struct Activation {
 /// Memory for activations, which grows.
 class ActivationBuffer {
   public:
-    [[nodiscard]] Activation get(Context& context, std::size_t n, const Form& form) {
-        const std::size_t bytes = n * form.elements() * context.type_size();
-        if (bytes > memory_.size()) {
-            memory_ = DeviceBuffer<std::byte>(bytes);
-            context.note_move();
-        }
-        return {memory_.data(), n, form};
-    }
+    [[nodiscard]] Activation get(Context& context, std::size_t n, const Form& form);
 
   private:
     DeviceBuffer<std::byte> memory_;
@@ -64,8 +57,7 @@ decltype(auto) with_name(const std::string& layer, Fn&& fn) {
 /// stream, and the host goes on, but for the first call of a batch size, which plans.
 class Layer {
   public:
-    Layer(Context& context, std::string label, const Form& output)
-        : context_(context), label_(std::move(label)), output_(output) {}
+    Layer(Context& context, std::string label, const Form& output);
 
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
@@ -73,17 +65,11 @@ class Layer {
 
     virtual std::vector<Parameter*> parameters() { return {}; }
 
-    Activation forward(const Activation& input) {
-        return with_name(label_, [&] { return do_forward(input); });
-    }
+    Activation forward(const Activation& input);
 
-    void backward_parameters(const Activation& output_gradient) {
-        with_name(label_, [&] { do_backward_parameters(output_gradient); });
-    }
+    void backward_parameters(const Activation& output_gradient);
 
-    Activation backward_input(const Activation& output_gradient) {
-        return with_name(label_, [&] { return do_backward_input(output_gradient); });
-    }
+    Activation backward_input(const Activation& output_gradient);
 
     [[nodiscard]] const Form& output_form() const noexcept { return output_; }
 
@@ -108,4 +94,8 @@ enum class Activate : std::uint8_t {
     relu_masked_behind,
 };
 
-}  // namespace dptk::nn::cuda
+}  // namespace DPTK_NAMESPACE::nn::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cuda/layer.ipp"
+#endif

@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Parameters, their gradients, inputs, outputs and losses are f32 in all of them.
 enum class Precision : std::uint8_t {
@@ -19,18 +20,13 @@ enum class Precision : std::uint8_t {
 };
 
 /// "fp32" and so on.
-[[nodiscard]] inline std::string_view precision_name(Precision precision) noexcept {
-    switch (precision) {
-        case Precision::fp32: return "fp32";
-        case Precision::tf32: return "tf32";
-        case Precision::bf16: break;
-    }
-    return "bf16";
-}
+[[nodiscard]] std::string_view precision_name(Precision precision) noexcept;
 
 /// Of activations.
-[[nodiscard]] inline DType activation_type(Precision precision) noexcept {
-    return precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
+[[nodiscard]] DType activation_type(Precision precision) noexcept;
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cuda/precision.ipp"
+#endif

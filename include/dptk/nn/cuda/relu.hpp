@@ -1,13 +1,12 @@
 /// ReLU: nothing to do where it comes with the output of the layer before, which is usual.
 #pragma once
 
-#include <string>
-#include <utility>
+#include <cstddef>
 
-#include "dptk/nn/cuda/kernels.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/nn/cuda/layer.hpp"
 
-namespace dptk::nn::cuda {
+namespace DPTK_NAMESPACE::nn::cuda {
 
 /// For ReLU behind a Linear or a Conv2d, and for Flatten: activations lie as they should already.
 class PassingLayer final : public Layer {
@@ -24,24 +23,18 @@ class ReLULayer final : public Layer {
     using Layer::Layer;
 
   private:
-    [[nodiscard]] std::size_t elements(const Activation& activation) const noexcept {
-        return activation.n * activation.form.elements();
-    }
+    [[nodiscard]] std::size_t elements(const Activation& activation) const noexcept;
 
-    Activation do_forward(const Activation& input) override {
-        output_ = outputs_.get(context(), input.n, input.form);
-        kernels::relu(input.data, output_.data, context().type(), elements(input), context().stream());
-        return output_;
-    }
+    Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& gradient) override {
-        kernels::relu_backward(output_.data, gradient.data, context().type(), elements(gradient),
-                               context().stream());
-        return gradient;
-    }
+    Activation do_backward_input(const Activation& gradient) override;
 
     Activation output_;
     ActivationBuffer outputs_;
 };
 
-}  // namespace dptk::nn::cuda
+}  // namespace DPTK_NAMESPACE::nn::cuda
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/cuda/relu.ipp"
+#endif

@@ -1,16 +1,15 @@
 /// DeviceTensor: a dense row-major array in a device's memory, nn::Tensor's counterpart.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
-#include <utility>
 
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// Memory on the device that is current when it grows; it never shrinks. The last dimension is contiguous.
 /// Owns, moves, and is not copied.
@@ -63,4 +62,4 @@ class DeviceTensor {
     Shape shape_;
 };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "dptk/nn/backend.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/convolution.hpp"
@@ -20,7 +20,7 @@
 #include "dptk/nn/reference/relu.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn {
+namespace DPTK_NAMESPACE::nn {
 
 /// The backend for `Sequential<Reference<T>>`; one thread, row-major everywhere.
 template <std::floating_point T>
@@ -74,4 +74,4 @@ class Reference {
     }
 };
 
-}  // namespace dptk::nn
+}  // namespace DPTK_NAMESPACE::nn

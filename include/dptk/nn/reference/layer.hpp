@@ -10,10 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::reference {
+namespace DPTK_NAMESPACE::nn::reference {
 
 /// `batch` samples, row-major. Points, and owns nothing.
 template <std::floating_point T>
@@ -121,4 +122,4 @@ void add_scaled(T* y, T factor, const T* x, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) y[i] += factor * x[i];
 }
 
-}  // namespace dptk::nn::reference
+}  // namespace DPTK_NAMESPACE::nn::reference

@@ -7,12 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/initialise.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::reference {
+namespace DPTK_NAMESPACE::nn::reference {
 
 template <std::floating_point T>
 class LinearLayer final : public Layer<T> {
@@ -71,4 +72,4 @@ class LinearLayer final : public Layer<T> {
     std::vector<T> input_gradient_;
 };
 
-}  // namespace dptk::nn::reference
+}  // namespace DPTK_NAMESPACE::nn::reference

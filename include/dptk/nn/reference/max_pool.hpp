@@ -7,11 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
 #include "dptk/nn/tensor.hpp"
 
-namespace dptk::nn::reference {
+namespace DPTK_NAMESPACE::nn::reference {
 
 template <std::floating_point T>
 class MaxPool2dLayer final : public Layer<T> {
@@ -61,4 +62,4 @@ class MaxPool2dLayer final : public Layer<T> {
     std::vector<T> input_gradient_;
 };
 
-}  // namespace dptk::nn::reference
+}  // namespace DPTK_NAMESPACE::nn::reference

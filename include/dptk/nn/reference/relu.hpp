@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "dptk/core/config.hpp"
 #include "dptk/nn/reference/layer.hpp"
 
-namespace dptk::nn::reference {
+namespace DPTK_NAMESPACE::nn::reference {
 
 template <std::floating_point T>
 class ReLULayer final : public Layer<T> {
@@ -39,4 +40,4 @@ class FlattenLayer final : public Layer<T> {
     Activation<T> backward_input(const Activation<T>& output_gradient) override { return output_gradient; }
 };
 
-}  // namespace dptk::nn::reference
+}  // namespace DPTK_NAMESPACE::nn::reference

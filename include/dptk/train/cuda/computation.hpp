@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dptk/comm/device_registry.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/cuda/graph.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/data/image_dataset.hpp"
@@ -25,7 +26,7 @@
 #include "dptk/train/host_computation.hpp"
 #include "dptk/train/trainer_options.hpp"
 
-namespace dptk::detail {
+namespace DPTK_NAMESPACE::detail {
 
 /// See the one for host memory for what the calls do. The network's device is the current one in all of them.
 /// Ends before the DistributedDataParallel whose collectives its graph has.
@@ -130,4 +131,4 @@ class TrainerComputation<nn::Cuda> {
     std::size_t graph_memory_ = 0;
 };
 
-}  // namespace dptk::detail
+}  // namespace DPTK_NAMESPACE::detail

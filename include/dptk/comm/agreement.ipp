@@ -1,0 +1,28 @@
+#pragma once
+
+#include "dptk/comm/agreement.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+[[nodiscard]] DPTK_INLINE std::vector<std::string_view> lines_of(std::string_view table) {
+    std::vector<std::string_view> lines;
+    while (!table.empty()) {
+        const std::size_t end = table.find('\n');
+        lines.push_back(table.substr(0, end));
+        table.remove_prefix(end == std::string_view::npos ? table.size() : end + 1);
+    }
+    return lines;
+}
+
+DPTK_INLINE std::string first_difference(std::string_view table, std::string_view other, std::size_t rank) {
+    const std::vector<std::string_view> lines = lines_of(table);
+    const std::vector<std::string_view> others = lines_of(other);
+    for (std::size_t i = 0; i < std::max(lines.size(), others.size()); ++i) {
+        const std::string_view expected = i < lines.size() ? lines[i] : "no further parameter";
+        const std::string_view found = i < others.size() ? others[i] : "no further parameter";
+        if (expected != found) return text("rank ", rank, " has ", found, ", where rank 0 has ", expected);
+    }
+    return {};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

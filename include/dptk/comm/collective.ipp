@@ -1,0 +1,129 @@
+#pragma once
+
+#include "dptk/comm/collective.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE const Buffer& Collective::shared_shape() const noexcept {
+    return verb == Verb::scatter ? output : input;
+}
+
+DPTK_INLINE bool agree(const Collective& a, const Collective& b) noexcept {
+    if (a.verb != b.verb) return false;
+    if (a.verb == Verb::allocate) return a.input.count == b.input.count;
+    if (!has_buffers(a.verb)) return true;
+    const Buffer& x = a.shared_shape();
+    const Buffer& y = b.shared_shape();
+    if (x.dtype != y.dtype || x.element_size() != y.element_size()) return false;
+    if (reduces(a.verb)) {
+        if (a.reduction.op != b.reduction.op) return false;
+        if ((a.reduction.user == nullptr) != (b.reduction.user == nullptr)) return false;
+    }
+    if (has_root(a.verb) && a.root != b.root) return false;
+    if (a.verb == Verb::all_gather_uneven) return std::ranges::equal(a.counts, b.counts);
+    return x.count == y.count;
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE bool overlap(const Buffer& a, const Buffer& b) noexcept {
+    const auto* a_begin = static_cast<const std::byte*>(a.data);
+    const auto* b_begin = static_cast<const std::byte*>(b.data);
+    return std::less<>{}(a_begin, b_begin + b.bytes()) && std::less<>{}(b_begin, a_begin + a.bytes());
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE bool share_memory(const Collective& a, const Collective& b) noexcept {
+    return detail::overlap(a.output, b.output) || detail::overlap(a.output, b.input) ||
+           detail::overlap(a.input, b.output);
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE PackedCall::PackedCall(const Collective& call) noexcept {
+    const Buffer& shape = call.shared_shape();
+    const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
+    set(call.verb, op, shape, has_root(call.verb) ? call.root : call.bucket);
+    if (call.verb != Verb::all_gather_uneven) return;
+    second_ = 0;
+    for (const std::size_t count : call.counts) second_ += count;
+}
+
+DPTK_INLINE PackedCall::PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept {
+    set(verb, tag & 0xff, buffer, peer);
+    first_ |= static_cast<std::uint64_t>(tag >> 8) << 24;
+}
+
+DPTK_INLINE std::string PackedCall::describe() const {
+    std::string out(verb_name(verb()));
+    if (verb() == Verb::allocate) return out + text('(', second_, " bytes)");
+    if (!has_buffers(verb())) return out;
+    out += '(';
+    if (reduces(verb())) out += text(op_name(), ", ");
+    if (has_root(verb())) out += text("root ", peer(), ", ");
+    out += text(second_, " x ", dtype_name(static_cast<DType>(byte(2))));
+    if (verb() == Verb::all_gather_uneven) out += " of all ranks";
+    const bool is_message = verb() == Verb::send || verb() == Verb::recv;
+    if (!is_message && !has_root(verb()) && peer() >= 0) out += text(", bucket ", peer());
+    if (is_message) {
+        out += verb() == Verb::send ? ", to " : ", from ";
+        out += peer() < 0 ? std::string("any rank") : text("rank ", peer());
+        if (tag() != 0) out += text(", tag ", tag());
+    }
+    return out + ')';
+}
+
+DPTK_INLINE void PackedCall::set(Verb verb, int op, const Buffer& shape, int rank) noexcept {
+    first_ = static_cast<std::uint64_t>(verb) | static_cast<std::uint64_t>(op) << 8 |
+             static_cast<std::uint64_t>(shape.dtype) << 16 |
+             static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank)) << 32;
+    second_ = shape.count;
+}
+
+DPTK_INLINE int PackedCall::byte(int position) const noexcept {
+    return static_cast<int>(first_ >> (8 * position) & 0xff);
+}
+
+DPTK_INLINE int PackedCall::tag() const noexcept {
+    return byte(1) | byte(3) << 8;
+}
+
+DPTK_INLINE std::string_view PackedCall::op_name() const noexcept {
+    return byte(1) == user_function ? "user's function" : reduce_op_name(static_cast<ReduceOp>(byte(1)));
+}
+
+DPTK_INLINE std::string describe_packed(Activity::Call call) {
+    return PackedCall(call).describe();
+}
+
+DPTK_INLINE Collective allocation_call(std::size_t bytes) noexcept {
+    return {.verb = Verb::allocate, .input = {nullptr, bytes, DType::u8, {}, 0}};
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string describe(const Collective& call) {
+    return detail::PackedCall(call).describe();
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE PackedCall pack(const Message& message) noexcept {
+    return {message.verb, message.buffer, message.peer, message.tag};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

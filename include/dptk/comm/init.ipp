@@ -1,0 +1,66 @@
+#pragma once
+
+#include "dptk/comm/init.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+[[nodiscard]] DPTK_INLINE std::string registered_names() {
+    std::string names;
+    for (const TransportEntry& entry : registered_transports()) {
+        names += names.empty() ? "" : ", ";
+        names += entry.name;
+    }
+    return names.empty() ? "none" : names;
+}
+
+DPTK_INLINE std::string no_transport_text(const JobRequest& request) {
+    const LaunchEnvironment& launch = request.launch;
+    const std::string who = text("rank ", launch.rank, ": started as one of ", launch.world_size,
+                                 " ranks by ", launch.source, ", but ");
+    const std::string registered = ". Registered: " + registered_names() + ". ";
+    if (!request.backend.empty()) {
+        return who + "the backend " + request.backend +
+               " is asked for, and this program has none of that name that serves it" + registered +
+               include_advice(request.backend + ".hpp");
+    }
+    const bool by_mpi = request.method.meeting == Meeting::mpi || launch.launcher == Launcher::mpi;
+    const std::string slurm = launch.launcher == Launcher::slurm
+                                  ? ". For MPI, srun needs --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)"
+                                  : "";
+    return who + "no transport in this program serves that launcher" + registered +
+           include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
+}
+
+DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
+    std::optional<TransportEntry> best;
+    Fit best_fit = Fit::none;
+    for (const TransportEntry& entry : registered_transports()) {
+        if (!request.backend.empty() && request.backend != entry.name) continue;
+        const Fit fit = entry.fit(request);
+        if (fit <= best_fit) continue;
+        best = entry;
+        best_fit = fit;
+    }
+    return best;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE ProcessGroup init_process_group(const InitOptions& options) {
+    ProcessGroup group = detail::connect(resolve(options));
+    detail::DefaultGroup& last = detail::default_group();
+    const std::lock_guard lock(last.mutex);
+    last.control = group.channel().control().weak_from_this();
+    return group;
+}
+
+DPTK_INLINE bool is_initialized() {
+    detail::DefaultGroup& last = detail::default_group();
+    const std::lock_guard lock(last.mutex);
+    const std::shared_ptr<ControlPlane> control = last.control.lock();
+    return control && !control->has_left();
+}
+
+}  // namespace DPTK_NAMESPACE

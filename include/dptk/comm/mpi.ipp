@@ -1,0 +1,71 @@
+#pragma once
+
+#include "dptk/comm/mpi.hpp"
+
+#include <cstdlib>
+
+namespace DPTK_NAMESPACE::detail {
+
+[[nodiscard]] DPTK_INLINE bool mpi_is_initialized() {
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    return initialized != 0;
+}
+
+/// The number of ranks that MPI knows; initialises MPI.
+[[nodiscard]] DPTK_INLINE int mpi_world_size() {
+    static_cast<void>(MpiEnvironment::get());
+    int size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
+}
+
+/// Whether srun has given its tasks what this MPI needs to find the others. Without it, Open MPI's MPI_Init
+/// ends the process, and other MPIs know one rank.
+[[nodiscard]] DPTK_INLINE bool slurm_speaks_mpi() {
+    const bool open_mpi = MpiEnvironment::library().starts_with("Open MPI");
+    return std::getenv(open_mpi ? "PMIX_RANK" : "PMI_FD") != nullptr;
+}
+
+DPTK_INLINE Fit mpi_fit(const JobRequest& request) {
+    const bool asked = request.backend == "mpi" || request.method.meeting == Meeting::mpi;
+    const bool other_method = request.store || request.method.meeting != Meeting::none;
+    if (asked) return Fit::natural;
+    if (other_method) return Fit::none;
+    switch (request.launch.launcher) {
+        case Launcher::mpi: return Fit::natural;
+        case Launcher::slurm:
+            if (!mpi_is_initialized() && !slurm_speaks_mpi()) return Fit::none;
+            return mpi_world_size() == request.launch.world_size ? Fit::natural : Fit::none;
+        case Launcher::torchrun: return mpi_is_initialized() ? Fit::possible : Fit::none;
+        case Launcher::none: break;
+    }
+    return mpi_is_initialized() ? Fit::natural : Fit::none;
+}
+
+/// A program started by another MPI's mpirun runs as so many groups of one rank: MPI_Comm_size tells.
+DPTK_INLINE void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
+    if (launch.source == LaunchEnvironment{}.source) return;
+    const int size = mpi_world_size();
+    const int rank = MpiEnvironment::get().rank();
+    if (size == launch.world_size && rank == launch.rank) return;
+    if (size == launch.world_size) {
+        throw ArgumentError(text("rank ", launch.rank, " of ", launch.source, " is rank ", rank,
+                                 " of MPI: the two contradict each other"));
+    }
+    throw BackendError(text("rank ", launch.rank, ": started as one of ", launch.world_size, " ranks by ",
+                            launch.source, ", but MPI_Comm_size says ", size,
+                            ": this program is linked with ", MpiEnvironment::library(),
+                            ", which that launcher does not serve. Start it with the mpirun of ",
+                            MpiEnvironment::library(), ", or build it with the launcher's MPI"));
+}
+
+DPTK_INLINE ProcessGroup create_mpi_group(const JobRequest& request) {
+    check_launched_by_linked_mpi(request.launch);
+    return NodeCommunicator<MpiTransport>(
+        NodeTransport(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
+                                                    .heartbeat_timeout = request.heartbeat_timeout,
+                                                    .bind_address = request.bind_address})));
+}
+
+}  // namespace DPTK_NAMESPACE::detail

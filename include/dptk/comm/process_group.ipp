@@ -1,0 +1,141 @@
+#pragma once
+
+#include "dptk/comm/process_group.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/registry.hpp"
+#include "dptk/comm/routed_channel.hpp"
+#include "dptk/control/host.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE ProcessGroup::ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
+    if (channel_ && !channel_->serves_devices())
+        channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
+    std::unique_ptr<Channel> copy = channel().duplicate();
+    if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");
+    return ProcessGroup(std::move(copy));
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::subgroup(std::span<const int> ranks, const SubgroupOptions& options) {
+    detail::check_no_problem<ArgumentError>(*this, problem_with(ranks, options));
+    detail::check_equal_tables(*this, "subgroups",
+                               detail::text("the ranks ", detail::list_text(ranks), describe(options)));
+    return make_subgroup(ranks, options);
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::subgroup(std::initializer_list<int> ranks,
+                                                const SubgroupOptions& options) {
+    return subgroup(std::span(ranks.begin(), ranks.size()), options);
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::split(int color, int key, const SubgroupOptions& options) {
+    detail::check_no_problem<ArgumentError>(
+        *this, color < no_color ? detail::text("split with color ", color) : problem_with(options));
+    detail::check_equal_tables(*this, "subgroups", "a split" + describe(options));
+    const std::vector<int> colors = all_gather_value(color);
+    const std::vector<int> keys = all_gather_value(key);
+    std::vector<int> ranks;
+    for (int other = 0; other < size(); ++other) {
+        if (colors[static_cast<std::size_t>(other)] == color && color != no_color) ranks.push_back(other);
+    }
+    std::ranges::stable_sort(ranks, {}, [&](int other) { return keys[static_cast<std::size_t>(other)]; });
+    return make_subgroup(ranks, options);
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::split_by_host(const SubgroupOptions& options) {
+    const std::vector<std::string> hosts = detail::all_gather_text(*this, host_identity());
+    const auto first = std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank())]);
+    return split(static_cast<int>(first - hosts.begin()), 0, options);
+}
+
+DPTK_INLINE Channel& ProcessGroup::channel() {
+    check_member();
+    return *channel_;
+}
+
+DPTK_INLINE const Channel& ProcessGroup::channel() const {
+    check_member();
+    return *channel_;
+}
+
+DPTK_INLINE ProcessGroup::ProcessGroup(Outsider outsider) : why_empty_(std::move(outsider.why)) {}
+
+DPTK_INLINE void ProcessGroup::check_member() const {
+    if (channel_) return;
+    throw ArgumentError(why_empty_.empty() ? "this process group was moved from" : why_empty_);
+}
+
+DPTK_INLINE std::string ProcessGroup::describe(const SubgroupOptions& options) {
+    return (options.timeout ? ", timeout " + detail::duration_text(*options.timeout) : "") +
+           (options.backend.empty() ? "" : ", backend " + options.backend);
+}
+
+DPTK_INLINE bool ProcessGroup::over_own_transport(const SubgroupOptions& options) const {
+    return options.backend.empty() || options.backend == backend();
+}
+
+DPTK_INLINE std::string ProcessGroup::problem_with(const SubgroupOptions& options) const {
+    if (options.timeout && options.timeout->count() <= 0)
+        return detail::text("a subgroup's timeout of ", options.timeout->count(), " ms");
+    if (over_own_transport(options))
+        return channel().has_subgroups() ? "" : "the transport " + backend() + " has no subgroup()";
+    const std::vector<TransportEntry> entries = registered_transports();
+    const TransportEntry* entry = detail::find_transport(entries, options.backend);
+    if (entry == nullptr)
+        return "this program has no backend " + options.backend + ": include <dptk/comm/" + options.backend +
+               ".hpp>";
+    if (entry->create_subgroup == nullptr || !channel().control().has_store())
+        return "a group over " + backend() + " has no subgroups over " + options.backend;
+    return {};
+}
+
+DPTK_INLINE std::string ProcessGroup::problem_with(std::span<const int> ranks,
+                                                   const SubgroupOptions& options) const {
+    const auto say = [&](std::string_view what) {
+        return detail::text("subgroup of the ranks ", detail::list_text(ranks), ": ", what);
+    };
+    if (ranks.empty()) return "subgroup of no ranks";
+    for (const int rank : ranks) {
+        if (rank < 0 || rank >= size())
+            return say(detail::text("rank ", rank, " is outside [0, ", size() - 1, "]"));
+        if (std::ranges::count(ranks, rank) > 1) return say(detail::text("rank ", rank, " is there twice"));
+    }
+    return problem_with(options);
+}
+
+DPTK_INLINE ProcessGroup ProcessGroup::make_subgroup(std::span<const int> ranks,
+                                                     const SubgroupOptions& options) {
+    const int own = rank();
+    std::unique_ptr<Channel> part = over_own_transport(options) ? channel().subgroup(ranks, options.timeout)
+                                                                : subgroup_over(ranks, options);
+    if (part) return ProcessGroup(std::move(part));
+    return ProcessGroup(Outsider{
+        detail::text("rank ", own, " is not in this group, which has the ranks ", detail::list_text(ranks))});
+}
+
+DPTK_INLINE std::unique_ptr<Channel> ProcessGroup::subgroup_over(std::span<const int> ranks,
+                                                                 const SubgroupOptions& options) {
+    const std::vector<std::string> hosts = detail::all_gather_text(*this, host_identity());
+    SubgroupRequest request{.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin()),
+                            .hosts = {},
+                            .identity = channel().next_identity(ranks, options.timeout),
+                            .job = channel().job()};
+    if (request.rank == static_cast<int>(ranks.size())) return nullptr;
+    for (const int member : ranks) request.hosts.push_back(hosts[static_cast<std::size_t>(member)]);
+    const std::vector<TransportEntry> entries = registered_transports();
+    const TransportEntry* entry = detail::find_transport(entries, options.backend);
+    std::unique_ptr<Channel> part;
+    break_job_unless_agreed(request.job, [&] { part = entry->create_subgroup(request); });
+    return part;
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "dptk/comm/registry.hpp"
+
+#include <algorithm>
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE bool register_transport(const TransportEntry& entry) {
+    return detail::transport_registry().add(entry);
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE const TransportEntry* find_transport(const std::vector<TransportEntry>& entries,
+                                                 std::string_view name) {
+    const auto entry = std::ranges::find(entries, name, &TransportEntry::name);
+    return entry == entries.end() ? nullptr : &*entry;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::vector<TransportEntry> registered_transports() {
+    return detail::transport_registry().all();
+}
+
+DPTK_INLINE bool is_mpi_available() {
+    return detail::find_transport(registered_transports(), "mpi") != nullptr;
+}
+
+DPTK_INLINE bool is_gloo_available() {
+    return detail::find_transport(registered_transports(), "gloo") != nullptr;
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,185 @@
+#pragma once
+
+#include "dptk/comm/thread.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dptk/comm/local_reduce.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
+                                             std::shared_ptr<ControlPlane> control)
+    : hub_(std::move(hub)), control_(std::move(control)), rank_(control_->rank()) {}
+
+DPTK_INLINE int ThreadTransport::recv_any(const Buffer& buffer, int tag) {
+    return complete({Verb::recv, buffer, any_rank, tag});
+}
+
+DPTK_INLINE void ThreadTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
+    const std::shared_ptr<WorkState> sent = start({Verb::send, out, to, tag});
+    try {
+        recv(in, from, tag);
+    } catch (...) {
+        hub_->mailbox().withdraw(*sent);  // nobody may read `out` any more
+        throw;
+    }
+    Work(sent).wait();
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> ThreadTransport::start(const Message& message) {
+    return hub_->mailbox().post(rank_, message);
+}
+
+DPTK_INLINE void ThreadTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
+    together({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
+        const std::size_t first = slice_begin(rank_, data.count);
+        const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
+        std::vector<void*> results;
+        for (const Collective& call : calls) results.push_back(call.output.slice(first, count).data);
+        reduce_slice(calls, first, data.slice(first, count), reduction, results);
+    });
+}
+
+DPTK_INLINE void ThreadTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
+    together({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
+        const std::size_t first = slice_begin(rank_, data.count);
+        const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
+        void* const result = call_of(calls, root).output.slice(first, count).data;
+        reduce_slice(calls, first, data.slice(first, count), reduction, {&result, 1});
+    });
+}
+
+DPTK_INLINE void ThreadTransport::reduce_scatter(const Buffer& input, const Buffer& output,
+                                                 const Reduction& reduction) {
+    // The output may lie in the input, which others read meanwhile.
+    const algorithms::Scratch result(output);
+    together({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
+        const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
+        reduce_slice(calls, first, output, reduction, {&result.buffer().data, 1});
+    });
+    copy(output, result.buffer());
+}
+
+DPTK_INLINE void ThreadTransport::broadcast(const Buffer& data, int root) {
+    together({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
+        if (rank_ != root) copy(data, call_of(calls, root).input);
+    });
+}
+
+DPTK_INLINE void ThreadTransport::all_gather(const Buffer& input, const Buffer& output) {
+    together({Verb::all_gather, input, output, {}, 0, {}},
+             [&](const Calls& calls) { collect(calls, output); });
+}
+
+DPTK_INLINE void ThreadTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
+                                                    std::span<const std::size_t> counts) {
+    together({Verb::all_gather_uneven, input, output, {}, 0, counts},
+             [&](const Calls& calls) { collect(calls, output); });
+}
+
+DPTK_INLINE void ThreadTransport::gather(const Buffer& input, const Buffer& output, int root) {
+    together({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
+        if (rank_ == root) collect(calls, output);
+    });
+}
+
+DPTK_INLINE void ThreadTransport::scatter(const Buffer& input, const Buffer& output, int root) {
+    together({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
+        take(output, call_of(calls, root).input.slice(own_place(output.count), output.count));
+    });
+}
+
+DPTK_INLINE void ThreadTransport::all_to_all(const Buffer& input, const Buffer& output) {
+    together({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
+        const std::size_t count = input.count / calls.size();
+        for (std::size_t i = 0; i < calls.size(); ++i)
+            copy(output.slice(i * count, count), calls[i].input.slice(own_place(count), count));
+    });
+}
+
+DPTK_INLINE void ThreadTransport::barrier() {
+    together({}, [](const Calls&) {});
+}
+
+DPTK_INLINE ThreadTransport ThreadTransport::duplicate() {
+    together({.verb = Verb::duplicate}, [](const Calls&) {});
+    return {hub_->part(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
+}
+
+DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks, std::string_view name) {
+    const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
+    return {hub_->part(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
+}
+
+DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
+                                             std::shared_ptr<ControlPlane> control, int rank)
+    : hub_(std::move(hub)), control_(std::move(control)), rank_(rank) {}
+
+DPTK_INLINE int ThreadTransport::complete(const Message& message) {
+    Work work(start(message));
+    work.wait();
+    return work.source_rank();
+}
+
+DPTK_INLINE std::string ThreadTransport::find_difference() const {
+    const std::vector<Collective>& calls = hub_->calls();
+    for (std::size_t other = 1; other < calls.size(); ++other) {
+        if (!agree(calls[0], calls[other])) {
+            return detail::text("rank ", other, " calls ", describe(calls[other]), " where rank 0 calls ",
+                                describe(calls[0]));
+        }
+    }
+    return {};
+}
+
+DPTK_INLINE std::size_t ThreadTransport::slice_begin(int slice, std::size_t count) const noexcept {
+    const auto parts = static_cast<std::size_t>(size());
+    return count / parts * static_cast<std::size_t>(slice) +
+           std::min(count % parts, static_cast<std::size_t>(slice));
+}
+
+DPTK_INLINE void ThreadTransport::reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
+                                               const Reduction& reduction, std::span<void* const> results) {
+    std::vector<const void*> sources;
+    for (const Collective& call : calls) sources.push_back(call.input.slice(first, slice.count).data);
+    detail::reduce_together({sources, results, slice.count, static_cast<double>(calls.size())}, slice,
+                            slice.dtype, reduction);
+}
+
+DPTK_INLINE const Collective& ThreadTransport::call_of(const Calls& calls, int rank) {
+    return calls[static_cast<std::size_t>(rank)];
+}
+
+DPTK_INLINE std::size_t ThreadTransport::own_place(std::size_t count) const noexcept {
+    return static_cast<std::size_t>(rank_) * count;
+}
+
+DPTK_INLINE void ThreadTransport::collect(const Calls& calls, const Buffer& output) {
+    std::size_t first = 0;
+    for (const Collective& call : calls) {
+        take(output.slice(first, call.input.count), call.input);
+        first += call.input.count;
+    }
+}
+
+DPTK_INLINE void ThreadTransport::take(const Buffer& to, const Buffer& from) {
+    if (to.data != from.data) copy(to, from);
+}
+
+DPTK_INLINE void ThreadTransport::copy(const Buffer& to, const Buffer& from) {
+    if (from.bytes() != 0) std::memcpy(to.data, from.data, from.bytes());
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
+    return {hub, ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = options.timeout},
+                                    health)};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

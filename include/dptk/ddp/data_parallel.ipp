@@ -1,0 +1,130 @@
+#pragma once
+
+#include "dptk/ddp/data_parallel.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/core/device_calls.hpp"
+#include "dptk/core/own_thread.hpp"
+#include "dptk/ddp/gradient_bucket.hpp"
+#include "dptk/ddp/model_table.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE ModelReplica::ModelReplica(ParameterSource source) : parameters_(std::move(source)) {}
+
+DPTK_INLINE Work ModelReplica::start(std::function<void()> action) {
+    return Work(thread_.start([action = std::move(action)] {
+        is_own_thread = false;  // the program's code runs here, too
+        action();
+        return -1;
+    }));
+}
+
+DPTK_INLINE void ModelReplica::join(const ThreadJob& job, int number) {
+    group_.emplace(ThreadCommunicator(job.transport(number)));
+    break_job_unless_agreed(group_->channel().job(), [&] { compare(); });
+}
+
+DPTK_INLINE void ModelReplica::take_values() {
+    break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
+}
+
+DPTK_INLINE void ModelReplica::reduce(double weight) {
+    break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(weight); });
+}
+
+DPTK_INLINE void ModelReplica::compare() {
+    std::string problem;
+    try {
+        parameters_.find();
+        require_lasting_gradients(parameters_.refs(), "DataParallel");
+        if (is_on_device()) device_calls().set_device(device().index);
+        for (const ParameterRef& parameter : parameters_.refs()) {
+            if (parameter.device != device())
+                throw ArgumentError(text("parameter ", parameter.name, " is on ",
+                                         device_name(parameter.device), ", and the first on ",
+                                         device_name(device())));
+        }
+    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+        problem = error.what();
+    }
+    check_no_problem<ArgumentError>(*group_, problem);
+    std::string table = is_on_device() ? "on a device\n" : "in host memory\n";
+    for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
+    for (const std::size_t i : repeated_gradients()) table += text("gradient ", i, " stands before\n");
+    check_equal_tables(*group_, "replicas", table);
+    if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
+}
+
+DPTK_INLINE std::vector<std::size_t> ModelReplica::repeated_gradients() const {
+    std::set<const void*> seen;
+    std::vector<std::size_t> repeated;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (!seen.insert(parameters_[i].gradient).second) repeated.push_back(i);
+    }
+    return repeated;
+}
+
+DPTK_INLINE void ModelReplica::reduce_gradients(double weight) {
+    const std::vector<std::size_t> repeated = repeated_gradients();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (std::ranges::binary_search(repeated, i)) continue;
+        const ParameterRef& parameter = parameters_[i];
+        const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
+        if (weight == 0) copy_scaled(gradient, nullptr, 0);
+        Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
+        call.reduction.weight = weight;
+        ModelParameters::run(*group_, call);
+    }
+    if (is_on_device()) device_calls().synchronize(device().index);
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE DataParallel::DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options)
+    : job_(number_of(replicas), options) {
+    for (ParameterSource& source : replicas) replicas_.emplace_back(std::move(source));
+    try {
+        on_all([&](detail::ModelReplica& replica, std::size_t number) {
+            replica.join(job_, static_cast<int>(number));
+        });
+    } catch (...) {
+        leave();
+        throw;
+    }
+}
+
+DPTK_INLINE DataParallel::~DataParallel() {
+    leave();
+}
+
+DPTK_INLINE const std::vector<ParameterRef>& DataParallel::parameters() const noexcept {
+    return replicas_.front().parameters();
+}
+
+DPTK_INLINE int DataParallel::number_of(const std::vector<ParameterSource>& replicas) {
+    if (replicas.empty()) throw ArgumentError("DataParallel of no replica");
+    return static_cast<int>(replicas.size());
+}
+
+DPTK_INLINE std::span<const std::size_t> DataParallel::part_of(std::span<const std::size_t> batch,
+                                                               std::size_t replica) const {
+    const std::size_t each = batch.size() / replicas_.size();
+    const std::size_t longer = batch.size() % replicas_.size();
+    return batch.subspan(each * replica + std::min(replica, longer), each + (replica < longer ? 1 : 0));
+}
+
+DPTK_INLINE void DataParallel::leave() noexcept {
+    try {
+        on_all([](detail::ModelReplica& replica, std::size_t) { replica.leave(); });
+    } catch (const std::exception&) {  // it has been thrown before
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

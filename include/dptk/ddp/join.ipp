@@ -1,0 +1,59 @@
+#pragma once
+
+#include "dptk/ddp/join.hpp"
+
+#include <algorithm>
+
+#include "dptk/comm/agreement.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE Join::Join(ProcessGroup& group, JoinOptions options) : group_(group), options_(options) {
+    detail::check_equal_tables(
+        group_, "JoinOptions",
+        detail::text("divide_by_initial_world_size ", options.divide_by_initial_world_size,
+                     "\nthrow_on_early_termination ", options.throw_on_early_termination));
+}
+
+DPTK_INLINE void Join::add(std::function<void()> shadow, std::function<void(int last)> finish) {
+    members_.push_back({std::move(shadow), std::move(finish), {}});
+}
+
+DPTK_INLINE void Join::add(DistributedDataParallel& ddp) {
+    members_.push_back({[&ddp] { ddp.shadow(); }, [&ddp](int last) { ddp.broadcast_values(last); },
+                        [&ddp](const JoinRound& round) { ddp.set_joined(round); }});
+}
+
+DPTK_INLINE void Join::finish() {
+    while (meet(false)) {
+        for (const Member& member : members_) member.shadow();
+    }
+    for (const Member& member : members_) {
+        if (member.set_round) member.set_round({});
+        if (member.finish) member.finish(last_);
+    }
+    steps_ = 0;
+}
+
+DPTK_INLINE bool Join::meet(bool has_batch) {
+    const std::vector<std::uint8_t> present =
+        group_.all_gather_value(static_cast<std::uint8_t>(has_batch ? 1 : 0));
+    const auto count = static_cast<int>(std::ranges::count(present, 1));
+    if (count > 0 && count < group_.size() && options_.throw_on_early_termination) throw_early(present);
+    if (count == 0) return false;
+    last_ = static_cast<int>(std::ranges::find(present, 1) - present.begin());
+    const JoinRound round{count, last_, !options_.divide_by_initial_world_size};
+    for (const Member& member : members_) {
+        if (member.set_round) member.set_round(round);
+    }
+    ++steps_;
+    return true;
+}
+
+DPTK_INLINE void Join::throw_early(const std::vector<std::uint8_t>& present) {
+    const auto first = std::ranges::find(present, 0) - present.begin();
+    detail::throw_agreed(group_, Error(detail::text("rank ", first, " has run out of batches after ", steps_,
+                                                    " steps, and others have not")));
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "dptk/ddp/parameter_source.hpp"
+
+#include <cstddef>
+#include <string_view>
+
+#include "dptk/core/device_calls.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::vector<ParameterRef> ParameterSource::collect() const {
+    std::vector<ParameterRef> parameters = visit(values_);
+    if (gradients_) attach(parameters, visit(gradients_));
+    for (const ParameterRef& parameter : parameters) check(parameter);
+    return parameters;
+}
+
+DPTK_INLINE std::vector<ParameterRef> ParameterSource::visit(const Visitor& visitor) {
+    ParameterSink sink;
+    visitor(sink);
+    return std::move(sink.parameters());
+}
+
+DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
+    const auto fail = [&](std::string_view what) {
+        throw ArgumentError(detail::text("parameter ", parameter.name, " ", what));
+    };
+    if (!is_floating(parameter.dtype))
+        fail(detail::text("is of ", dtype_name(parameter.dtype), ", which has no gradient"));
+    if (parameter.device.type != DeviceType::cpu && detail::registered_device_calls() == nullptr)
+        fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
+    if (parameter.count == 0) return;
+    if (parameter.value == nullptr) fail("has no value");
+    if (parameter.gradient == nullptr && !parameter.late_gradient) fail("has no gradient");
+}
+
+DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,
+                                         const std::vector<ParameterRef>& gradients) {
+    if (values.size() != gradients.size()) {
+        throw ArgumentError(
+            detail::text("there are ", values.size(), " parameters, but ", gradients.size(), " gradients"));
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        ParameterRef& value = values[i];
+        const ParameterRef& gradient = gradients[i];
+        if (value.count != gradient.count || value.dtype != gradient.dtype) {
+            throw ArgumentError(detail::text("parameter ", value.name, " is ", value.count, " x ",
+                                             dtype_name(value.dtype), ", but its gradient is ",
+                                             gradient.count, " x ", dtype_name(gradient.dtype)));
+        }
+        detail::check_same_order(value.name, value, gradient);
+        if (value.device != gradient.device)
+            throw ArgumentError(detail::text("parameter ", value.name, " is on ", device_name(value.device),
+                                             ", but its gradient on ", device_name(gradient.device)));
+        value.gradient = gradient.value;
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "dptk/nn/cuda/optimizer.hpp"
+
+#include "dptk/core/cuda/copy.hpp"
+#include "dptk/core/text.hpp"
+
+namespace DPTK_NAMESPACE::nn::cuda {
+
+DPTK_INLINE FusedOptimizer::FusedOptimizer(double lr, std::size_t states, StreamRef stream)
+    : states_(states), stream_(stream), clock_(1) {
+    host_clock_.value.lr = lr;
+    send_clock();
+}
+
+DPTK_INLINE void FusedOptimizer::set_lr(double lr) {
+    dptk::detail::require_not_negative("FusedOptimizer", "lr", lr);
+    dptk::cuda::detail::copy_bytes(&host_clock_, clock_.data(), sizeof host_clock_, stream_);
+    dptk::cuda::synchronize(stream_);
+    host_clock_.value.lr = lr;
+    send_clock();
+}
+
+DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
+    std::span<const ParameterRef> parameters) {
+    if (state_.empty()) {
+        for (const ParameterRef& parameter : parameters) {
+            std::vector<dptk::cuda::DeviceBuffer<float>>& own = state_.emplace_back();
+            for (std::size_t s = 0; s < states_; ++s) {
+                own.emplace_back(parameter.count);
+                dptk::cuda::check(
+                    cudaMemsetAsync(own.back().data(), 0, parameter.count * sizeof(float), stream_.get()),
+                    "cudaMemsetAsync");
+            }
+        }
+    }
+    if (state_.size() != parameters.size())
+        throw ArgumentError(
+            dptk::detail::text("an optimizer of ", state_.size(), " parameters steps ", parameters.size()));
+    tensors_.clear();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const ParameterRef& parameter = parameters[i];
+        if (parameter.dtype != DType::f32 || parameter.device.type != DeviceType::cuda)
+            throw ArgumentError(
+                dptk::detail::text("parameter ", parameter.name, ": not f32 in a device's memory"));
+        tensors_.push_back({.value = static_cast<float*>(parameter.value),
+                            .gradient = static_cast<const float*>(parameter.gradient),
+                            .first = states_ > 0 ? state_[i][0].data() : nullptr,
+                            .second = states_ > 1 ? state_[i][1].data() : nullptr,
+                            .count = parameter.count});
+    }
+    return tensors_;
+}
+
+DPTK_INLINE kernels::OptimizerClock* FusedOptimizer::clock() noexcept {
+    return &clock_.data()->value;
+}
+
+DPTK_INLINE void FusedOptimizer::send_clock() {
+    dptk::cuda::detail::copy_bytes(clock_.data(), &host_clock_, sizeof host_clock_, stream_);
+    dptk::cuda::synchronize(stream_);
+}
+
+}  // namespace DPTK_NAMESPACE::nn::cuda
+
+namespace DPTK_NAMESPACE::nn {
+
+DPTK_INLINE FusedSGD::FusedSGD(SgdOptions options, StreamRef stream)
+    : FusedOptimizer(dptk::SGD<float>(options).lr(), options.momentum == 0 ? 0 : 1, stream),
+      options_(options) {}
+
+DPTK_INLINE void FusedSGD::step(std::span<const ParameterRef> parameters) {
+    cuda::kernels::sgd_step(
+        tensors(parameters),
+        {static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)}, clock(),
+        stream());
+}
+
+DPTK_INLINE void FusedAdam::step(std::span<const ParameterRef> parameters) {
+    cuda::kernels::adam_step(tensors(parameters), options_, clock(), stream());
+}
+
+DPTK_INLINE FusedAdam::FusedAdam(const AdamOptions& options, bool is_decoupled, double lr, StreamRef stream)
+    : FusedOptimizer(lr, 2, stream),
+      options_{options.beta1, options.beta2, options.eps, options.weight_decay, is_decoupled} {}
+
+}  // namespace DPTK_NAMESPACE::nn

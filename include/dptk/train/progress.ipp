@@ -1,0 +1,56 @@
+#pragma once
+
+#include "dptk/train/progress.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::string duration_text(double seconds) {
+    char text[32];
+    const long whole = std::lround(seconds);
+    std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
+    return text;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void ProgressPrinter::update(const TrainingProgress& progress) {
+    if (style_ == ProgressStyle::none) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (style_ == ProgressStyle::lines && now - last_line_ < std::chrono::seconds(5)) return;
+    last_line_ = now;
+    const double done = static_cast<double>(progress.batch) / static_cast<double>(progress.batches);
+    char text[160];
+    std::snprintf(text, sizeof text, "epoch %d/%d %s%3.0f %%  loss %.4f  %.0f samples/s  %s left",
+                  progress.epoch, progress.epochs, style_ == ProgressStyle::bar ? bar(done).c_str() : "",
+                  done * 100, progress.loss, progress.samples_per_second,
+                  detail::duration_text(progress.seconds_left).c_str());
+    if (style_ == ProgressStyle::bar) {
+        std::printf("\r%s\033[K", text);
+        drawn_ = true;
+    } else {
+        std::printf("%s\n", text);
+    }
+    std::fflush(stdout);
+}
+
+DPTK_INLINE void ProgressPrinter::line(const std::string& text) {
+    if (style_ == ProgressStyle::none) return;
+    std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", text.c_str());
+    std::fflush(stdout);
+    drawn_ = false;
+    last_line_ = std::chrono::steady_clock::now();
+}
+
+DPTK_INLINE std::string ProgressPrinter::bar(double done) {
+    constexpr int width = 24;
+    const int filled = static_cast<int>(done * width);
+    return "[" + std::string(static_cast<std::size_t>(filled), '#') +
+           std::string(static_cast<std::size_t>(width - filled), '.') + "] ";
+}
+
+}  // namespace DPTK_NAMESPACE
