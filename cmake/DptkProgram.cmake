@@ -1,4 +1,6 @@
-# What tests and examples are compiled with.
+# What tests and examples are compiled with, and how they link dptk.
+
+option(DPTK_HEADER_ONLY "Build tests, tools, examples and benchmarks over the headers alone" OFF)
 
 add_library(dptk_program_options INTERFACE)
 target_compile_options(dptk_program_options INTERFACE
@@ -8,10 +10,38 @@ if(DPTK_SANITIZE)
     target_link_options(dptk_program_options INTERFACE -fsanitize=${DPTK_SANITIZE})
 endif()
 
+# dptk's own bodies, too.
+foreach(name ${DPTK_TARGETS})
+    if(TARGET dptk_compiled_${name})
+        target_link_libraries(dptk_compiled_${name} PRIVATE dptk_program_options)
+    endif()
+endforeach()
+target_link_libraries(dptk_compiled PRIVATE dptk_program_options)
+
+# dptk_link(<target> PUBLIC|PRIVATE <library>...): target_link_libraries, with dptk's targets in the mode in which its own
+# programs are built. $<TARGET_NAME_IF_EXISTS:dptk::name> is one that may be missing.
+function(dptk_link target scope)
+    foreach(library ${ARGN})
+        if(library MATCHES "^[$]<TARGET_NAME_IF_EXISTS:(dptk::.*)>$")
+            set(library ${CMAKE_MATCH_1})
+            if(NOT TARGET ${library})
+                continue()
+            endif()
+        endif()
+        if(library MATCHES "^dptk::(.*)$" AND NOT DPTK_HEADER_ONLY)
+            dptk_compiled_name(compiled ${CMAKE_MATCH_1})
+            if(TARGET ${compiled})
+                set(library ${compiled})
+            endif()
+        endif()
+        target_link_libraries(${target} ${scope} ${library})
+    endforeach()
+endfunction()
+
 # dptk_add_program(<name> SOURCES <file>... LIBRARIES <target>...)
 function(dptk_add_program name)
     cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
-    target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} dptk_program_options)
+    dptk_link(${name} PRIVATE ${ARG_LIBRARIES} dptk_program_options)
     set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()

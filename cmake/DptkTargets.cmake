@@ -8,7 +8,8 @@
 #   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
 #   dptk::nn_cuda  + the trainer on a GPU (nvcc, cuDNN and cuBLASLt)
 #   dptk::adapters + other libraries' containers, each header for a library that the program links itself
-# A target whose library is missing is not defined here, but its headers are installed all the same.
+# A target whose library is missing is not defined here, but its headers are installed all the same. DptkCompiled has their
+# siblings whose bodies are compiled once: dptk::compiled, dptk::compiled_mpi, ...
 
 include(DptkLibraries)
 
@@ -48,18 +49,18 @@ function(dptk_add_header_target name)
     endif()
 endfunction()
 
-dptk_add_headers(dptk ddp.hpp core/*.hpp control/*.hpp comm/*.hpp comm/algorithms/*.hpp data/*.hpp ddp/*.hpp
-    ddp/hooks/*.hpp optim/*.hpp)
+dptk_add_headers(dptk ddp.hpp core/*.[hi]pp control/*.[hi]pp comm/*.[hi]pp comm/algorithms/*.[hi]pp data/*.[hi]pp
+    ddp/*.[hi]pp ddp/hooks/*.[hi]pp optim/*.[hi]pp)
 target_link_libraries(dptk_dptk INTERFACE Threads::Threads)
 
-dptk_add_headers(mpi comm/mpi*.hpp)
+dptk_add_headers(mpi comm/mpi*.[hi]pp)
 target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
 target_link_libraries(dptk_mpi INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(gloo comm/gloo*.hpp)
+dptk_add_headers(gloo comm/gloo*.[hi]pp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
 
-dptk_add_headers(cuda core/cuda.hpp core/cuda/*.hpp comm/staged*.hpp)
+dptk_add_headers(cuda core/cuda.hpp core/cuda/*.[hi]pp comm/staged*.[hi]pp)
 target_compile_definitions(dptk_cuda INTERFACE DPTK_WITH_CUDA)
 if(TARGET dptk::cuda AND CUDAToolkit_NVCC_EXECUTABLE)
     include(DptkKernels)
@@ -70,22 +71,22 @@ elseif(TARGET dptk::cuda AND PROJECT_IS_TOP_LEVEL)
     message(STATUS "dptk's kernels are left out: nvcc is not found")
 endif()
 
-dptk_add_headers(nccl comm/nccl*.hpp)
+dptk_add_headers(nccl comm/nccl*.[hi]pp)
 target_compile_definitions(dptk_nccl INTERFACE DPTK_WITH_NCCL)
 target_link_libraries(dptk_nccl INTERFACE dptk_cuda)
 
-dptk_add_headers(readers data/readers/*.hpp)
+dptk_add_headers(readers data/readers/*.[hi]pp)
 
-dptk_add_headers(onednn nn/cpu/*.hpp)
+dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(nn train.hpp nn/*.hpp nn/reference/*.hpp train/*.hpp)
+dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp)
 if(TARGET dptk::onednn)
     target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
 endif()
 
-dptk_add_headers(nn_cuda nn/cuda/*.hpp train/cuda/*.hpp)
+dptk_add_headers(nn_cuda nn/cuda/*.[hi]pp train/cuda/*.[hi]pp)
 target_compile_definitions(dptk_nn_cuda INTERFACE DPTK_WITH_CUDNN)
 target_link_libraries(dptk_nn_cuda INTERFACE dptk_nn dptk_cuda CUDA::cublasLt)
 if(TARGET dptk::nn_cuda)
@@ -93,4 +94,7 @@ if(TARGET dptk::nn_cuda)
     target_link_libraries(dptk_nn_cuda INTERFACE $<BUILD_INTERFACE:dptk_nn_kernels>)
 endif()
 
-dptk_add_headers(adapters adapters/*.hpp)
+dptk_add_headers(adapters adapters/*.[hi]pp)
+
+include(DptkCompiled)
+dptk_add_compiled(${DPTK_INCLUDE_DIR}/../src)

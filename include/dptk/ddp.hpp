@@ -5,6 +5,7 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/init.hpp"
 #include "dptk/comm/process_group.hpp"
+#include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
 #include "dptk/comm/thread.hpp"
 #include "dptk/core/error.hpp"

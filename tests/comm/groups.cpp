@@ -1,6 +1,7 @@
 // Groups of some of the ranks: made, used side by side, and refused where they make no sense.
 #include <doctest/doctest.h>
 
+#include <dptk/comm/device_registry.hpp>
 #include <dptk/control/host.hpp>
 
 #include <chrono>

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <dptk/control/launch.hpp>
+#include <dptk/core/error.hpp>
 
 #include <cstdlib>
 #include <map>

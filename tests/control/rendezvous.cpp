@@ -1,5 +1,6 @@
 // Processes that meet in a store, as threads.
 #include <doctest/doctest.h>
+#include <dptk/control/host.hpp>
 #include <dptk/control/in_process_store.hpp>
 #include <dptk/control/rendezvous.hpp>
 

@@ -5,6 +5,7 @@
 #include <dptk/control/tcp_store_server.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <dptk/data/computed_permutation.hpp>
+#include <dptk/data/random_permutation.hpp>
 
 #include <cmath>
 #include <cstdint>

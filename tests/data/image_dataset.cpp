@@ -1,3 +1,5 @@
+#include <dptk/core/error.hpp>
+
 #include "dptk/data/image_dataset.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <dptk/ddp/parameter_source.hpp>
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>

@@ -3,6 +3,7 @@
 #include <dptk/comm/communicator.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 

@@ -3,6 +3,7 @@
 // 10,000 connections unless told otherwise, at most 900 open at a time; 0 goes on until it is killed.
 #include <dptk/control/socket.hpp>
 #include <dptk/control/store_protocol.hpp>
+#include <dptk/core/error.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // What docs/collectives.md says about MPI: calls to MPI are recorded on their way, and compared with it. With
 // the argument "funneled", MPI is initialised so that only the main thread may call it.
 #include <mpi.h>
+#include <dptk/comm/agreement.hpp>
 #include <dptk/comm/init.hpp>
 #include <dptk/comm/mpi.hpp>
 

@@ -1,3 +1,5 @@
+#include <dptk/core/error.hpp>
+
 #include "dptk/nn/tensor.hpp"
 
 #include <doctest/doctest.h>

@@ -4,8 +4,11 @@
 #include <dptk/control/temporary_directory.hpp>
 
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <csignal>
 #include <set>
 
 namespace run {

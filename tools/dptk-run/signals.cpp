@@ -5,6 +5,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <csignal>
+
 namespace run {
 
 namespace {

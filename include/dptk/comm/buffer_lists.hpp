@@ -111,7 +111,9 @@ template <BufferList B>
     return erased;
 }
 
-[[nodiscard]] Reduction reduction_of(ReduceOp op);
+[[nodiscard]] inline Reduction reduction_of(ReduceOp op) {
+    return op;
+}
 
 template <class T>
 [[nodiscard]] Reduction reduction_of(const ReduceOperation<T>& operation) {
@@ -121,7 +123,3 @@ template <class T>
 }  // namespace detail
 
 }  // namespace DPTK_NAMESPACE
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/buffer_lists.ipp"
-#endif

@@ -44,4 +44,5 @@ class BrokenPipeIgnored {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/gloo_device.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -1,36 +1,20 @@
 /// init_process_group finds out how this process was started and connects it with its peers.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/comm/registry.hpp"
-#include "dptk/comm/self.hpp"
 #include "dptk/control/control_plane.hpp"
 #include "dptk/control/job_request.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-[[nodiscard]] inline std::string include_advice(std::string_view header) {
-    return text("Include <dptk/comm/", header,
-                "> in a source file that is linked into the program itself "
-                "(an unreferenced object in a static or as-needed library is left out)");
-}
-
-[[nodiscard]] std::string no_transport_text(const JobRequest& request);
-
-/// The registered transport that fits best; those of another name than the backend that is asked for do not.
-[[nodiscard]] std::optional<TransportEntry> choose_transport(const JobRequest& request);
-
-/// The control plane of the group that init_process_group has given last.
+/// The control plane of the group that init_process_group returned last.
 struct DefaultGroup {
     std::mutex mutex;
     std::weak_ptr<ControlPlane> control;
@@ -41,20 +25,8 @@ DPTK_EXPORT inline DefaultGroup& default_group() {
     return group;
 }
 
-[[nodiscard]] inline ProcessGroup connect(const JobRequest& request) {
-    if (const std::optional<TransportEntry> transport = choose_transport(request))
-        return transport->create(request);
-    if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {
-        throw ArgumentError(no_transport_text(request));
-    }
-    static const bool said = [&] {
-        if (request.launch.launcher == Launcher::none)
-            log(LogLevel::info, 0, "no launcher has started this process: it is a group of one rank");
-        return true;
-    }();
-    static_cast<void>(said);
-    return SelfCommunicator(SelfTransport{});
-}
+/// Whether this process has said that it is alone.
+inline std::atomic<bool> has_said_alone = false;
 
 }  // namespace detail
 

@@ -2,6 +2,15 @@
 
 #include "dptk/comm/init.hpp"
 
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "dptk/comm/registry.hpp"
+#include "dptk/comm/self.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/text.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] DPTK_INLINE std::string registered_names() {
@@ -13,7 +22,13 @@ namespace DPTK_NAMESPACE::detail {
     return names.empty() ? "none" : names;
 }
 
-DPTK_INLINE std::string no_transport_text(const JobRequest& request) {
+[[nodiscard]] DPTK_INLINE std::string include_advice(std::string_view header) {
+    return text("Include <dptk/comm/", header,
+                "> in a source file that is linked into the program itself "
+                "(an unreferenced object in a static or as-needed library is left out)");
+}
+
+[[nodiscard]] DPTK_INLINE std::string no_transport_text(const JobRequest& request) {
     const LaunchEnvironment& launch = request.launch;
     const std::string who = text("rank ", launch.rank, ": started as one of ", launch.world_size,
                                  " ranks by ", launch.source, ", but ");
@@ -31,7 +46,8 @@ DPTK_INLINE std::string no_transport_text(const JobRequest& request) {
            include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
 }
 
-DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
+/// The registered transport that fits best; those of another name than the backend that is asked for do not.
+[[nodiscard]] DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
     std::optional<TransportEntry> best;
     Fit best_fit = Fit::none;
     for (const TransportEntry& entry : registered_transports()) {
@@ -42,6 +58,17 @@ DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& req
         best_fit = fit;
     }
     return best;
+}
+
+[[nodiscard]] DPTK_INLINE ProcessGroup connect(const JobRequest& request) {
+    if (const std::optional<TransportEntry> transport = choose_transport(request))
+        return transport->create(request);
+    if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {
+        throw ArgumentError(no_transport_text(request));
+    }
+    if (!has_said_alone.exchange(true) && request.launch.launcher == Launcher::none)
+        log(LogLevel::info, 0, "no launcher has started this process: it is a group of one rank");
+    return SelfCommunicator(SelfTransport{});
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -29,4 +29,5 @@ void check_wishes(std::span<const NodeWishes> wishes);
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/node_wishes.ipp"
+#include "dptk/core/error.hpp"
 #endif

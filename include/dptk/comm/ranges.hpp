@@ -142,7 +142,9 @@ template <class T>
     return operation.function();
 }
 
-[[nodiscard]] std::shared_ptr<const void> owner_of(const std::shared_ptr<const void>& owner);
+[[nodiscard]] inline std::shared_ptr<const void> owner_of(const std::shared_ptr<const void>& owner) {
+    return owner;
+}
 
 /// What an operation on all of these must keep alive.
 template <class... Things>
@@ -158,7 +160,3 @@ template <class... Things>
 }  // namespace detail
 
 }  // namespace DPTK_NAMESPACE
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/ranges.ipp"
-#endif

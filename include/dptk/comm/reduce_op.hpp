@@ -56,7 +56,9 @@ struct Reduction {
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
 
     /// Its name for messages.
-    [[nodiscard]] std::string_view name() const noexcept;
+    [[nodiscard]] std::string_view name() const noexcept {
+        return user != nullptr ? "user's function" : reduce_op_name(op);
+    }
 
     ReduceOp op = ReduceOp::sum;         ///< Where `user` is null.
     const UserFunction* user = nullptr;  ///< Null for one of dptk's own operations.

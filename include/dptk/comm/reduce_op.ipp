@@ -4,10 +4,6 @@
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE std::string_view Reduction::name() const noexcept {
-    return user != nullptr ? "user's function" : reduce_op_name(op);
-}
-
 DPTK_INLINE void check_reduction(DType dtype, const Reduction& reduction) {
     const bool has_weights = is_floating(dtype) || is_complex(dtype);
     if (reduction.weight && !has_weights)

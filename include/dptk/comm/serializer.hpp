@@ -130,4 +130,5 @@ struct Serializer<std::vector<bool>> {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/serializer.ipp"
+#include "dptk/core/error.hpp"
 #endif

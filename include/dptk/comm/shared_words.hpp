@@ -22,7 +22,13 @@ struct SharedWords {
     static void wake_all(const Word& word) noexcept;
 
     /// Between two looks at a word that will change at once.
-    static void pause() noexcept;
+    static void pause() noexcept {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+    }
 
     /// Between two looks at a word that somebody without a processor of its own will change.
     static void yield() noexcept { sched_yield(); }

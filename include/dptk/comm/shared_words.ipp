@@ -22,12 +22,4 @@ DPTK_INLINE void SharedWords::wake_all(const Word& word) noexcept {
     static_cast<void>(syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
 }
 
-DPTK_INLINE void SharedWords::pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
-
 }  // namespace DPTK_NAMESPACE::detail

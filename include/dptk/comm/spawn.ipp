@@ -2,6 +2,8 @@
 
 #include "dptk/comm/spawn.hpp"
 
+#include <sys/wait.h>
+
 #include <csignal>
 #include <cstdio>
 #include <iostream>

@@ -5,13 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
@@ -155,6 +153,9 @@ struct ThreadJob {
     [[nodiscard]] ThreadTransport transport(int rank) const;
 };
 
+/// launch_threads of any function.
+void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, ThreadOptions options);
+
 }  // namespace detail
 
 /// Runs fn(ProcessGroup&) as `size` ranks, one thread each, and returns when all have ended.
@@ -164,45 +165,8 @@ struct ThreadJob {
 /// ArgumentError for a size below 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
-    if (size < 1) throw ArgumentError(detail::text("launch_threads with ", size, " ranks"));
-    const detail::ThreadJob job(size, options);
-    std::mutex mutex;
-    std::exception_ptr cause;
-    std::exception_ptr consequence;
-
-    const auto run_rank = [&](int rank) {
-        std::optional<ProcessGroup> group;  // closes after its rank's failure is known
-        const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
-            {
-                const std::lock_guard lock(mutex);
-                std::exception_ptr& first = is_consequence ? consequence : cause;
-                if (!first) first = error;
-            }
-            job.health->fail(detail::text("rank ", rank, ": ", what));
-        };
-        try {
-            group.emplace(ThreadCommunicator(job.transport(rank)));
-            fn(*group);
-        } catch (const PeerLostError& error) {
-            failed(std::current_exception(), true, error.what());
-        } catch (const std::exception& error) {
-            failed(std::current_exception(), false, error.what());
-        } catch (...) {
-            failed(std::current_exception(), false, "an exception that is no std::exception");
-        }
-    };
-
-    {
-        std::vector<std::jthread> threads;
-        try {
-            for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
-        } catch (const std::exception& error) {  // those that run must not wait for the others
-            job.health->fail(detail::text("rank ", threads.size(), " could not be started: ", error.what()));
-            throw;
-        }
-    }
-    if (cause) std::rethrow_exception(cause);
-    if (consequence) std::rethrow_exception(consequence);
+    detail::run_as_threads(
+        size, [&fn](ProcessGroup& group) { static_cast<void>(fn(group)); }, options);
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "dptk/comm/local_reduce.hpp"
@@ -180,6 +183,49 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
     return {hub, ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = options.timeout},
                                     health)};
+}
+
+DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
+                                ThreadOptions options) {
+    if (size < 1) throw ArgumentError(text("launch_threads with ", size, " ranks"));
+    const ThreadJob job(size, options);
+    std::mutex mutex;
+    std::exception_ptr cause;
+    std::exception_ptr consequence;
+
+    const auto run_rank = [&](int rank) {
+        std::optional<ProcessGroup> group;  // closes after its rank's failure is known
+        const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
+            {
+                const std::lock_guard lock(mutex);
+                std::exception_ptr& first = is_consequence ? consequence : cause;
+                if (!first) first = error;
+            }
+            job.health->fail(text("rank ", rank, ": ", what));
+        };
+        try {
+            group.emplace(ThreadCommunicator(job.transport(rank)));
+            fn(*group);
+        } catch (const PeerLostError& error) {
+            failed(std::current_exception(), true, error.what());
+        } catch (const std::exception& error) {
+            failed(std::current_exception(), false, error.what());
+        } catch (...) {
+            failed(std::current_exception(), false, "an exception that is no std::exception");
+        }
+    };
+
+    {
+        std::vector<std::jthread> threads;
+        try {
+            for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+        } catch (const std::exception& error) {  // those that run must not wait for the others
+            job.health->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
+            throw;
+        }
+    }
+    if (cause) std::rethrow_exception(cause);
+    if (consequence) std::rethrow_exception(consequence);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

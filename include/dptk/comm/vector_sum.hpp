@@ -11,7 +11,6 @@
 #include <span>
 #include <type_traits>
 
-#include "dptk/core/config.hpp"
 #include "dptk/core/float16.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -37,24 +36,42 @@ struct VectorOf<T, 64> {
     typedef T type __attribute__((vector_size(64)));
 };
 
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 16>::type& to,
-                                          const VectorOf<std::uint16_t, 8>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 32>::type& to,
-                                          const VectorOf<std::uint16_t, 16>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint32_t, 64>::type& to,
-                                          const VectorOf<std::uint16_t, 32>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 8>::type& to,
-                                          const VectorOf<std::uint32_t, 16>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 16>::type& to,
-                                          const VectorOf<std::uint32_t, 32>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<std::uint16_t, 32>::type& to,
-                                          const VectorOf<std::uint32_t, 64>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<float, 16>::type& to,
-                                          const VectorOf<std::int32_t, 16>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<float, 32>::type& to,
-                                          const VectorOf<std::int32_t, 32>::type& from) noexcept;
-[[gnu::always_inline]] void convert_lanes(VectorOf<float, 64>::type& to,
-                                          const VectorOf<std::int32_t, 64>::type& from) noexcept;
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 16>::type& to,
+                                                 const VectorOf<std::uint16_t, 8>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 32>::type& to,
+                                                 const VectorOf<std::uint16_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint32_t, 64>::type& to,
+                                                 const VectorOf<std::uint16_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint32_t, 64>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 8>::type& to,
+                                                 const VectorOf<std::uint32_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 8>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 16>::type& to,
+                                                 const VectorOf<std::uint32_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<std::uint16_t, 32>::type& to,
+                                                 const VectorOf<std::uint32_t, 64>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<std::uint16_t, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 16>::type& to,
+                                                 const VectorOf<std::int32_t, 16>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 16>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 32>::type& to,
+                                                 const VectorOf<std::int32_t, 32>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 32>::type);
+}
+[[gnu::always_inline]] inline void convert_lanes(VectorOf<float, 64>::type& to,
+                                                 const VectorOf<std::int32_t, 64>::type& from) noexcept {
+    to = __builtin_convertvector(from, VectorOf<float, 64>::type);
+}
 
 /// Elements of T as registers of so many bytes hold them.
 template <class T, std::size_t bytes>
@@ -319,7 +336,3 @@ void sum_vectors(const VectorSum& job) noexcept {
 }
 
 }  // namespace DPTK_NAMESPACE::detail
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/vector_sum.ipp"
-#endif

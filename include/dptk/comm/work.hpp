@@ -43,7 +43,7 @@ class Work {
     Work() = default;
 
     /// An operation whose state is shared with its communicator.
-    explicit Work(std::shared_ptr<WorkState> state);
+    explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
 
     /// Blocks until the operation has ended; throws what it failed with.
     void wait();

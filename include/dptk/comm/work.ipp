@@ -15,8 +15,6 @@ DPTK_INLINE bool WorkState::ended() {
     return wait(std::chrono::nanoseconds::zero());
 }
 
-DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
-
 DPTK_INLINE void Work::wait() {
     static_cast<void>(wait(std::chrono::nanoseconds::max()));
 }

@@ -56,7 +56,9 @@ class Activity {
     /// Goes on with a call that was begun and left before.
     void resume(Call call) noexcept { enter(call, 1); }
 
-    void end() noexcept;
+    void end() noexcept {
+        state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    }
 
     [[nodiscard]] const ChannelIdentity& identity() const noexcept { return identity_; }
     [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
@@ -80,7 +82,12 @@ class Activity {
     [[nodiscard]] std::uint64_t next_barrier() noexcept { return ++barriers_; }
 
   private:
-    void enter(Call call, std::uint64_t step) noexcept;
+    void enter(Call call, std::uint64_t step) noexcept {
+        const std::uint64_t state = state_.load(std::memory_order_relaxed);
+        first_.store(call.first, std::memory_order_release);  // not before the end of the call before
+        second_.store(call.second, std::memory_order_release);
+        state_.store(state + step, std::memory_order_release);
+    }
 
     ChannelIdentity identity_;
     Calls calls_;

@@ -12,10 +12,6 @@ namespace DPTK_NAMESPACE {
 DPTK_INLINE Activity::Activity(ChannelIdentity identity, Calls calls, CallReader reader)
     : identity_(std::move(identity)), calls_(calls), reader_(reader) {}
 
-DPTK_INLINE void Activity::end() noexcept {
-    state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-}
-
 DPTK_INLINE Activity::Snapshot Activity::look() const noexcept {
     while (true) {
         const std::uint64_t state = state_.load(std::memory_order_acquire);
@@ -34,13 +30,6 @@ DPTK_INLINE int Activity::peer(const Snapshot& snapshot) const {
     if (!carries_messages() || !snapshot.active) return no_peer;
     const int peer = reader_.peer(snapshot.call);
     return peer < 0 ? any_peer : identity_.ranks[static_cast<std::size_t>(peer)];
-}
-
-DPTK_INLINE void Activity::enter(Call call, std::uint64_t step) noexcept {
-    const std::uint64_t state = state_.load(std::memory_order_relaxed);
-    first_.store(call.first, std::memory_order_release);  // not before the end of the call before
-    second_.store(call.second, std::memory_order_release);
-    state_.store(state + step, std::memory_order_release);
 }
 
 }  // namespace DPTK_NAMESPACE

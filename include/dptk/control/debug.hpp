@@ -25,4 +25,5 @@ namespace detail {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/debug.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -151,4 +151,5 @@ class FileStore final : public Store {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/file_store.ipp"
+#include "dptk/core/error.hpp"
 #endif

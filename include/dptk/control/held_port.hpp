@@ -26,4 +26,5 @@ class HeldPort {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/held_port.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -39,4 +39,5 @@ namespace detail {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/init_method.ipp"
+#include "dptk/core/error.hpp"
 #endif

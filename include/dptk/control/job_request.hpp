@@ -74,4 +74,5 @@ namespace detail {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/job_request.ipp"
+#include "dptk/core/error.hpp"
 #endif

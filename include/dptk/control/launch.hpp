@@ -52,4 +52,5 @@ inline constexpr LauncherVariables launcher_variables[] = {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -27,4 +27,5 @@ struct MeetingPlace {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/meeting_place.ipp"
+#include "dptk/core/error.hpp"
 #endif

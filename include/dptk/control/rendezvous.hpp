@@ -57,4 +57,5 @@ struct Arrival {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/rendezvous.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -62,4 +62,5 @@ class SharedStoreMap {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/shared_store_map.ipp"
+#include "dptk/core/error.hpp"
 #endif

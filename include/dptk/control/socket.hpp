@@ -138,4 +138,5 @@ struct ConnectResult {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/socket.ipp"
+#include "dptk/core/error.hpp"
 #endif

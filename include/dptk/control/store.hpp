@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 

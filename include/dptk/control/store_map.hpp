@@ -62,4 +62,5 @@ class StoreMap {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store_map.ipp"
+#include "dptk/core/error.hpp"
 #endif

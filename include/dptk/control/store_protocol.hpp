@@ -144,4 +144,5 @@ struct FrameView {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store_protocol.ipp"
+#include "dptk/core/error.hpp"
 #endif

@@ -123,4 +123,5 @@ class TcpStore final : public Store {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/tcp_store.ipp"
+#include "dptk/core/error.hpp"
 #endif

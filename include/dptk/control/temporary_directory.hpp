@@ -30,4 +30,5 @@ class TemporaryDirectory {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/temporary_directory.ipp"
+#include "dptk/core/error.hpp"
 #endif

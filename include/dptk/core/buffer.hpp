@@ -36,7 +36,9 @@ struct Buffer {
     std::size_t opaque_size = 0;
 
     /// Bytes of one element.
-    [[nodiscard]] std::size_t element_size() const noexcept;
+    [[nodiscard]] std::size_t element_size() const noexcept {
+        return dtype == DType::opaque ? opaque_size : dtype_size(dtype);
+    }
 
     /// Bytes of all elements.
     [[nodiscard]] std::size_t bytes() const noexcept { return count * element_size(); }
@@ -45,7 +47,9 @@ struct Buffer {
     [[nodiscard]] bool on_device() const noexcept { return device.type != DeviceType::cpu; }
 
     /// `length` elements from element `first` on.
-    [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept;
+    [[nodiscard]] Buffer slice(std::size_t first, std::size_t length) const noexcept {
+        return {static_cast<std::byte*>(data) + first * element_size(), length, dtype, device, opaque_size};
+    }
 
     /// As many elements of the same type, elsewhere.
     [[nodiscard]] Buffer at(void* other) const noexcept { return {other, count, dtype, device, opaque_size}; }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/data/computed_permutation.hpp"
 #include "dptk/data/dataset.hpp"
 

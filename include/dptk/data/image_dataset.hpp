@@ -93,5 +93,6 @@ class ImageDataset {
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/error.hpp"
 #include "dptk/data/image_dataset.ipp"
 #endif

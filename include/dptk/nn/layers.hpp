@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/text.hpp"
 #include "dptk/nn/tensor.hpp"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/layers.hpp"
 
 namespace DPTK_NAMESPACE::nn {

@@ -154,5 +154,6 @@ class Tensor {
 }  // namespace DPTK_NAMESPACE::nn
 
 #ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/error.hpp"
 #include "dptk/nn/tensor.ipp"
 #endif

@@ -49,8 +49,10 @@ DPTK_INLINE void ProgressPrinter::line(const std::string& text) {
 DPTK_INLINE std::string ProgressPrinter::bar(double done) {
     constexpr int width = 24;
     const int filled = static_cast<int>(done * width);
-    return "[" + std::string(static_cast<std::size_t>(filled), '#') +
-           std::string(static_cast<std::size_t>(width - filled), '.') + "] ";
+    std::string text = "[";
+    text.append(static_cast<std::size_t>(filled), '#');
+    text.append(static_cast<std::size_t>(width - filled), '.');
+    return text + "] ";
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -1,3 +1,8 @@
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
 // A program's own network and data.
 struct MyDataset {
     [[nodiscard]] std::size_t size() const { return 512; }

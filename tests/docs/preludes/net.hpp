@@ -1,3 +1,8 @@
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
 // A network whose parts are called one by one, batches, and an optimizer.
 struct MyDataset {
     [[nodiscard]] std::size_t size() const { return 512; }

@@ -6,6 +6,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/error.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/stream_ref.hpp"
 
 namespace DPTK_NAMESPACE::cuda {

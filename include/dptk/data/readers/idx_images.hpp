@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/data/image_dataset.hpp"
 
 namespace DPTK_NAMESPACE {

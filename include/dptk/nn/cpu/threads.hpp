@@ -13,5 +13,6 @@ bool set_num_threads(int threads);
 }  // namespace DPTK_NAMESPACE::nn::cpu
 
 #ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/error.hpp"
 #include "dptk/nn/cpu/threads.ipp"
 #endif

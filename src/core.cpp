@@ -1,0 +1,17 @@
+// The bodies of core/, data/ and optim/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+#include "separate_compilation.hpp"
+
+#include "dptk/core/buffer.ipp"
+#include "dptk/core/device_calls.ipp"
+#include "dptk/core/device_lane.ipp"
+#include "dptk/core/error.ipp"
+#include "dptk/core/fnv1a.ipp"
+#include "dptk/core/log.ipp"
+#include "dptk/core/low_rank.ipp"
+#include "dptk/core/text.ipp"
+#include "dptk/core/trace.ipp"
+#include "dptk/data/computed_permutation.ipp"
+#include "dptk/data/distributed_sampler.ipp"
+#include "dptk/data/image_dataset.ipp"
+#include "dptk/data/random_permutation.ipp"
+#include "dptk/optim/optimizer.ipp"

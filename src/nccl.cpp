@@ -1,0 +1,16 @@
+// The bodies of dptk over NCCL. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+#include "separate_compilation.hpp"
+
+#include "dptk/comm/nccl.ipp"
+#include "dptk/comm/nccl_abort.ipp"
+#include "dptk/comm/nccl_calls.ipp"
+#include "dptk/comm/nccl_card.ipp"
+#include "dptk/comm/nccl_comm.ipp"
+#include "dptk/comm/nccl_devices.ipp"
+#include "dptk/comm/nccl_group.ipp"
+#include "dptk/comm/nccl_host_reduction.ipp"
+#include "dptk/comm/nccl_memory.ipp"
+#include "dptk/comm/nccl_transport.ipp"
+#include "dptk/comm/nccl_types.ipp"
+#include "dptk/comm/nccl_uncertain_call.ipp"
+#include "dptk/comm/nccl_work.ipp"

@@ -1,0 +1,18 @@
+// The bodies of nn/cuda/ and train/cuda/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+#include "separate_compilation.hpp"
+
+#include "dptk/nn/cuda/backend.ipp"
+#include "dptk/nn/cuda/bias_gradient.ipp"
+#include "dptk/nn/cuda/context.ipp"
+#include "dptk/nn/cuda/convolution.ipp"
+#include "dptk/nn/cuda/cudnn_graph.ipp"
+#include "dptk/nn/cuda/layer.ipp"
+#include "dptk/nn/cuda/linear.ipp"
+#include "dptk/nn/cuda/loss.ipp"
+#include "dptk/nn/cuda/matrix_product.ipp"
+#include "dptk/nn/cuda/max_pool.ipp"
+#include "dptk/nn/cuda/optimizer.ipp"
+#include "dptk/nn/cuda/parameter.ipp"
+#include "dptk/nn/cuda/precision.ipp"
+#include "dptk/nn/cuda/relu.ipp"
+#include "dptk/train/cuda/batches.ipp"

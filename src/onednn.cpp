@@ -1,0 +1,17 @@
+// The bodies of nn/cpu/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+#include "separate_compilation.hpp"
+
+#include "dptk/nn/cpu/backend.ipp"
+#include "dptk/nn/cpu/convolution.ipp"
+#include "dptk/nn/cpu/flatten.ipp"
+#include "dptk/nn/cpu/host_tensors.ipp"
+#include "dptk/nn/cpu/layer.ipp"
+#include "dptk/nn/cpu/linear.ipp"
+#include "dptk/nn/cpu/max_pool.ipp"
+#include "dptk/nn/cpu/memory.ipp"
+#include "dptk/nn/cpu/onednn.ipp"
+#include "dptk/nn/cpu/operation.ipp"
+#include "dptk/nn/cpu/parameter.ipp"
+#include "dptk/nn/cpu/relu.ipp"
+#include "dptk/nn/cpu/reorder.ipp"
+#include "dptk/nn/cpu/threads.ipp"
