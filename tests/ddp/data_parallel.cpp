@@ -58,7 +58,7 @@ std::vector<std::size_t> batch_of(std::size_t step, std::size_t size) {
 
 TEST_CASE_TEMPLATE("DataParallel equals DistributedDataParallel, bit by bit, and one process nearly", T,
                    float, double) {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     for (const int count : {1, 2, 3, 4, 8}) {
         // Of sizes that the replicas share evenly, unevenly, and with none for some.
         const std::vector<std::size_t> sizes = {8, 24, 11, 3, 1, 16};
@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE("DataParallel equals DistributedDataParallel, bit by bit, and
 }
 
 TEST_CASE("replicas work on threads of their own, and side by side") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     auto replicas = make_replicas<float>(3);
     DataParallel parallel(replicas);
     std::mutex mutex;
@@ -127,7 +127,7 @@ TEST_CASE("replicas work on threads of their own, and side by side") {
 }
 
 TEST_CASE("what goes wrong in one replica is thrown, and the next step may begin") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     auto replicas = make_replicas<float>(3);
     DataParallel parallel(replicas);
     const auto work = [&](std::size_t replica, Part part) { replicas[replica].forward_backward(part); };
@@ -148,7 +148,7 @@ TEST_CASE("what goes wrong in one replica is thrown, and the next step may begin
 }
 
 TEST_CASE("replicas that differ are refused") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     auto replicas = make_replicas<float>(2);
     replicas[1].values[2].resize(9);
     replicas[1].gradients[2].resize(9);
@@ -163,7 +163,7 @@ TEST_CASE("replicas that differ are refused") {
 }
 
 TEST_CASE("a gradient that two parameters share is summed once") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     std::vector<TiedModel> replicas(2);
     DataParallel parallel(replicas);
     DataParallel moved(std::move(parallel));

@@ -263,7 +263,7 @@ TEST_CASE(
 }
 
 TEST_CASE("buckets are cut at 1 MiB first and at 25 MiB then, or where the options say") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         constexpr std::size_t quarter = 1 << 16;  // elements of 256 KiB
         const auto cuts = [&](std::size_t parameters, const dptk::DistributedDataParallelOptions& options) {

@@ -35,7 +35,7 @@ constexpr ShardedOptimizerOptions all_options[] = {{.fused_step = false, .parame
 template <class Fn>
 void with_and_without_shared_memory(Fn&& fn) {
     test::on_ranks(fn);
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     for (const std::size_t ranks : {2U, 3U, 4U})
         test::launch_on_hosts(std::vector<std::string>(ranks, "a"), fn);
     test::launch_on_hosts({"a", "b", "b"}, fn);
@@ -231,7 +231,7 @@ TEST_CASE("step() needs a synchronize() before it") {
 }
 
 TEST_CASE("an optimizer that throws on one rank ends the step of all") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     for (const ShardedOptimizerOptions& options : all_options) {
         std::atomic<int> lost = 0;
         const auto step = [&](ProcessGroup& group) {
@@ -320,7 +320,7 @@ TEST_CASE("each rank keeps its part of the state, and little more") {
 }
 
 TEST_CASE("a state that was saved at four ranks goes on at any number of them") {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) return;
+    if (test::is_launched()) return;
     std::vector<dptk::OptimizerState<double>> saved;
     std::vector<std::vector<double>> values;
     const dptk::Adam<double> adam({.lr = 0.01});

@@ -4,19 +4,18 @@
 
 #include <dptk/ddp.hpp>
 
-#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
 
 namespace test {
 
-/// fn(dptk::ProcessGroup&) at each number of ranks.
-template <class Fn>
-void on_ranks(Fn&& fn) {
-    if (std::getenv("DPTK_TEST_RANKS") != nullptr) {
-        dptk::ProcessGroup group = dptk::init_process_group();
-        return static_cast<void>(fn(group));
-    }
-    for (const int ranks : {1, 2, 3, 4, 8}) dptk::launch_threads(ranks, fn);
-}
+/// Whether a launcher has started this test's ranks.
+[[nodiscard]] bool is_launched();
+
+/// fn at each number of ranks. Of launched ranks, where DPTK_TEST_RANKS=groups, at each number up to theirs: in
+/// groups of the first of them.
+void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn);
 
 enum class Agreed { any, yes };
 

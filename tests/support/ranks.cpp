@@ -1,0 +1,35 @@
+#include "support/ranks.hpp"
+
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+namespace test {
+
+namespace {
+
+void on_groups(dptk::ProcessGroup& world, const std::function<void(dptk::ProcessGroup&)>& fn) {
+    std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    for (int size = 1; size < world.size(); ++size) {
+        dptk::ProcessGroup group = world.subgroup(std::span(ranks).first(static_cast<std::size_t>(size)));
+        if (group.is_member()) fn(group);
+    }
+    fn(world);
+}
+
+}  // namespace
+
+bool is_launched() {
+    return std::getenv("DPTK_TEST_RANKS") != nullptr;
+}
+
+void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn) {
+    if (const char* wish = std::getenv("DPTK_TEST_RANKS")) {
+        dptk::ProcessGroup world = dptk::init_process_group();
+        return std::string_view(wish) == "groups" ? on_groups(world, fn) : fn(world);
+    }
+    for (const int ranks : {1, 2, 3, 4, 8}) dptk::launch_threads(ranks, fn);
+}
+
+}  // namespace test
