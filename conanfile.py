@@ -55,7 +55,7 @@ class DptkConan(ConanFile):
         "nccl": False,
         "nn_cuda": False,
     }
-    exports_sources = "include/*", "cmake/*", "packaging/conan/*", "LICENSE"
+    exports_sources = "include/*", "src/*", "cmake/*", "packaging/conan/*", "LICENSE"
     no_copy_source = True
 
     def set_version(self):
@@ -85,13 +85,15 @@ class DptkConan(ConanFile):
     def package(self):
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
         copy(self, "*", os.path.join(self.source_folder, "include"), os.path.join(self.package_folder, "include"))
+        copy(self, "*", os.path.join(self.source_folder, "src"), os.path.join(self.package_folder, "src"))
         modules = os.path.join(self.package_folder, "cmake")
-        for pattern in ("DptkLibraries.cmake", "DptkKernels.cmake", "Find*.cmake"):
+        for pattern in ("DptkLibraries.cmake", "DptkKernels.cmake", "DptkCompiled.cmake", "Find*.cmake"):
             copy(self, pattern, os.path.join(self.source_folder, "cmake"), modules)
         link = load(self, os.path.join(self.source_folder, "packaging/conan/link-from-system.cmake"))
         for name in COMPONENTS:
             with open(os.path.join(modules, f"{name}.cmake"), "w", encoding="utf-8") as file:
                 file.write(link)
+        copy(self, "compiled.cmake", os.path.join(self.source_folder, "packaging/conan"), modules)
 
     def package_info(self):
         # dptk::dptk is a component like the others; the target of all of them has another name.
@@ -99,6 +101,7 @@ class DptkConan(ConanFile):
         self.cpp_info.set_property("pkg_config_name", "dptk-all")
         self.cpp_info.set_property("cmake_config_version_compat", "SameMinorVersion")
         modules = [f"cmake/{name}.cmake" for name in COMPONENTS if self._source_of(name) == "system"]
+        modules.append("cmake/compiled.cmake")
         self.cpp_info.set_property("cmake_build_modules", modules)
 
         self._add_component("dptk", system_libs=["pthread", "dl"])

@@ -16,14 +16,19 @@ endforeach()
 install(DIRECTORY ${DPTK_INCLUDE_DIR}/dptk DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.cu" PATTERN "*.cuh")
 
+# The bodies, for the compiled mode: they, too, are compiled by who uses them.
+set(DPTK_INSTALL_SOURCEDIR ${CMAKE_INSTALL_DATADIR}/dptk/src)
+install(DIRECTORY ${DPTK_SOURCE_DIR}/ DESTINATION ${DPTK_INSTALL_SOURCEDIR})
+
 configure_package_config_file(cmake/dptk-config.cmake.in dptk-config.cmake INSTALL_DESTINATION ${package_dir}
-    PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+    PATH_VARS CMAKE_INSTALL_INCLUDEDIR DPTK_INSTALL_SOURCEDIR)
 write_basic_package_version_file(dptk-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/dptk-config-version.cmake
     ${DPTK_CMAKE_DIR}/DptkLibraries.cmake
     ${DPTK_CMAKE_DIR}/DptkKernels.cmake
+    ${DPTK_CMAKE_DIR}/DptkCompiled.cmake
     ${DPTK_CMAKE_DIR}/FindoneDNN.cmake
     ${DPTK_CMAKE_DIR}/FindNCCL.cmake
     ${DPTK_CMAKE_DIR}/FindcuDNN.cmake
@@ -38,8 +43,13 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dptk_licence
 # dptk_add_pkgconfig(<name> DESCRIPTION <text> [REQUIRES <packages>] [CFLAGS <flags>] [LIBS <flags>])
 file(RELATIVE_PATH DPTK_PC_PREFIX ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH DPTK_PC_INCLUDE_DIR ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+file(RELATIVE_PATH DPTK_PC_SOURCE_DIR ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig
+    ${CMAKE_INSTALL_PREFIX}/${DPTK_INSTALL_SOURCEDIR})
 function(dptk_add_pkgconfig name)
     cmake_parse_arguments(PC "" "DESCRIPTION;REQUIRES;CFLAGS;LIBS" "" ${ARGN})
+    string(REGEX REPLACE "^dptk-" "" bodies ${name})
+    list(TRANSFORM DPTK_BODIES_${bodies} REPLACE "(.+)" "\${sourcedir}/\\1.cpp" OUTPUT_VARIABLE PC_SOURCES)
+    list(JOIN PC_SOURCES " " PC_SOURCES)
     configure_file(cmake/dptk.pc.in ${name}.pc @ONLY)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 endfunction()

@@ -16,6 +16,8 @@ include(DptkLibraries)
 find_package(Threads REQUIRED)
 set(DPTK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 cmake_path(NORMAL_PATH DPTK_INCLUDE_DIR)
+set(DPTK_SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/../src)
+cmake_path(NORMAL_PATH DPTK_SOURCE_DIR)
 set(DPTK_TARGETS)
 
 # dptk_add_headers(<name> <glob>...): target dptk_<name> with the headers that match, installed as dptk::<name>, and
@@ -97,4 +99,4 @@ endif()
 dptk_add_headers(adapters adapters/*.[hi]pp)
 
 include(DptkCompiled)
-dptk_add_compiled(${DPTK_INCLUDE_DIR}/../src)
+dptk_add_compiled(${DPTK_SOURCE_DIR})
