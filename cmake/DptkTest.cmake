@@ -30,13 +30,14 @@ if(NOT DPTK_TEST_SUITES MATCHES "^(all|in_process|launched)$")
     message(FATAL_ERROR "invalid DPTK_TEST_SUITES='${DPTK_TEST_SUITES}': expected all, in_process or launched")
 endif()
 
-# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [UNITY] [RANKS] [OPTIMISED])
+# dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [UNITY] [RANKS] [OPTIMISED]
+#     [WAITS])
 # The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs in one process. UNITY compiles them together:
 # faster where the headers that they share take the time. With RANKS it also runs on ranks that a launcher starts: four
 # over MPI and Gloo, in groups of 1, 2, 3 and 4, and three over an MPI that serves the main thread alone. With OPTIMISED
-# it is also among what is launched.
+# it is also among what is launched. With WAITS, it mostly waits: see dptk_tests_wait.
 function(dptk_add_test room)
-    cmake_parse_arguments(ARG "OPTIMISED;RANKS;UNITY" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "OPTIMISED;RANKS;UNITY;WAITS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(DPTK_TEST_SUITES STREQUAL "launched" AND NOT ARG_RANKS AND NOT ARG_OPTIMISED)
         return()
     endif()
@@ -53,6 +54,9 @@ function(dptk_add_test room)
     if(NOT DPTK_TEST_SUITES STREQUAL "launched" OR ARG_OPTIMISED)
         add_test(NAME ${room} COMMAND test_${room})
         set_tests_properties(${room} PROPERTIES TIMEOUT 900 LABELS "${ARG_LABELS}")
+        if(ARG_WAITS)
+            dptk_tests_wait(${room})
+        endif()
     endif()
 
     if(NOT ARG_RANKS OR NOT DPTK_TRANSPORTS OR DPTK_TEST_SUITES STREQUAL "in_process")
