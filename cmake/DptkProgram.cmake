@@ -2,6 +2,10 @@
 
 option(DPTK_HEADER_ONLY "Build tests, tools, examples and benchmarks over the headers alone" OFF)
 
+# Tests and examples are compiled more often than they are run. dptk's own bodies are optimised as the build type says, and
+# with an empty value the tests and examples are, too.
+set(DPTK_TEST_OPTIMISATION -Og CACHE STRING "How the tests' own code is optimised, after the build type's flags")
+
 add_library(dptk_program_options INTERFACE)
 target_compile_options(dptk_program_options INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion $<$<BOOL:${DPTK_WARNINGS_AS_ERRORS}>:-Werror>)
