@@ -1,4 +1,4 @@
-// The bodies of comm/, except for transports. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of comm/, except for transports.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/active_call.ipp"

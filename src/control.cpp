@@ -1,4 +1,4 @@
-// The bodies of control/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of control/.
 #include "separate_compilation.hpp"
 
 #include "dptk/control/activity.ipp"

@@ -1,4 +1,4 @@
-// The bodies of core/, data/ and optim/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of core/, data/ and optim/.
 #include "separate_compilation.hpp"
 
 #include "dptk/core/buffer.ipp"

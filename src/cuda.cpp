@@ -1,4 +1,4 @@
-// The bodies of dptk on devices. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of dptk on devices.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/staged.ipp"

@@ -1,4 +1,4 @@
-// The bodies of ddp/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of ddp/.
 #include "separate_compilation.hpp"
 
 #include "dptk/ddp/array_traits.ipp"

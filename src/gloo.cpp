@@ -1,4 +1,4 @@
-// The bodies of dptk over Gloo. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of dptk over Gloo.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/gloo.ipp"

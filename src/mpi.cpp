@@ -1,4 +1,4 @@
-// The bodies of dptk over MPI. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of dptk over MPI.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/mpi.ipp"

@@ -1,4 +1,5 @@
-// The bodies of nn/ and train/, except for the backends that need a library. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of nn/ and train/, except for the backends that need a library. Compiled once where
+// DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/initialise.ipp"

@@ -1,4 +1,4 @@
-// The bodies of nn/cuda/ and train/cuda/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of nn/cuda/ and train/cuda/.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cuda/backend.ipp"

@@ -1,4 +1,4 @@
-// The bodies of nn/cpu/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of nn/cpu/.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cpu/backend.ipp"

@@ -1,4 +1,4 @@
-// The bodies of data/readers/. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of data/readers/.
 #include "separate_compilation.hpp"
 
 #include "dptk/data/readers/idx.ipp"

@@ -1,4 +1,5 @@
-// For the files of this folder, whatever the command line says.
+// The files of this folder have dptk's function bodies, for programs that define DPTK_SEPARATE_COMPILATION:
+// docs/installing.md. Here it is defined whatever the command line says.
 #ifndef DPTK_SEPARATE_COMPILATION
 #define DPTK_SEPARATE_COMPILATION
 #endif

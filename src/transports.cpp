@@ -1,4 +1,5 @@
-// The bodies of the transports that need no library, and of the arithmetic of reductions. Compiled once where DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// The bodies of the transports that need no library, and of the arithmetic of reductions. Compiled once where
+// DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/device_call.ipp"

@@ -228,6 +228,5 @@ TEST_CASE("a thousand groups come and go without growth") {
 
 TEST_CASE("a program knows which transports it has") {
     CHECK_FALSE(dptk::is_nccl_available());
-    if (test::is_launched())
-        CHECK((dptk::is_mpi_available() || dptk::is_gloo_available()));
+    if (test::is_launched()) CHECK((dptk::is_mpi_available() || dptk::is_gloo_available()));
 }

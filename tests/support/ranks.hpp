@@ -13,8 +13,8 @@ namespace test {
 /// Whether a launcher has started this test's ranks.
 [[nodiscard]] bool is_launched();
 
-/// fn at each number of ranks. Of launched ranks, where DPTK_TEST_RANKS=groups, at each number up to theirs: in
-/// groups of the first of them.
+/// fn at each number of ranks. Of launched ranks, where DPTK_TEST_RANKS=groups, at each number up to theirs:
+/// in groups of the first of them.
 void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn);
 
 enum class Agreed { any, yes };

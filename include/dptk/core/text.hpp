@@ -15,10 +15,20 @@ void append_text(std::string& out, std::string_view piece);
 
 void append_text(std::string& out, char piece);
 
+void append_number(std::string& out, long long number);
+void append_number(std::string& out, unsigned long long number);
+void append_number(std::string& out, double number);
+
 template <class Number>
     requires std::integral<Number> || std::floating_point<Number>
 void append_text(std::string& out, Number piece) {
-    out += std::to_string(piece);
+    if constexpr (std::floating_point<Number>) {
+        append_number(out, static_cast<double>(piece));
+    } else if constexpr (std::signed_integral<Number>) {
+        append_number(out, static_cast<long long>(piece));
+    } else {
+        append_number(out, static_cast<unsigned long long>(piece));
+    }
 }
 
 /// The pieces, one after the other: text("rank ", 3, " of ", 4).

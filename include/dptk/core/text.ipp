@@ -12,6 +12,18 @@ DPTK_INLINE void append_text(std::string& out, char piece) {
     out += piece;
 }
 
+DPTK_INLINE void append_number(std::string& out, long long number) {
+    out += std::to_string(number);
+}
+
+DPTK_INLINE void append_number(std::string& out, unsigned long long number) {
+    out += std::to_string(number);
+}
+
+DPTK_INLINE void append_number(std::string& out, double number) {
+    out += std::to_string(number);
+}
+
 DPTK_INLINE std::string shape_text(std::span<const std::size_t> shape) {
     std::string out = "[";
     for (std::size_t i = 0; i < shape.size(); ++i) {
