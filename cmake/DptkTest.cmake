@@ -76,9 +76,7 @@ function(dptk_add_test room)
         add_test(NAME ${room}.gloo.4 COMMAND dptk-run --nproc-per-node 4 -- $<TARGET_FILE:test_${room}>)
         set_tests_properties(${room}.gloo.4 PROPERTIES
             TIMEOUT 900 LABELS gloo PROCESSORS 2 ENVIRONMENT "DPTK_TEST_RANKS=groups;DPTK_PROCESSORS=1")
-        if(ARG_WAITS)
-            dptk_tests_wait(${room}.gloo.4)
-        endif()
+        dptk_tests_wait(${room}.gloo.4)
     endif()
 endfunction()
 
