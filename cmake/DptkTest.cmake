@@ -30,6 +30,16 @@ if(NOT DPTK_TEST_SUITES MATCHES "^(all|in_process|launched)$")
     message(FATAL_ERROR "invalid DPTK_TEST_SUITES='${DPTK_TEST_SUITES}': expected all, in_process or launched")
 endif()
 
+# What runs all verbs over another transport, or in other memory, repeats the arithmetic of comm: a few dtypes do there.
+option(DPTK_TEST_FEW_DTYPES "Run verbs with all dtypes over one transport alone" OFF)
+
+# dptk_use_few_dtypes(<test>...): where the option says so.
+function(dptk_use_few_dtypes)
+    if(DPTK_TEST_FEW_DTYPES)
+        set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT DPTK_TEST_DTYPES=few)
+    endif()
+endfunction()
+
 # dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [UNITY] [RANKS] [OPTIMISED]
 #     [WAITS])
 # The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs in one process. UNITY compiles them together:

@@ -8,8 +8,10 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace test {
@@ -369,13 +371,16 @@ class Suite {
     std::size_t count_;
 };
 
-/// Many ranks take long: above four, a few dtypes do for all.
+/// Many ranks take long: above four, a few dtypes do for all. So they do everywhere for DPTK_TEST_DTYPES=few: for what
+/// repeats the same arithmetic over other transports.
 template <class Action>
 void with_each_dtype(const ProcessGroup& group, Action&& action) {
     using enum dptk::DType;
+    const char* wish = std::getenv("DPTK_TEST_DTYPES");
+    const bool all = group.size() <= 4 && (wish == nullptr || std::string_view(wish) != "few");
     for (int i = 0; i < static_cast<int>(opaque); ++i) {
         const auto dtype = static_cast<dptk::DType>(i);
-        if (group.size() <= 4 || dtype == i16 || dtype == bf16 || dtype == f64)
+        if (all || dtype == i16 || dtype == bf16 || dtype == f64)
             dptk::visit_dtype(dtype, action);
     }
 }

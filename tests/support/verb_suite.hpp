@@ -1,5 +1,6 @@
 // What every verb must do, whatever carries it out: to be run over each transport and each algorithm. Results
-// are compared with what one process computes here. With every dtype at up to four ranks, with some above.
+// are compared with what one process computes here. With every dtype at up to four ranks, with a
+// few above.
 #pragma once
 
 #include <dptk/comm/process_group.hpp>
