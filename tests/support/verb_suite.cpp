@@ -371,8 +371,8 @@ class Suite {
     std::size_t count_;
 };
 
-/// Many ranks take long: above four, a few dtypes do for all. So they do everywhere for DPTK_TEST_DTYPES=few: for what
-/// repeats the same arithmetic over other transports.
+/// Many ranks take long: above four, a few dtypes do for all. So they do everywhere for DPTK_TEST_DTYPES=few:
+/// for what repeats the same arithmetic over other transports.
 template <class Action>
 void with_each_dtype(const ProcessGroup& group, Action&& action) {
     using enum dptk::DType;
@@ -380,8 +380,7 @@ void with_each_dtype(const ProcessGroup& group, Action&& action) {
     const bool all = group.size() <= 4 && (wish == nullptr || std::string_view(wish) != "few");
     for (int i = 0; i < static_cast<int>(opaque); ++i) {
         const auto dtype = static_cast<dptk::DType>(i);
-        if (all || dtype == i16 || dtype == bf16 || dtype == f64)
-            dptk::visit_dtype(dtype, action);
+        if (all || dtype == i16 || dtype == bf16 || dtype == f64) dptk::visit_dtype(dtype, action);
     }
 }
 
