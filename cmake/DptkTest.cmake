@@ -77,6 +77,8 @@ function(dptk_add_test room)
     if(TARGET dptk::mpi)
         dptk_add_mpi_run(${room} 4 COMMAND test_${room})
         set_property(TEST ${room}.mpi.4 APPEND PROPERTY ENVIRONMENT DPTK_TEST_RANKS=groups DPTK_PROCESSORS=64)
+        set_property(TEST ${room}.mpi.4 PROPERTY TIMEOUT 900)
+        dptk_tests_wait(${room}.mpi.4)
         # No copies from process to process, as in containers that do not allow them: long messages need progress.
         dptk_add_mpi_run(${room}.funneled 3 COMMAND test_${room})
         set_property(TEST ${room}.funneled.mpi.3 APPEND PROPERTY ENVIRONMENT DPTK_TEST_RANKS=1
