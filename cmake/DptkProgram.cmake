@@ -10,7 +10,9 @@ add_library(dptk_program_options INTERFACE)
 target_compile_options(dptk_program_options INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion $<$<BOOL:${DPTK_WARNINGS_AS_ERRORS}>:-Werror>)
 if(DPTK_SANITIZE)
-    target_compile_options(dptk_program_options INTERFACE -fsanitize=${DPTK_SANITIZE} -fno-omit-frame-pointer)
+    # What a sanitizer finds ends the program, so that the test fails.
+    target_compile_options(dptk_program_options INTERFACE
+        -fsanitize=${DPTK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(dptk_program_options INTERFACE -fsanitize=${DPTK_SANITIZE})
 endif()
 

@@ -83,11 +83,13 @@ function(dptk_add_test room)
         dptk_add_mpi_run(${room}.funneled 3 COMMAND test_${room})
         set_property(TEST ${room}.funneled.mpi.3 APPEND PROPERTY ENVIRONMENT DPTK_TEST_RANKS=1
             DPTK_TEST_MPI=funneled DPTK_PROCESSORS=64 OMPI_MCA_btl_vader_single_copy_mechanism=none)
+        dptk_use_few_dtypes(${room}.funneled.mpi.3)
     endif()
     if(TARGET dptk::gloo AND TARGET dptk-run)
         add_test(NAME ${room}.gloo.4 COMMAND dptk-run --nproc-per-node 4 -- $<TARGET_FILE:test_${room}>)
         set_tests_properties(${room}.gloo.4 PROPERTIES
             TIMEOUT 900 LABELS gloo PROCESSORS 2 ENVIRONMENT "DPTK_TEST_RANKS=groups;DPTK_PROCESSORS=1")
+        dptk_use_few_dtypes(${room}.gloo.4)
         dptk_tests_wait(${room}.gloo.4)
     endif()
 endfunction()
