@@ -41,13 +41,14 @@ function(dptk_use_few_dtypes)
 endfunction()
 
 # dptk_add_test(<room> LIBRARIES <target>... [SOURCES <glob>...] [LABELS <label>...] [UNITY] [RANKS] [OPTIMISED]
-#     [WAITS])
+#     [WAITS] [OWN_HEADERS])
 # The doctest program of tests/<room>/*.cpp, or of SOURCES, which runs in one process. UNITY compiles them together:
 # faster where the headers that they share take the time. With RANKS it also runs on ranks that a launcher starts: four
 # over MPI and Gloo, in groups of 1, 2, 3 and 4, and three over an MPI that serves the main thread alone. With OPTIMISED
-# it is also among what is launched. With WAITS, it mostly waits: see dptk_tests_wait.
+# it is also among what is launched. With WAITS, it mostly waits: see dptk_tests_wait. With OWN_HEADERS it does without
+# the precompiled headers, which another library's macros do not fit.
 function(dptk_add_test room)
-    cmake_parse_arguments(ARG "OPTIMISED;RANKS;UNITY;WAITS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "OPTIMISED;OWN_HEADERS;RANKS;UNITY;WAITS" "" "LIBRARIES;SOURCES;LABELS" ${ARGN})
     if(DPTK_TEST_SUITES STREQUAL "launched" AND NOT ARG_RANKS AND NOT ARG_OPTIMISED)
         return()
     endif()
@@ -61,6 +62,9 @@ function(dptk_add_test room)
 
     dptk_add_program(test_${room} SOURCES ${sources} LIBRARIES ${ARG_LIBRARIES} dptk_test_ranks)
     set_target_properties(test_${room} PROPERTIES UNITY_BUILD ${ARG_UNITY})
+    if(NOT ARG_OWN_HEADERS)
+        target_precompile_headers(test_${room} REUSE_FROM dptk_test_ranks)
+    endif()
     if(NOT DPTK_TEST_SUITES STREQUAL "launched" OR ARG_OPTIMISED)
         add_test(NAME ${room} COMMAND test_${room})
         set_tests_properties(${room} PROPERTIES TIMEOUT 900 LABELS "${ARG_LABELS}")
