@@ -13,5 +13,4 @@
 #include "dptk/data/computed_permutation.ipp"
 #include "dptk/data/distributed_sampler.ipp"
 #include "dptk/data/image_dataset.ipp"
-#include "dptk/data/random_permutation.ipp"
 #include "dptk/optim/optimizer.ipp"

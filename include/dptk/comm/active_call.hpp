@@ -45,14 +45,14 @@ class ResumedWork final : public WorkState {
                 std::shared_ptr<Activity> activity, const PackedCall& call, std::function<void()> then,
                 AtFailure at_failure);
 
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
-    bool ended() override;
+    DPTK_INLINE bool ended() override;
 
-    std::exception_ptr error() override;
+    DPTK_INLINE std::exception_ptr error() override;
 
     /// An operation that was given up may still use its memory: it counts as unseen, and so is kept.
-    std::exception_ptr unseen_error() override;
+    DPTK_INLINE std::exception_ptr unseen_error() override;
 
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 

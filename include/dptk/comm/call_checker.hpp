@@ -172,7 +172,7 @@ class CheckedWork final : public WorkState {
   public:
     CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker);
 
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     std::exception_ptr error() override { return work_->error(); }
     std::exception_ptr unseen_error() override { return work_->unseen_error(); }

@@ -69,7 +69,7 @@ class Channel {
     [[nodiscard]] virtual bool competes_with_compute() const { return false; }
 
     /// Whether the transport reads and writes the memory of devices itself, in this call.
-    [[nodiscard]] virtual bool takes_device_memory(const Collective& call) const;
+    [[nodiscard]] DPTK_INLINE virtual bool takes_device_memory(const Collective& call) const;
 
     /// Carries the call out on this thread, behind those that were started before. Blocks.
     virtual void run(const Collective& call) = 0;
@@ -80,11 +80,11 @@ class Channel {
                                      std::function<void()> then = {}) = 0;
 
     /// Whether the devices of the call are connected already. The same on all ranks, or the call cannot be.
-    [[nodiscard]] virtual bool is_connected_for(const detail::DeviceCall& call) const;
+    [[nodiscard]] DPTK_INLINE virtual bool is_connected_for(const detail::DeviceCall& call) const;
 
     /// Carries out a call over several devices in each process, in their memory; all ranks have checked
     /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
-    virtual void run_on_devices(const detail::DeviceCall& call);
+    DPTK_INLINE virtual void run_on_devices(const detail::DeviceCall& call);
 
     /// Sends or receives on this thread. Returns the other rank. Blocks.
     virtual int run(const Message& message) = 0;
@@ -118,7 +118,7 @@ class Channel {
 
     /// Where this process reaches all ranks' memory at that place of an allocation, its own among them; empty
     /// where it does not, on all ranks alike. What a rank writes there, others see behind a barrier.
-    [[nodiscard]] virtual std::vector<void*> peer_memory(const Buffer& memory) const;
+    [[nodiscard]] DPTK_INLINE virtual std::vector<void*> peer_memory(const Buffer& memory) const;
 
     /// Whether calls may work on device memory.
     [[nodiscard]] virtual bool serves_devices() const = 0;

@@ -76,7 +76,7 @@ class GlooMesh final : public Wakeable {
     GlooMesh(const GlooMesh&) = delete;
     GlooMesh& operator=(const GlooMesh&) = delete;
 
-    ~GlooMesh() override;
+    DPTK_INLINE ~GlooMesh() override;
 
     /// For the options of Gloo's algorithms.
     [[nodiscard]] const std::shared_ptr<gloo::Context>& context() const noexcept { return context_; }
@@ -225,9 +225,9 @@ class GlooFarewell final : public Watched {
   public:
     static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control);
 
-    void look() noexcept override;
+    DPTK_INLINE void look() noexcept override;
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
+    [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
   private:
     GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control);

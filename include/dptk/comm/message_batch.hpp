@@ -54,9 +54,9 @@ class BatchedMessage final : public WorkState {
   public:
     BatchedMessage(std::shared_ptr<MessageBatch> batch, const Message& message);
 
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
-    void order_before(StreamRef stream) override;
+    DPTK_INLINE void order_before(StreamRef stream) override;
 
     std::exception_ptr error() override { return batch_->error(); }
     std::exception_ptr unseen_error() override { return batch_->unseen_error(); }

@@ -114,7 +114,7 @@ class DPTK_EXPORT MpiEnvironment {
 
         [[nodiscard]] int rank() const noexcept override { return environment_.rank_; }
 
-        void on_terminate(const std::string& message) noexcept override;
+        DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 
       private:
         const MpiEnvironment& environment_;

@@ -18,7 +18,7 @@ namespace DPTK_NAMESPACE::detail {
 class MpiWork final : public WorkState {
   public:
     MpiWork();
-    ~MpiWork() override;
+    DPTK_INLINE ~MpiWork() override;
     MpiWork(const MpiWork&) = delete;
     MpiWork& operator=(const MpiWork&) = delete;
 
@@ -29,7 +29,7 @@ class MpiWork final : public WorkState {
     int source = -1;
 
     /// One after the other: Open MPI 4.1's MPI_Waitall does not return where one has failed before the call.
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     std::exception_ptr error() override { return error_.see(); }
 

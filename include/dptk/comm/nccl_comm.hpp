@@ -58,7 +58,7 @@ class NcclComm final : public Wakeable {
                                                           NcclOwner owner);
 
     /// Aborts what has not been closed.
-    ~NcclComm() override;
+    DPTK_INLINE ~NcclComm() override;
     NcclComm(const NcclComm&) = delete;
     NcclComm& operator=(const NcclComm&) = delete;
 
@@ -157,7 +157,7 @@ class NcclComm final : public Wakeable {
     void note(std::exception_ptr failure);
 
     /// The job has failed. On whatever thread, perhaps one that is inside launch(): does not wait.
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
     /// In a job that has failed: blocks until nothing that was handed over goes on, for at most some seconds.
     void await_abort() noexcept { abort_->wait(); }

@@ -31,7 +31,7 @@ class NcclWatch final : public Watched {
 
     void look() noexcept override { static_cast<void>(comm_->failed()); }
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
+    [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
   private:
     explicit NcclWatch(std::shared_ptr<NcclComm> comm);
@@ -44,15 +44,15 @@ class NcclWork final : public WorkState {
     /// `end` is recorded behind the call.
     NcclWork(std::shared_ptr<NcclComm> comm, cuda::Event end);
 
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     bool ended() override { return look(); }
 
-    void order_before(StreamRef stream) override;
+    DPTK_INLINE void order_before(StreamRef stream) override;
 
-    std::exception_ptr error() override;
+    DPTK_INLINE std::exception_ptr error() override;
 
-    std::exception_ptr unseen_error() override;
+    DPTK_INLINE std::exception_ptr unseen_error() override;
 
   private:
     /// Whether it has ended, well or badly. The end of a call that has been aborted looks like any other: so

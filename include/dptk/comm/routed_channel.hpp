@@ -42,42 +42,42 @@ class RoutedChannel final : public Channel {
     [[nodiscard]] int local_rank() const override { return host_->local_rank(); }
     [[nodiscard]] int local_size() const override { return host_->local_size(); }
     [[nodiscard]] std::string backend() const override { return host_->backend(); }
-    [[nodiscard]] bool callable_from_this_thread() const override;
+    [[nodiscard]] DPTK_INLINE bool callable_from_this_thread() const override;
 
     [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }
     [[nodiscard]] bool competes_with_compute() const override { return host_->competes_with_compute(); }
-    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const override;
-    [[nodiscard]] bool takes_device_memory(const Collective& call) const override;
+    [[nodiscard]] DPTK_INLINE std::vector<void*> peer_memory(const Buffer& memory) const override;
+    [[nodiscard]] DPTK_INLINE bool takes_device_memory(const Collective& call) const override;
 
-    void run(const Collective& call) override;
+    DPTK_INLINE void run(const Collective& call) override;
 
-    [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
+    [[nodiscard]] DPTK_INLINE Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override;
 
-    [[nodiscard]] bool is_connected_for(const DeviceCall& call) const override;
+    [[nodiscard]] DPTK_INLINE bool is_connected_for(const DeviceCall& call) const override;
 
-    void run_on_devices(const DeviceCall& call) override;
+    DPTK_INLINE void run_on_devices(const DeviceCall& call) override;
 
-    int run(const Message& message) override;
+    DPTK_INLINE int run(const Message& message) override;
 
-    [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override;
+    [[nodiscard]] DPTK_INLINE Work start(const Message& message, std::shared_ptr<const void> keep_alive) override;
 
-    void launch_started() override;
+    DPTK_INLINE void launch_started() override;
 
-    [[nodiscard]] std::unique_ptr<Channel> duplicate() override;
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Channel> duplicate() override;
     [[nodiscard]] bool has_subgroups() const override { return host_->has_subgroups(); }
-    [[nodiscard]] std::unique_ptr<Channel> subgroup(
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Channel> subgroup(
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override;
 
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override;
-    [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override;
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
+    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override;
     [[nodiscard]] bool serves_devices() const override { return true; }
 
-    void monitored_barrier(std::chrono::milliseconds timeout) override;
+    DPTK_INLINE void monitored_barrier(std::chrono::milliseconds timeout) override;
     void set_algorithm(AllReduceAlgorithm algorithm) override { host_->set_algorithm(algorithm); }
 
     [[nodiscard]] const ChannelIdentity& identity() const override { return host_->identity(); }
-    [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
+    [[nodiscard]] DPTK_INLINE ChannelIdentity next_identity(std::span<const int> ranks,
                                                 std::optional<std::chrono::milliseconds> timeout) override;
     [[nodiscard]] const ChannelJob& job() const override { return host_->job(); }
 

@@ -120,7 +120,7 @@ class SimulatedHub final : public Wakeable {
     /// This rank will not come again.
     void leave(int rank) noexcept;
 
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
   private:
     struct Part {

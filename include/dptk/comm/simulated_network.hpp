@@ -84,7 +84,7 @@ class SimulatedClock final : public Wakeable {
                                   std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
 
     /// Ends a sleep, where the job fails.
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
   private:
     const SimulatedTime kind_;

@@ -21,7 +21,7 @@ class DeferredWork final : public WorkState {
   public:
     DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before);
 
-    bool wait(std::chrono::nanoseconds) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds) override;
 
     std::exception_ptr error() override { return error_.see(); }
 

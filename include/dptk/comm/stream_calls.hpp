@@ -50,9 +50,9 @@ class StreamCalls final : public Watched {
 
     /// Takes those out that have ended; those behind one that has not stay until it has. What they have used
     /// is not let go of here: the end of a GPU's memory waits for the GPU.
-    void look() noexcept override;
+    DPTK_INLINE void look() noexcept override;
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
+    [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
   private:
     struct Call {

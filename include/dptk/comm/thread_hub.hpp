@@ -55,7 +55,7 @@ class ThreadHub final : public Wakeable {
     /// This rank will not come again.
     void leave(int rank) noexcept;
 
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
   private:
     enum class Waiting { may_fail, must_end };

@@ -34,7 +34,7 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
     void leave(int rank) noexcept;
 
     /// Where the job has failed, nobody takes a message any more.
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
   private:
     enum class Stage : std::uint8_t { waiting, copying, done };
@@ -45,9 +45,9 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
 
         bool wait(std::chrono::nanoseconds timeout) override { return mailbox_->wait(*this, timeout); }
 
-        std::exception_ptr error() override;
+        DPTK_INLINE std::exception_ptr error() override;
 
-        std::exception_ptr unseen_error() override;
+        DPTK_INLINE std::exception_ptr unseen_error() override;
 
         [[nodiscard]] int source_rank() const override { return message.verb == Verb::recv ? peer : -1; }
 

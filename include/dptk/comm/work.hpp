@@ -20,10 +20,10 @@ class WorkState {
 
     /// What `stream` does from now on comes behind the operation. Blocks where that is no GPU's, until it has
     /// ended.
-    virtual void order_before(StreamRef stream);
+    DPTK_INLINE virtual void order_before(StreamRef stream);
 
     /// Whether it has ended, where nobody waits: no deadline holds. Does not block.
-    [[nodiscard]] virtual bool ended();
+    [[nodiscard]] DPTK_INLINE virtual bool ended();
 
     /// Null while the operation runs and when it went well. Does not block.
     virtual std::exception_ptr error() = 0;

@@ -26,9 +26,9 @@ class QueuedWork final : public WorkState {
 
     explicit QueuedWork(Operation operation);
 
-    bool wait(std::chrono::nanoseconds timeout) override;
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
-    std::exception_ptr error() override;
+    DPTK_INLINE std::exception_ptr error() override;
 
     void run() noexcept;
 
@@ -36,7 +36,7 @@ class QueuedWork final : public WorkState {
 
     void end(std::exception_ptr error) noexcept;
 
-    std::exception_ptr unseen_error() override;
+    DPTK_INLINE std::exception_ptr unseen_error() override;
 
   private:
     Operation operation_;

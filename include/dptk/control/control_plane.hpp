@@ -115,15 +115,15 @@ class ControlPlane final : public Watched,
     /// for 3.0 s".
     [[nodiscard]] std::string missing_text(const Activity& channel, const Activity::Snapshot& call);
 
-    void look() noexcept override;
+    DPTK_INLINE void look() noexcept override;
 
-    [[nodiscard]] std::chrono::milliseconds interval() const noexcept override;
+    [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
     /// The job has failed: tells the other ranks, and the launcher.
-    void wake() noexcept override;
+    DPTK_INLINE void wake() noexcept override;
 
     /// Where it has been registered by hear_last_words.
-    void on_terminate(const std::string& message) noexcept override;
+    DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 
   private:
     struct Channel {

@@ -44,31 +44,31 @@ class FileStore final : public Store {
                                                          std::string_view job = "");
 
     /// The creator leaves a last word, and removes the file.
-    ~FileStore() override;
+    DPTK_INLINE ~FileStore() override;
 
     /// Of the creator: which run's file it has replaced, as "host H, process P, started T"; empty where there
     /// was none.
     [[nodiscard]] const std::string& replaced() const noexcept { return replaced_; }
 
-    void set(std::string_view key, std::string_view value) override;
+    DPTK_INLINE void set(std::string_view key, std::string_view value) override;
 
-    [[nodiscard]] std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
 
-    [[nodiscard]] std::optional<std::string> find(std::string_view key) override;
+    [[nodiscard]] DPTK_INLINE std::optional<std::string> find(std::string_view key) override;
 
-    std::int64_t add(std::string_view key, std::int64_t amount) override;
+    DPTK_INLINE std::int64_t add(std::string_view key, std::int64_t amount) override;
 
-    std::string compare_and_set(std::string_view key, std::string_view expected,
+    DPTK_INLINE std::string compare_and_set(std::string_view key, std::string_view expected,
                                 std::string_view desired) override;
 
-    void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
+    DPTK_INLINE void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
 
-    bool erase(std::string_view key) override;
+    DPTK_INLINE bool erase(std::string_view key) override;
 
-    void set_last_will(std::string_view key, std::string_view value) override;
+    DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
     /// A member, also where this is the creator: it does not keep the store alive.
-    [[nodiscard]] std::shared_ptr<Store> clone() override;
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
   private:
     enum class Role { creator, member };

@@ -26,22 +26,22 @@ class InProcessStore final : public Store {
 
     void set(std::string_view key, std::string_view value) override { map_->set(key, value); }
 
-    [[nodiscard]] std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
 
     [[nodiscard]] std::optional<std::string> find(std::string_view key) override { return map_->find(key); }
 
     std::int64_t add(std::string_view key, std::int64_t amount) override { return map_->add(key, amount); }
 
-    std::string compare_and_set(std::string_view key, std::string_view expected,
+    DPTK_INLINE std::string compare_and_set(std::string_view key, std::string_view expected,
                                 std::string_view desired) override;
 
-    void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
+    DPTK_INLINE void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
 
     bool erase(std::string_view key) override { return map_->erase(key); }
 
-    void set_last_will(std::string_view key, std::string_view value) override;
+    DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
-    [[nodiscard]] std::shared_ptr<Store> clone() override;
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
   private:
     std::shared_ptr<detail::SharedStoreMap> map_;

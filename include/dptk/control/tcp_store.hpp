@@ -59,31 +59,31 @@ class TcpStore final : public Store {
     [[nodiscard]] static std::shared_ptr<TcpStore> connect(TcpStoreAddress address,
                                                            TcpStoreOptions options = {});
 
-    ~TcpStore() override;
+    DPTK_INLINE ~TcpStore() override;
 
     /// How long each reply may take beyond the timeout of its own request, and the way of a clone to the
     /// store, before the store counts as gone. 10 s unless set.
     void set_reply_timeout(std::chrono::milliseconds timeout);
 
-    void set(std::string_view key, std::string_view value) override;
+    DPTK_INLINE void set(std::string_view key, std::string_view value) override;
 
-    [[nodiscard]] std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
 
-    [[nodiscard]] std::optional<std::string> find(std::string_view key) override;
+    [[nodiscard]] DPTK_INLINE std::optional<std::string> find(std::string_view key) override;
 
-    std::int64_t add(std::string_view key, std::int64_t amount) override;
+    DPTK_INLINE std::int64_t add(std::string_view key, std::int64_t amount) override;
 
-    std::string compare_and_set(std::string_view key, std::string_view expected,
+    DPTK_INLINE std::string compare_and_set(std::string_view key, std::string_view expected,
                                 std::string_view desired) override;
 
-    void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
+    DPTK_INLINE void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
 
-    bool erase(std::string_view key) override;
+    DPTK_INLINE bool erase(std::string_view key) override;
 
-    void set_last_will(std::string_view key, std::string_view value) override;
+    DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
     /// Opens a connection of its own, while this one lives.
-    [[nodiscard]] std::shared_ptr<Store> clone() override;
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
   private:
     /// A StoreReply that owns its text.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -24,7 +25,14 @@ class ComputedPermutation {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// Element `position`, which is below size(). Expected time: that of less than two passes of the network.
-    [[nodiscard]] std::size_t operator[](std::size_t position) const noexcept;
+    [[nodiscard]] std::size_t operator[](std::size_t position) const noexcept {
+        if (!table_.empty()) return table_[position];
+        std::uint64_t element = position;
+        do {
+            element = pass(element);
+        } while (element >= size_);
+        return static_cast<std::size_t>(element);
+    }
 
   private:
     static constexpr std::size_t largest_table = 1024;
@@ -38,7 +46,20 @@ class ComputedPermutation {
         return word ^ (word >> 31);
     }
 
-    [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept;
+    [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept {
+        // Of an odd number of bits one half has one more: the halves change places, and sizes, in each round.
+        unsigned low_bits = low_bits_;
+        unsigned high_bits = high_bits_;
+        std::uint64_t low = element & ones(low_bits);
+        std::uint64_t high = element >> low_bits;
+        for (const std::uint64_t key : keys_) {
+            const std::uint64_t next = high ^ (mix(low ^ key) & ones(high_bits));
+            high = low;
+            low = next;
+            std::swap(low_bits, high_bits);
+        }
+        return high << low_bits | low;
+    }
 
     [[nodiscard]] static constexpr std::uint64_t ones(unsigned bits) noexcept {
         return (std::uint64_t{1} << bits) - 1;

@@ -88,7 +88,12 @@ class DistributedSampler {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// The index at a place below size().
-    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept;
+    [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
+        if (!drawn_.empty()) return drawn_[i];
+        if (!drawn_large_.empty()) return drawn_large_[i];
+        const std::size_t position = (rank_ + i * num_replicas_) % dataset_size_;
+        return options_.shuffle ? computed_[position] : position;
+    }
 
     class Iterator;
 
@@ -155,18 +160,32 @@ class DistributedSampler::Iterator {
 
     Iterator() = default;
     /// At the index in this place of the rank's, or behind the last one.
-    Iterator(const DistributedSampler& sampler, std::size_t place) noexcept;
+    Iterator(const DistributedSampler& sampler, std::size_t place) noexcept
+        : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
 
-    [[nodiscard]] std::size_t operator*() const noexcept;
+    [[nodiscard]] std::size_t operator*() const noexcept {
+        return (*sampler_)[static_cast<std::size_t>(place_)];
+    }
     /// The index that lies `by` places on.
     [[nodiscard]] std::size_t operator[](std::ptrdiff_t by) const noexcept { return *(*this + by); }
 
-    Iterator& operator+=(std::ptrdiff_t by) noexcept;
+    Iterator& operator+=(std::ptrdiff_t by) noexcept {
+        place_ += by;
+        return *this;
+    }
     Iterator& operator-=(std::ptrdiff_t by) noexcept { return *this += -by; }
     Iterator& operator++() noexcept { return *this += 1; }
     Iterator& operator--() noexcept { return *this -= 1; }
-    Iterator operator++(int) noexcept;
-    Iterator operator--(int) noexcept;
+    Iterator operator++(int) noexcept {
+        const Iterator before = *this;
+        ++*this;
+        return before;
+    }
+    Iterator operator--(int) noexcept {
+        const Iterator before = *this;
+        --*this;
+        return before;
+    }
 
     friend Iterator operator+(Iterator it, std::ptrdiff_t by) noexcept { return it += by; }
     friend Iterator operator+(std::ptrdiff_t by, Iterator it) noexcept { return it += by; }
@@ -181,6 +200,14 @@ class DistributedSampler::Iterator {
     const DistributedSampler* sampler_ = nullptr;
     std::ptrdiff_t place_ = 0;
 };
+
+inline DistributedSampler::Iterator DistributedSampler::begin() const noexcept {
+    return {*this, 0};
+}
+
+inline DistributedSampler::Iterator DistributedSampler::end() const noexcept {
+    return {*this, size_};
+}
 
 }  // namespace DPTK_NAMESPACE
 

@@ -24,13 +24,6 @@ DPTK_INLINE void DistributedSampler::set_epoch(std::int64_t epoch) {
     make_order();
 }
 
-DPTK_INLINE std::size_t DistributedSampler::operator[](std::size_t i) const noexcept {
-    if (!drawn_.empty()) return drawn_[i];
-    if (!drawn_large_.empty()) return drawn_large_[i];
-    const std::size_t position = (rank_ + i * num_replicas_) % dataset_size_;
-    return options_.shuffle ? computed_[position] : position;
-}
-
 DPTK_INLINE std::size_t DistributedSampler::largest_share() const noexcept {
     const bool is_even = dataset_size_ % num_replicas_ == 0;
     return dataset_size_ / num_replicas_ + (is_even || options_.drop_last ? 0 : 1);
@@ -76,40 +69,6 @@ DPTK_INLINE void DistributedSampler::make_order() {
     } else {
         drawn_large_ = deal(random_permutation<std::size_t>(dataset_size_, seed));
     }
-}
-
-DPTK_INLINE DistributedSampler::Iterator::Iterator(const DistributedSampler& sampler,
-                                                   std::size_t place) noexcept
-    : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
-
-DPTK_INLINE std::size_t DistributedSampler::Iterator::operator*() const noexcept {
-    return (*sampler_)[static_cast<std::size_t>(place_)];
-}
-
-DPTK_INLINE DistributedSampler::Iterator& DistributedSampler::Iterator::operator+=(
-    std::ptrdiff_t by) noexcept {
-    place_ += by;
-    return *this;
-}
-
-DPTK_INLINE DistributedSampler::Iterator DistributedSampler::Iterator::operator++(int) noexcept {
-    const Iterator before = *this;
-    ++*this;
-    return before;
-}
-
-DPTK_INLINE DistributedSampler::Iterator DistributedSampler::Iterator::operator--(int) noexcept {
-    const Iterator before = *this;
-    --*this;
-    return before;
-}
-
-DPTK_INLINE DistributedSampler::Iterator DistributedSampler::begin() const noexcept {
-    return {*this, 0};
-}
-
-DPTK_INLINE DistributedSampler::Iterator DistributedSampler::end() const noexcept {
-    return {*this, size_};
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -55,7 +55,10 @@ class ImageDataset {
     [[nodiscard]] std::size_t pixels_per_image() const noexcept { return channels_ * height_ * width_; }
 
     /// Image `index`, which is below size(). The view is good for as long as the dataset lives.
-    [[nodiscard]] LabelledImageRef operator[](std::size_t index) const noexcept;
+    [[nodiscard]] LabelledImageRef operator[](std::size_t index) const noexcept {
+        const std::span<const std::uint8_t> all(pixels_);
+        return {all.subspan(index * pixels_per_image(), pixels_per_image()), labels_[index]};
+    }
 
     /// Of all images, one after the other.
     [[nodiscard]] std::span<const std::uint8_t> pixels() const noexcept { return pixels_; }

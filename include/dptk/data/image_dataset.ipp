@@ -35,11 +35,6 @@ DPTK_INLINE ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::sp
     check_labels();
 }
 
-DPTK_INLINE LabelledImageRef ImageDataset::operator[](std::size_t index) const noexcept {
-    const std::span<const std::uint8_t> all(pixels_);
-    return {all.subspan(index * pixels_per_image(), pixels_per_image()), labels_[index]};
-}
-
 DPTK_INLINE ImageDataset ImageDataset::subset(std::span<const std::size_t> indices) const {
     std::vector<std::uint8_t> pixels;
     std::vector<std::uint8_t> labels;

@@ -24,11 +24,18 @@ namespace detail {
 inline constexpr std::size_t first_large_permutation = std::numeric_limits<std::uint32_t>::max() / 20;
 
 /// torch's generator takes the low 32 bits of its seed.
-[[nodiscard]] std::mt19937 torch_generator(std::uint64_t seed);
+[[nodiscard]] inline std::mt19937 torch_generator(std::uint64_t seed) {
+    return std::mt19937(static_cast<std::uint32_t>(seed));
+}
 
-[[nodiscard]] std::uint32_t draw_32_bits(std::mt19937& generator);
+[[nodiscard]] inline std::uint32_t draw_32_bits(std::mt19937& generator) {
+    return static_cast<std::uint32_t>(generator());
+}
 
-[[nodiscard]] std::uint64_t draw_64_bits(std::mt19937& generator);
+[[nodiscard]] inline std::uint64_t draw_64_bits(std::mt19937& generator) {
+    const std::uint64_t high = draw_32_bits(generator);
+    return high << 32 | draw_32_bits(generator);
+}
 
 /// The form for n below `first_large_permutation`.
 template <std::unsigned_integral Index>
@@ -73,7 +80,3 @@ template <std::unsigned_integral Index = std::size_t>
 }
 
 }  // namespace DPTK_NAMESPACE
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/data/random_permutation.ipp"
-#endif

@@ -25,34 +25,34 @@ class DeviceSteps final : public GradientSteps {
                 bool is_own);
 
     /// Logs what is wrong with a step that nobody has heard of yet; blocks until they are over.
-    ~DeviceSteps() override;
+    DPTK_INLINE ~DeviceSteps() override;
 
-    void set_hook(std::shared_ptr<CommHook> hook) override;
+    DPTK_INLINE void set_hook(std::shared_ptr<CommHook> hook) override;
 
     [[nodiscard]] bool is_captured() const override { return lanes_[0].is_captured(); }
 
-    void check_capturable() const override;
+    DPTK_INLINE void check_capturable() const override;
 
     void take_new_buckets() override { has_repeated_ = false; }
 
-    void accumulate(std::size_t samples) override;
+    DPTK_INLINE void accumulate(std::size_t samples) override;
 
-    void forget_sums() override;
+    DPTK_INLINE void forget_sums() override;
 
-    void begin(const OwnStep& own) override;
+    DPTK_INLINE void begin(const OwnStep& own) override;
     [[nodiscard]] bool has_begun() const noexcept override { return has_begun_; }
 
     /// The devices alone know.
-    [[nodiscard]] bool goes_on(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool goes_on(OwnStep& own) override;
 
     /// As bytes, by memory of dptk's own: a rank that cannot read its buffers takes part all the same.
-    void send(const ModelBuffers& buffers, int root, const OwnStep& own) override;
+    DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep& own) override;
 
-    [[nodiscard]] bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
+    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
 
-    [[nodiscard]] bool was_well(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool was_well(OwnStep& own) override;
 
-    void reset() override;
+    DPTK_INLINE void reset() override;
 
     [[nodiscard]] const DeviceLanes* lanes() const noexcept override { return &lanes_; }
 
@@ -76,7 +76,7 @@ class DeviceSteps final : public GradientSteps {
 
     // ---- buckets
 
-    void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
+    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
 
     void copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part);
 

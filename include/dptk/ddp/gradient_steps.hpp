@@ -103,7 +103,7 @@ class GradientSteps {
     virtual void reset() { next_ = 0; }
 
     /// Drops what accumulate() has taken.
-    virtual void forget_sums();
+    DPTK_INLINE virtual void forget_sums();
 
     /// What makes averages of what is in the buckets.
     [[nodiscard]] ReduceOp reduction(const OwnStep& own) const noexcept;

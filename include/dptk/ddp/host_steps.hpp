@@ -22,26 +22,26 @@ class HostSteps final : public GradientSteps {
     HostSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
               BucketSet::Outcome outcome, bool is_own, bool may_leave_early);
 
-    void set_hook(std::shared_ptr<CommHook> hook) override;
+    DPTK_INLINE void set_hook(std::shared_ptr<CommHook> hook) override;
 
-    void accumulate(std::size_t samples) override;
+    DPTK_INLINE void accumulate(std::size_t samples) override;
 
-    void begin(const OwnStep& own) override;
+    DPTK_INLINE void begin(const OwnStep& own) override;
     [[nodiscard]] bool has_begun() const noexcept override { return header_.has_started(); }
 
     /// From then on the weight of this rank's gradients is known.
-    [[nodiscard]] bool goes_on(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool goes_on(OwnStep& own) override;
 
-    void send(const ModelBuffers& buffers, int root, const OwnStep&) override;
+    DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep&) override;
 
-    [[nodiscard]] bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
+    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
 
-    void reset() override;
+    DPTK_INLINE void reset() override;
 
-    void forget_sums() override;
+    DPTK_INLINE void forget_sums() override;
 
   private:
-    void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
+    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
 
     /// Copies a bucket's gradients in, weighted.
     void copy_in(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part);

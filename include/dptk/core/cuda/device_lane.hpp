@@ -24,41 +24,41 @@ class CudaLane final : public dptk::detail::DeviceLane {
     CudaLane(int device, StreamRef program);
 
     /// Blocks until the device has done all that it has been given.
-    ~CudaLane() override;
+    DPTK_INLINE ~CudaLane() override;
 
     [[nodiscard]] Device device() const noexcept override { return {DeviceType::cuda, device_}; }
     [[nodiscard]] StreamRef stream() const noexcept override { return stream_; }
 
     [[nodiscard]] bool is_captured() const override { return is_capturing(program_); }
 
-    void follow_program() override;
+    DPTK_INLINE void follow_program() override;
 
-    void lead_program() override;
+    DPTK_INLINE void lead_program() override;
 
-    void write_words(std::span<const double, word_count> own) override;
+    DPTK_INLINE void write_words(std::span<const double, word_count> own) override;
 
-    [[nodiscard]] Buffer words() noexcept override;
+    [[nodiscard]] DPTK_INLINE Buffer words() noexcept override;
 
     using DeviceLane::copy;
 
-    void copy(std::span<const dptk::detail::LaneCopy> tensors, const dptk::detail::LaneWeight& weight,
+    DPTK_INLINE void copy(std::span<const dptk::detail::LaneCopy> tensors, const dptk::detail::LaneWeight& weight,
               DType from) override;
 
-    void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor, DType from) override;
+    DPTK_INLINE void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor, DType from) override;
 
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override;
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
 
-    void write(const Buffer& element, double value) override;
+    DPTK_INLINE void write(const Buffer& element, double value) override;
 
-    void write_all(const Buffer& to, const void* from) override;
+    DPTK_INLINE void write_all(const Buffer& to, const void* from) override;
 
-    void read(const Buffer& from, void* to) override;
+    DPTK_INLINE void read(const Buffer& from, void* to) override;
 
     [[nodiscard]] dptk::detail::DeviceMath& math() noexcept override { return math_; }
 
-    void judge(const Buffer& status) override;
+    DPTK_INLINE void judge(const Buffer& status) override;
 
-    [[nodiscard]] bool was_bad(bool all) override;
+    [[nodiscard]] DPTK_INLINE bool was_bad(bool all) override;
 
   private:
     /// How many steps had been bad when a step was judged.

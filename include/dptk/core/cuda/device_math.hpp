@@ -21,19 +21,19 @@ class CudaMath final : public dptk::detail::DeviceMath {
   public:
     CudaMath(int device, StreamRef stream) : device_(device), stream_(stream) {}
 
-    void norm(std::span<const Buffer> gradients, double norm_type, double max_norm,
+    DPTK_INLINE void norm(std::span<const Buffer> gradients, double norm_type, double max_norm,
               const Buffer& norm) override;
 
-    void divide(std::span<const Buffer> gradients, const void* divisor) override;
+    DPTK_INLINE void divide(std::span<const Buffer> gradients, const void* divisor) override;
 
-    void scale(std::span<const Buffer> gradients, double factor, const Buffer& found_nonfinite) override;
+    DPTK_INLINE void scale(std::span<const Buffer> gradients, double factor, const Buffer& found_nonfinite) override;
 
-    void clamp(std::span<const Buffer> gradients, double limit) override;
+    DPTK_INLINE void clamp(std::span<const Buffer> gradients, double limit) override;
 
-    void multiply(const dptk::detail::LowRank& matrix) override;
-    void multiply_transposed(const dptk::detail::LowRank& matrix) override;
-    void expand(const dptk::detail::LowRank& matrix) override;
-    void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) override;
+    DPTK_INLINE void multiply(const dptk::detail::LowRank& matrix) override;
+    DPTK_INLINE void multiply_transposed(const dptk::detail::LowRank& matrix) override;
+    DPTK_INLINE void expand(const dptk::detail::LowRank& matrix) override;
+    DPTK_INLINE void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) override;
 
   private:
     /// Calls action(type) with all tensors of that type in tensors_; complex numbers are two real ones.

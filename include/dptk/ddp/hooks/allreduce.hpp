@@ -14,7 +14,7 @@ class AllReduce final : public CommHook {
   public:
     [[nodiscard]] std::string description() const override { return "allreduce"; }
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override;
+    DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 };
 
 /// The sum over the ranks, as without a hook.

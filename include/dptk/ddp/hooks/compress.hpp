@@ -19,9 +19,9 @@ class Compress final : public CommHook {
     /// `format` is DType::f16 or DType::bf16. Throws ArgumentError for another one.
     Compress(DType format, std::shared_ptr<CommHook> inner);
 
-    [[nodiscard]] std::string description() const override;
+    [[nodiscard]] DPTK_INLINE std::string description() const override;
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override;
+    DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
     [[nodiscard]] bool is_capturable() const override { return inner_->is_capturable(); }
 

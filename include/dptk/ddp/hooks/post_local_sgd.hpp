@@ -32,9 +32,9 @@ class PostLocalSgd final : public CommHook {
     /// `subgroup` is this rank's, such as group.split_by_host().
     PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options);
 
-    [[nodiscard]] std::string description() const override;
+    [[nodiscard]] DPTK_INLINE std::string description() const override;
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override;
+    DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
     /// From the first local step on.
     [[nodiscard]] bool is_capturable() const override { return steps_ >= options_.start_step; }

@@ -51,9 +51,9 @@ class PowerSgd final : public CommHook {
     /// Throws ArgumentError for options that make no sense.
     explicit PowerSgd(PowerSgdOptions options);
 
-    [[nodiscard]] std::string description() const override;
+    [[nodiscard]] DPTK_INLINE std::string description() const override;
 
-    void reduce(ProcessGroup& group, HookBucket& bucket) override;
+    DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
     /// Of the collectives so far, on this rank: what it has given to them.
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }

@@ -54,9 +54,9 @@ class FlattenLayer final : public Layer {
     /// The same elements, with the dimensions of `memory`.
     static Activation seen_as(const dnnl::memory& memory, const Activation& rows);
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& output_gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& output_gradient) override;
 
     Layout nominal_;
     Plans<Plan> plans_;

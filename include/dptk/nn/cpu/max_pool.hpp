@@ -40,9 +40,9 @@ class MaxPool2dLayer final : public Layer {
 
     void plan_backward(Plan& plan, const Layout& output_gradient);
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& output_gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& output_gradient) override;
 
     Dims kernel_;
     Dims no_dilation_ = {0, 0};

@@ -37,9 +37,9 @@ class ReLULayer final : public Layer {
 
     void plan_backward(Plan& plan, const Layout& output_gradient);
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& output_gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& output_gradient) override;
 
     PostOp before_;
     Layout nominal_;

@@ -105,11 +105,11 @@ class Conv2dLayer final : public Layer {
 
     // ---- passes
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    void do_backward_parameters(const Activation& gradient) override;
+    DPTK_INLINE void do_backward_parameters(const Activation& gradient) override;
 
-    Activation do_backward_input(const Activation& gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
 
     Conv2d spec_;
     Form input_;

@@ -31,11 +31,11 @@ class LinearLayer final : public Layer {
 
     [[nodiscard]] Plan make_plan(std::size_t n);
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    void do_backward_parameters(const Activation& gradient) override;
+    DPTK_INLINE void do_backward_parameters(const Activation& gradient) override;
 
-    Activation do_backward_input(const Activation& gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
 
     Form input_;
     Activate activate_;

@@ -20,9 +20,9 @@ class MaxPool2dLayer final : public Layer {
   private:
     [[nodiscard]] kernels::Pool pool() const noexcept;
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
 
     std::size_t window_;
     bool behind_relu_;

@@ -25,9 +25,9 @@ class ReLULayer final : public Layer {
   private:
     [[nodiscard]] std::size_t elements(const Activation& activation) const noexcept;
 
-    Activation do_forward(const Activation& input) override;
+    DPTK_INLINE Activation do_forward(const Activation& input) override;
 
-    Activation do_backward_input(const Activation& gradient) override;
+    DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
 
     Activation output_;
     ActivationBuffer outputs_;
