@@ -39,7 +39,7 @@ succeed() {
 # Every rank knows that two of the four share its host, and averages with that one alone where it wants to.
 check_nodes() {
     local rank pair
-    succeed 60 "$LOCAL_RANKS"
+    succeed 60 "$LAUNCH" local_ranks
     output
     for rank in 0 1 2 3; do
         pair=$((rank / 2))

@@ -1,4 +1,4 @@
-// A rank that does nothing but communicate: ranks STEPS [MILLISECONDS] [throw|early|late RANK]
+// A rank that does nothing but communicate: test_launch ranks STEPS [MILLISECONDS] [throw|early|late RANK]
 // Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the
 // middle, leaves there, or comes seconds late to the broadcast from rank 0 at the end.
 #include <dptk/ddp.hpp>
@@ -12,6 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "command.hpp"
+
+namespace launch::ranks {
+
 namespace {
 
 struct Arguments {
@@ -21,13 +25,13 @@ struct Arguments {
     int victim = -1;
 };
 
-Arguments parse(const std::vector<std::string>& words) {
+Arguments parse(const Words& words) {
     Arguments out;
-    if (words.size() > 1) out.steps = std::stoi(words[1]);
-    if (words.size() > 2) out.pause = std::chrono::milliseconds(std::stoi(words[2]));
-    if (words.size() > 4) {
-        out.ending = words[3];
-        out.victim = std::stoi(words[4]);
+    if (!words.empty()) out.steps = std::stoi(words[0]);
+    if (words.size() > 1) out.pause = std::chrono::milliseconds(std::stoi(words[1]));
+    if (words.size() > 3) {
+        out.ending = words[2];
+        out.victim = std::stoi(words[3]);
     }
     return out;
 }
@@ -53,10 +57,8 @@ void run(const Arguments& arguments) {
     if (word != 7) std::abort();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    const Arguments arguments = parse({argv, argv + argc});
+int start(const Words& words) {
+    const Arguments arguments = parse(words);
     if (arguments.ending == "throw") {
         run(arguments);
     } else {
@@ -68,4 +70,11 @@ int main(int argc, char** argv) {
         }
     }
     std::puts(dptk::is_initialized() ? "still initialized" : "done");
+    return 0;
 }
+
+const Command command("ranks", start);
+
+}  // namespace
+
+}  // namespace launch::ranks

@@ -1,4 +1,4 @@
-// A rank that sums numbers in memory that it shares with others: shared_memory ROUNDS [MILLISECONDS]
+// A rank that sums numbers in memory that it shares with others: test_launch shared_memory ROUNDS [MILLISECONDS]
 // Each round sums many numbers in allocated memory and some in its own, and then pauses. Says at the
 // beginning how many mappings of shared pages it has, and how its process is called.
 #include <dptk/ddp.hpp>
@@ -13,6 +13,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "command.hpp"
+
+namespace launch::shared_memory {
 
 namespace {
 
@@ -44,14 +48,20 @@ void run(int rounds, std::chrono::milliseconds pause) {
     group.barrier();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int start(const Words& words) {
     try {
-        run(argc > 1 ? std::atoi(argv[1]) : 3, std::chrono::milliseconds(argc > 2 ? std::atoi(argv[2]) : 0));
+        run(words.empty() ? 3 : std::stoi(words[0]),
+            std::chrono::milliseconds(words.size() > 1 ? std::stoi(words[1]) : 0));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "failed: %s\n", error.what());
         return 3;
     }
     std::puts("done");
+    return 0;
 }
+
+const Command command("shared_memory", start);
+
+}  // namespace
+
+}  // namespace launch::shared_memory

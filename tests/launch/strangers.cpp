@@ -1,5 +1,5 @@
 // Connects to a port again and again, as scanners and other jobs do, with garbage, half requests and silence:
-//     strangers HOST PORT [CONNECTIONS [OPEN]]
+//     test_launch strangers HOST PORT [CONNECTIONS [OPEN]]
 // 10,000 connections unless told otherwise, at most 900 open at a time; 0 goes on until it is killed.
 #include <dptk/control/socket.hpp>
 #include <dptk/control/store_protocol.hpp>
@@ -11,6 +11,10 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "command.hpp"
+
+namespace launch::strangers {
 
 namespace {
 
@@ -42,17 +46,15 @@ void say(const Socket& socket, const std::string& what) {
     }
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-    if (count < 3) {
-        std::fprintf(stderr, "usage: %s HOST PORT [CONNECTIONS [OPEN]]\n", arguments[0]);
+int start(const Words& words) {
+    if (words.size() < 2) {
+        std::fprintf(stderr, "usage: strangers HOST PORT [CONNECTIONS [OPEN]]\n");
         return 2;
     }
-    const std::string host = arguments[1];
-    const auto port = static_cast<std::uint16_t>(std::atoi(arguments[2]));
-    const std::size_t connections = count > 3 ? std::strtoul(arguments[3], nullptr, 10) : 10'000;
-    const std::size_t most_open = count > 4 ? std::strtoul(arguments[4], nullptr, 10) : 900;
+    const std::string host = words[0];
+    const auto port = static_cast<std::uint16_t>(std::stoi(words[1]));
+    const std::size_t connections = words.size() > 2 ? std::stoul(words[2]) : 10'000;
+    const std::size_t most_open = words.size() > 3 ? std::stoul(words[3]) : 900;
     const std::vector<std::string> things = things_to_say();
     std::vector<Socket> open(most_open);
     std::size_t connected = 0;
@@ -66,4 +68,11 @@ int main(int count, char** arguments) {
         say(socket, things[i % things.size()]);
     }
     std::printf("%zu of %zu connections\n", connected, connections);
+    return 0;
 }
+
+const Command command("strangers", start);
+
+}  // namespace
+
+}  // namespace launch::strangers

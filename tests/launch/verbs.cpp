@@ -1,5 +1,6 @@
-// A rank that makes one kind of call over and over, until it or another one is killed in the middle: verbs
-// VERB VICTIM The victim kills itself after a moment; the others say what they are told.
+// A rank that makes one kind of call over and over, until it or another one is killed in the middle:
+// test_launch verbs VERB VICTIM. The victim kills itself after a moment; the others print the error that they get.
+// test_launch verbs list: prints the verbs.
 #include <dptk/ddp.hpp>
 
 #include <csignal>
@@ -9,6 +10,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "command.hpp"
+
+namespace launch::verbs {
 
 namespace {
 
@@ -68,18 +73,16 @@ std::map<std::string, Call> calls() {
     };
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    if (argc == 2 && std::string(argv[1]) == "list") {
+int start(const Words& words) {
+    if (words == Words{"list"}) {
         for (const auto& [name, call] : calls()) std::puts(name.c_str());
         return 0;
     }
     try {
         ProcessGroup group = dptk::init_process_group();
-        const Call call = calls().at(argv[1]);
+        const Call call = calls().at(words.at(0));
         call(group);
-        if (group.rank() == std::stoi(argv[2])) {
+        if (group.rank() == std::stoi(words.at(1))) {
             std::thread([] {
                 std::this_thread::sleep_for(std::chrono::milliseconds(100));
                 std::raise(SIGKILL);
@@ -91,3 +94,9 @@ int main(int argc, char** argv) {
         return 3;
     }
 }
+
+const Command command("verbs", start);
+
+}  // namespace
+
+}  // namespace launch::verbs

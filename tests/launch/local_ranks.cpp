@@ -1,4 +1,4 @@
-// Prints where each rank is, to compare with where the launcher put it, and the average of the ranks' numbers
+// test_launch local_ranks: prints where each rank is, to compare with where the launcher put it, and the average of the ranks' numbers
 // that post-local SGD makes where groups are hosts.
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/hooks/post_local_sgd.hpp>
@@ -9,7 +9,13 @@
 #include <exception>
 #include <vector>
 
-int main() {
+#include "command.hpp"
+
+namespace launch::local_ranks {
+
+namespace {
+
+int start(const Words& /*none*/) {
     try {
         dptk::ProcessGroup group = dptk::init_process_group();
         char host[256] = {};
@@ -24,4 +30,11 @@ int main() {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
     }
+    return 0;
 }
+
+const Command command("local_ranks", start);
+
+}  // namespace
+
+}  // namespace launch::local_ranks
