@@ -32,6 +32,9 @@ function(dptk_add_compiled folder)
         add_library(${alias} ALIAS ${target})
         set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
         target_compile_definitions(${target} PUBLIC DPTK_SEPARATE_COMPILATION)
+        # Position-independent functions are inlined into each other all the same: nothing replaces them.
+        target_compile_options(${target} PRIVATE
+            $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-fno-semantic-interposition>)
         target_link_libraries(${target} PUBLIC dptk::${name})
         if(NOT name STREQUAL "dptk")
             target_link_libraries(${target} PUBLIC dptk_compiled)

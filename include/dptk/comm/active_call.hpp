@@ -25,9 +25,13 @@ inline constexpr Activity::CallReader call_reader{&describe_packed, &packed_peer
 /// Marks a call as under way, for as long as it lives.
 class ActiveCall {
   public:
-    ActiveCall(Activity& activity, const Collective& call) noexcept;
-    ActiveCall(Activity& activity, const Message& message) noexcept;
-    ~ActiveCall();
+    ActiveCall(Activity& activity, const Collective& call) noexcept : activity_(activity) {
+        activity_.begin(PackedCall(call).words());
+    }
+    ActiveCall(Activity& activity, const Message& message) noexcept : activity_(activity) {
+        activity_.begin(pack(message).words());
+    }
+    ~ActiveCall() { activity_.end(); }
     ActiveCall(const ActiveCall&) = delete;
     ActiveCall& operator=(const ActiveCall&) = delete;
 

@@ -14,20 +14,6 @@ DPTK_INLINE int packed_peer(Activity::Call call) {
     return PackedCall(call).peer();
 }
 
-DPTK_INLINE ActiveCall::ActiveCall(Activity& activity, const Collective& call) noexcept
-    : activity_(activity) {
-    activity_.begin(PackedCall(call).words());
-}
-
-DPTK_INLINE ActiveCall::ActiveCall(Activity& activity, const Message& message) noexcept
-    : activity_(activity) {
-    activity_.begin(pack(message).words());
-}
-
-DPTK_INLINE ActiveCall::~ActiveCall() {
-    activity_.end();
-}
-
 DPTK_INLINE ResumedWork::ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
                                      std::shared_ptr<Activity> activity, const PackedCall& call,
                                      std::function<void()> then, AtFailure at_failure)

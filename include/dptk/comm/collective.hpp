@@ -87,7 +87,9 @@ struct Collective {
     int bucket = -1;
 
     /// The buffer whose count and dtype are the same on all ranks (all_gather_uneven: the rank's own part).
-    [[nodiscard]] const Buffer& shared_shape() const noexcept;
+    [[nodiscard]] const Buffer& shared_shape() const noexcept {
+        return verb == Verb::scatter ? output : input;
+    }
 
     /// Where its memory lies.
     [[nodiscard]] Device device() const noexcept { return shared_shape().device; }
@@ -110,7 +112,13 @@ namespace detail {
 /// A call without its memory, in the two words that an Activity holds.
 class PackedCall {
   public:
-    explicit PackedCall(const Collective& call) noexcept;
+    explicit PackedCall(const Collective& call) noexcept {
+        const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
+        set(call.verb, op, call.shared_shape(), has_root(call.verb) ? call.root : call.bucket);
+        if (call.verb != Verb::all_gather_uneven) return;
+        second_ = 0;
+        for (const std::size_t count : call.counts) second_ += count;
+    }
 
     PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept;
 
@@ -129,7 +137,12 @@ class PackedCall {
   private:
     static constexpr int user_function = 0xff;
 
-    void set(Verb verb, int op, const Buffer& shape, int rank) noexcept;
+    void set(Verb verb, int op, const Buffer& shape, int rank) noexcept {
+        first_ = static_cast<std::uint64_t>(verb) | static_cast<std::uint64_t>(op) << 8 |
+                 static_cast<std::uint64_t>(shape.dtype) << 16 |
+                 static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank)) << 32;
+        second_ = shape.count;
+    }
 
     [[nodiscard]] int byte(int position) const noexcept;
 

@@ -7,10 +7,6 @@
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE const Buffer& Collective::shared_shape() const noexcept {
-    return verb == Verb::scatter ? output : input;
-}
-
 DPTK_INLINE bool agree(const Collective& a, const Collective& b) noexcept {
     if (a.verb != b.verb) return false;
     if (a.verb == Verb::allocate) return a.input.count == b.input.count;
@@ -50,15 +46,6 @@ DPTK_INLINE bool share_memory(const Collective& a, const Collective& b) noexcept
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE PackedCall::PackedCall(const Collective& call) noexcept {
-    const Buffer& shape = call.shared_shape();
-    const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
-    set(call.verb, op, shape, has_root(call.verb) ? call.root : call.bucket);
-    if (call.verb != Verb::all_gather_uneven) return;
-    second_ = 0;
-    for (const std::size_t count : call.counts) second_ += count;
-}
-
 DPTK_INLINE PackedCall::PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept {
     set(verb, tag & 0xff, buffer, peer);
     first_ |= static_cast<std::uint64_t>(tag >> 8) << 24;
@@ -81,13 +68,6 @@ DPTK_INLINE std::string PackedCall::describe() const {
         if (tag() != 0) out += text(", tag ", tag());
     }
     return out + ')';
-}
-
-DPTK_INLINE void PackedCall::set(Verb verb, int op, const Buffer& shape, int rank) noexcept {
-    first_ = static_cast<std::uint64_t>(verb) | static_cast<std::uint64_t>(op) << 8 |
-             static_cast<std::uint64_t>(shape.dtype) << 16 |
-             static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank)) << 32;
-    second_ = shape.count;
 }
 
 DPTK_INLINE int PackedCall::byte(int position) const noexcept {

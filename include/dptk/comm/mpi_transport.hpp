@@ -96,7 +96,12 @@ class MpiTransport {
 
     /// MPI has no 16-bit floating-point types, its user functions know nothing but their arguments, and Open
     /// MPI's vectorised sums of short integers saturate where others wrap around.
-    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept;
+    [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
+        const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
+        const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
+        const bool as_it_is = reduction.user == nullptr && !reduction.weight;
+        return as_it_is && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+    }
 
     /// What MPI does to the end, and in place: an average's division is the host's.
     [[nodiscard]] bool takes_device_memory(const Collective& call) const;

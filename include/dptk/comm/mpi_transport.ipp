@@ -74,13 +74,6 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& messag
     return work;
 }
 
-DPTK_INLINE bool MpiTransport::reduces(DType dtype, const Reduction& reduction) noexcept {
-    const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
-    const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
-    const bool as_it_is = reduction.user == nullptr && !reduction.weight;
-    return as_it_is && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
-}
-
 DPTK_INLINE bool MpiTransport::takes_device_memory(const Collective& call) const {
     const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages();
     return detail::mpi_is_cuda_aware() && (call.verb != Verb::all_reduce || reduced_by_mpi);

@@ -77,8 +77,22 @@ struct Reduction {
     return op != ReduceOp::avg;
 }
 
+namespace detail {
+
+[[nodiscard]] constexpr bool has_weights(DType dtype) noexcept {
+    return is_floating(dtype) || is_complex(dtype);
+}
+
+[[noreturn]] void refuse_reduction(DType dtype, const Reduction& reduction);
+
+}  // namespace detail
+
 /// Throws ArgumentError where the operation has no meaning for `dtype`.
-void check_reduction(DType dtype, const Reduction& reduction);
+inline void check_reduction(DType dtype, const Reduction& reduction) {
+    const bool is_weighted_well = !reduction.weight || detail::has_weights(dtype);
+    const bool is_known = reduction.user != nullptr || is_meaningful(dtype, reduction.op);
+    if (!is_weighted_well || !is_known) detail::refuse_reduction(dtype, reduction);
+}
 
 }  // namespace DPTK_NAMESPACE
 

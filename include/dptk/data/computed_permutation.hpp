@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -19,7 +20,16 @@ namespace DPTK_NAMESPACE {
 class ComputedPermutation {
   public:
     /// `n` elements in the order that belongs to the key. Takes time and memory that do not grow with n.
-    ComputedPermutation(std::size_t n, std::uint64_t key);
+    ComputedPermutation(std::size_t n, std::uint64_t key) : size_(n) {
+        if (n <= largest_table) {
+            fill_table(key);
+            return;
+        }
+        const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
+        low_bits_ = bits / 2;
+        high_bits_ = bits - low_bits_;
+        for (std::uint64_t& round : keys_) round = key = mix(key + 0x9e37'79b9'7f4a'7c15U);
+    }
 
     /// The number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -60,6 +70,8 @@ class ComputedPermutation {
         }
         return high << low_bits | low;
     }
+
+    void fill_table(std::uint64_t key);
 
     [[nodiscard]] static constexpr std::uint64_t ones(unsigned bits) noexcept {
         return (std::uint64_t{1} << bits) - 1;
