@@ -39,7 +39,7 @@ endfunction()
 # Moves the package up by one folder, and corrects the paths in it.
 function(vcpkg_cmake_config_fixup)
     cmake_parse_arguments(ARG "" "CONFIG_PATH" "" ${ARGN})
-    file(RENAME ${CURRENT_PACKAGES_DIR}/${ARG_CONFIG_PATH} ${CURRENT_PACKAGES_DIR}/share/${PORT})
+    file(COPY ${CURRENT_PACKAGES_DIR}/${ARG_CONFIG_PATH}/ DESTINATION ${CURRENT_PACKAGES_DIR}/share/${PORT})
     file(REMOVE_RECURSE ${CURRENT_PACKAGES_DIR}/share/cmake)
     file(GLOB files ${CURRENT_PACKAGES_DIR}/share/${PORT}/*.cmake)
     set(up "get_filename_component(_IMPORT_PREFIX \"\${_IMPORT_PREFIX}\" PATH)\n")
