@@ -1,5 +1,5 @@
-// test_launch local_ranks: prints where each rank is, to compare with where the launcher put it, and the average of the ranks' numbers
-// that post-local SGD makes where groups are hosts.
+// test_launch local_ranks: prints where each rank is, to compare with where the launcher put it, and the
+// average of the ranks' numbers that post-local SGD makes where groups are hosts.
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/hooks/post_local_sgd.hpp>
 

@@ -1,6 +1,6 @@
-// A rank that sums numbers in memory that it shares with others: test_launch shared_memory ROUNDS [MILLISECONDS]
-// Each round sums many numbers in allocated memory and some in its own, and then pauses. Says at the
-// beginning how many mappings of shared pages it has, and how its process is called.
+// A rank that sums numbers in memory that it shares with others: test_launch shared_memory ROUNDS
+// [MILLISECONDS] Each round sums many numbers in allocated memory and some in its own, and then pauses. Says
+// at the beginning how many mappings of shared pages it has, and how its process is called.
 #include <dptk/ddp.hpp>
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // A rank that makes one kind of call over and over, until it or another one is killed in the middle:
-// test_launch verbs VERB VICTIM. The victim kills itself after a moment; the others print the error that they get.
-// test_launch verbs list: prints the verbs.
+// test_launch verbs VERB VICTIM. The victim kills itself after a moment; the others print the error that they
+// get. test_launch verbs list: prints the verbs.
 #include <dptk/ddp.hpp>
 
 #include <csignal>

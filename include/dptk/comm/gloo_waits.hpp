@@ -61,8 +61,8 @@ class WatchedGlooContext final : public gloo::transport::Context {
     std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override { return inner_->getPair(peer); }
     std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return inner_->createPair(peer); }
 
-    DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
-                                                                        std::size_t bytes) override;
+    DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(
+        void* data, std::size_t bytes) override;
 
   private:
     std::shared_ptr<Context> inner_;

@@ -52,7 +52,7 @@ class RoutedChannel final : public Channel {
     DPTK_INLINE void run(const Collective& call) override;
 
     [[nodiscard]] DPTK_INLINE Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
-                             std::function<void()> then) override;
+                                         std::function<void()> then) override;
 
     [[nodiscard]] DPTK_INLINE bool is_connected_for(const DeviceCall& call) const override;
 
@@ -60,7 +60,8 @@ class RoutedChannel final : public Channel {
 
     DPTK_INLINE int run(const Message& message) override;
 
-    [[nodiscard]] DPTK_INLINE Work start(const Message& message, std::shared_ptr<const void> keep_alive) override;
+    [[nodiscard]] DPTK_INLINE Work start(const Message& message,
+                                         std::shared_ptr<const void> keep_alive) override;
 
     DPTK_INLINE void launch_started() override;
 
@@ -70,15 +71,16 @@ class RoutedChannel final : public Channel {
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override;
 
     [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
-    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override;
+    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes,
+                                                              std::optional<int> device) override;
     [[nodiscard]] bool serves_devices() const override { return true; }
 
     DPTK_INLINE void monitored_barrier(std::chrono::milliseconds timeout) override;
     void set_algorithm(AllReduceAlgorithm algorithm) override { host_->set_algorithm(algorithm); }
 
     [[nodiscard]] const ChannelIdentity& identity() const override { return host_->identity(); }
-    [[nodiscard]] DPTK_INLINE ChannelIdentity next_identity(std::span<const int> ranks,
-                                                std::optional<std::chrono::milliseconds> timeout) override;
+    [[nodiscard]] DPTK_INLINE ChannelIdentity
+    next_identity(std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override;
     [[nodiscard]] const ChannelJob& job() const override { return host_->job(); }
 
   private:

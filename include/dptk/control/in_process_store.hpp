@@ -26,14 +26,15 @@ class InProcessStore final : public Store {
 
     void set(std::string_view key, std::string_view value) override { map_->set(key, value); }
 
-    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key,
+                                              std::chrono::milliseconds timeout) override;
 
     [[nodiscard]] std::optional<std::string> find(std::string_view key) override { return map_->find(key); }
 
     std::int64_t add(std::string_view key, std::int64_t amount) override { return map_->add(key, amount); }
 
     DPTK_INLINE std::string compare_and_set(std::string_view key, std::string_view expected,
-                                std::string_view desired) override;
+                                            std::string_view desired) override;
 
     DPTK_INLINE void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
 

@@ -67,14 +67,15 @@ class TcpStore final : public Store {
 
     DPTK_INLINE void set(std::string_view key, std::string_view value) override;
 
-    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+    [[nodiscard]] DPTK_INLINE std::string get(std::string_view key,
+                                              std::chrono::milliseconds timeout) override;
 
     [[nodiscard]] DPTK_INLINE std::optional<std::string> find(std::string_view key) override;
 
     DPTK_INLINE std::int64_t add(std::string_view key, std::int64_t amount) override;
 
     DPTK_INLINE std::string compare_and_set(std::string_view key, std::string_view expected,
-                                std::string_view desired) override;
+                                            std::string_view desired) override;
 
     DPTK_INLINE void wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) override;
 

@@ -10,8 +10,9 @@
 /// An inline namespace with the version: two versions of dptk in one process share nothing.
 #define DPTK_NAMESPACE dptk::inline DPTK_VERSION_NAMESPACE
 
-/// Before each body in an .ipp file, and before the declaration of each virtual function that has its body there: with the
-/// headers alone, a virtual function whose declaration is not inline makes GCC emit its class in every file.
+/// Before each body in an .ipp file, and before the declaration of each virtual function that has its body
+/// there: with the headers alone, a virtual function whose declaration is not inline makes GCC emit its class
+/// in every file.
 #ifdef DPTK_SEPARATE_COMPILATION
 #define DPTK_INLINE
 #else

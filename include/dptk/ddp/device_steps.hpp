@@ -48,7 +48,8 @@ class DeviceSteps final : public GradientSteps {
     /// As bytes, by memory of dptk's own: a rank that cannot read its buffers takes part all the same.
     DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep& own) override;
 
-    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
+    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused,
+                                          StepClock& clock) override;
 
     [[nodiscard]] DPTK_INLINE bool was_well(OwnStep& own) override;
 
@@ -76,7 +77,8 @@ class DeviceSteps final : public GradientSteps {
 
     // ---- buckets
 
-    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
+    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own,
+                                   const std::vector<bool>& takes_part) override;
 
     void copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part);
 

@@ -34,14 +34,16 @@ class HostSteps final : public GradientSteps {
 
     DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep&) override;
 
-    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) override;
+    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused,
+                                          StepClock& clock) override;
 
     DPTK_INLINE void reset() override;
 
     DPTK_INLINE void forget_sums() override;
 
   private:
-    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) override;
+    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own,
+                                   const std::vector<bool>& takes_part) override;
 
     /// Copies a bucket's gradients in, weighted.
     void copy_in(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part);

@@ -41,10 +41,11 @@ class CudaLane final : public dptk::detail::DeviceLane {
 
     using DeviceLane::copy;
 
-    DPTK_INLINE void copy(std::span<const dptk::detail::LaneCopy> tensors, const dptk::detail::LaneWeight& weight,
-              DType from) override;
+    DPTK_INLINE void copy(std::span<const dptk::detail::LaneCopy> tensors,
+                          const dptk::detail::LaneWeight& weight, DType from) override;
 
-    DPTK_INLINE void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor, DType from) override;
+    DPTK_INLINE void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor,
+                                DType from) override;
 
     [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
 

@@ -22,11 +22,12 @@ class CudaMath final : public dptk::detail::DeviceMath {
     CudaMath(int device, StreamRef stream) : device_(device), stream_(stream) {}
 
     DPTK_INLINE void norm(std::span<const Buffer> gradients, double norm_type, double max_norm,
-              const Buffer& norm) override;
+                          const Buffer& norm) override;
 
     DPTK_INLINE void divide(std::span<const Buffer> gradients, const void* divisor) override;
 
-    DPTK_INLINE void scale(std::span<const Buffer> gradients, double factor, const Buffer& found_nonfinite) override;
+    DPTK_INLINE void scale(std::span<const Buffer> gradients, double factor,
+                           const Buffer& found_nonfinite) override;
 
     DPTK_INLINE void clamp(std::span<const Buffer> gradients, double limit) override;
 
