@@ -57,7 +57,7 @@ class ComputedPermutation {
     }
 
     [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept {
-        // Of an odd number of bits one half has one more: the halves change places, and sizes, in each round.
+        // With an odd number of bits, one half has one more: the halves swap places and sizes in each round.
         unsigned low_bits = low_bits_;
         unsigned high_bits = high_bits_;
         std::uint64_t low = element & ones(low_bits);
