@@ -51,7 +51,7 @@ struct MemorySerializer {
     /// Throws FormatError for another number of bytes.
     static T from_bytes(std::string_view bytes) {
         check_size(bytes.size() == sizeof(T), bytes, sizeof(T));
-        std::array<char, sizeof(T)> memory;
+        std::array<char, sizeof(T)> memory{};  // else GCC at -O3 warns that it may be uninitialized
         bytes.copy(memory.data(), memory.size());
         return std::bit_cast<T>(memory);
     }
