@@ -3,7 +3,7 @@
 // Buffers are rewritten before each operation, as a trainer does; medians of alternating runs. dptk's own
 // barrier comes before each, and is not in the figure.
 //   mpirun -np 2 all_reduce_peers [BYTES...]
-#include <dptk/comm/local_reduce.hpp>
+#include <dptk/comm/algorithms/local_reduce.hpp>
 #include <dptk/comm/mpi.hpp>
 #include <dptk/ddp.hpp>
 #ifdef DPTK_WITH_GLOO

@@ -1,7 +1,7 @@
 // Gradients into a bucket and out of it, beside a copy of the same bytes from device memory to device memory:
 //   gpu_copies
 #include <dptk/core/cuda.hpp>
-#include <dptk/core/cuda/kernels.hpp>
+#include <dptk/core/cuda/detail/kernels.hpp>
 
 #include <algorithm>
 #include <cstddef>

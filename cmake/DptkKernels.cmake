@@ -27,7 +27,7 @@ else()
     endforeach()
 endif()
 
-set(DPTK_SOURCES_dptk_kernels core/cuda/kernels.cu core/cuda/gradient_math.cu)
+set(DPTK_SOURCES_dptk_kernels core/cuda/detail/kernels.cu core/cuda/detail/gradient_math.cu)
 set(DPTK_SOURCES_dptk_nn_kernels nn/cuda/kernels.cu)
 
 # dptk_add_kernels(<target> <include folder>): the library <target>, dptk_kernels or dptk_nn_kernels.

@@ -1,7 +1,7 @@
 // Ranks over pipes: fork_ranks connects them before they exist, and starts them.
 #pragma once
 
-#include <dptk/control/child_process.hpp>
+#include <dptk/control/process/child_process.hpp>
 
 #include <fcntl.h>
 #include <sys/wait.h>

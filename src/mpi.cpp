@@ -2,8 +2,8 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/mpi.ipp"
-#include "dptk/comm/mpi_control.ipp"
-#include "dptk/comm/mpi_environment.ipp"
-#include "dptk/comm/mpi_transport.ipp"
-#include "dptk/comm/mpi_types.ipp"
-#include "dptk/comm/mpi_work.ipp"
+#include "dptk/comm/mpi/control.ipp"
+#include "dptk/comm/mpi/environment.ipp"
+#include "dptk/comm/mpi/transport.ipp"
+#include "dptk/comm/mpi/types.ipp"
+#include "dptk/comm/mpi/work.ipp"

@@ -15,4 +15,4 @@
 #include "dptk/nn/cuda/parameter.ipp"
 #include "dptk/nn/cuda/precision.ipp"
 #include "dptk/nn/cuda/relu.ipp"
-#include "dptk/train/cuda/batches.ipp"
+#include "dptk/train/detail/cuda/batches.ipp"

@@ -11,7 +11,7 @@
 #include "dptk/nn/reference/backend.hpp"
 #include "dptk/nn/sequential.hpp"
 #include "dptk/optim/sgd.hpp"
-#include "dptk/train/parameter_hash.hpp"
+#include "dptk/train/detail/parameter_hash.hpp"
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer.hpp"
 #include "dptk/train/trainer_options.hpp"
@@ -22,5 +22,5 @@
 #endif
 #ifdef DPTK_WITH_CUDNN
 #include "dptk/nn/cuda/backend.hpp"
-#include "dptk/train/cuda/computation.hpp"
+#include "dptk/train/detail/cuda/computation.hpp"
 #endif

@@ -1,8 +1,8 @@
 // Groups of some of the ranks: made, used side by side, and refused where they make no sense.
 #include <doctest/doctest.h>
 
-#include <dptk/comm/device_registry.hpp>
-#include <dptk/control/host.hpp>
+#include <dptk/comm/detail/device_registry.hpp>
+#include <dptk/control/net/host.hpp>
 
 #include <chrono>
 #include <filesystem>

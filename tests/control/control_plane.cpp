@@ -1,8 +1,8 @@
 // What the control plane does from aside, whatever its store does.
 #include <doctest/doctest.h>
-#include <dptk/comm/active_call.hpp>
-#include <dptk/control/control_plane.hpp>
-#include <dptk/control/in_process_store.hpp>
+#include <dptk/comm/detail/active_call.hpp>
+#include <dptk/control/health/control_plane.hpp>
+#include <dptk/control/store/in_process_store.hpp>
 #include <dptk/core/log.hpp>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // What is special about stores in files: torn records, stale files, and who lives.
 #include <doctest/doctest.h>
-#include <dptk/control/file_store.hpp>
+#include <dptk/control/store/file_store.hpp>
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
-#include <dptk/control/init_method.hpp>
-#include <dptk/control/slurm.hpp>
+#include <dptk/control/launch/detail/init_method.hpp>
+#include <dptk/control/launch/detail/slurm.hpp>
 #include <dptk/core/error.hpp>
 
 #include <string>

@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <dptk/control/job_health.hpp>
+#include <dptk/control/health/job_state.hpp>
 
 #include <chrono>
 #include <memory>

@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <dptk/control/launch.hpp>
+#include <dptk/control/launch/launch.hpp>
 #include <dptk/core/error.hpp>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "dptk/control/program_end.hpp"
+#include "dptk/control/health/program_end.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,10 +7,10 @@
 #include <memory>
 #include <thread>
 
-#include "dptk/control/heartbeat.hpp"
-#include "dptk/control/prefix_store.hpp"
-#include "dptk/control/tcp_store.hpp"
-#include "dptk/control/tcp_store_server.hpp"
+#include "dptk/control/health/heartbeat.hpp"
+#include "dptk/control/store/prefix_store.hpp"
+#include "dptk/control/store/tcp_store.hpp"
+#include "dptk/control/store/tcp_store_server.hpp"
 
 using namespace std::chrono_literals;
 

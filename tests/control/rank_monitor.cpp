@@ -1,7 +1,7 @@
 // Who is silent, and who is waited for in vain: judged from the ranks' states in a store, at made-up times.
 #include <doctest/doctest.h>
-#include <dptk/control/heartbeat.hpp>
-#include <dptk/control/in_process_store.hpp>
+#include <dptk/control/health/heartbeat.hpp>
+#include <dptk/control/store/in_process_store.hpp>
 
 #include <chrono>
 #include <optional>

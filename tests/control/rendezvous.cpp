@@ -1,8 +1,8 @@
 // Processes that meet in a store, as threads.
 #include <doctest/doctest.h>
-#include <dptk/control/host.hpp>
-#include <dptk/control/in_process_store.hpp>
-#include <dptk/control/rendezvous.hpp>
+#include <dptk/control/net/host.hpp>
+#include <dptk/control/store/in_process_store.hpp>
+#include <dptk/control/launch/detail/rendezvous.hpp>
 
 #include <chrono>
 #include <memory>

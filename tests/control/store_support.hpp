@@ -1,8 +1,8 @@
 // What the tests of stores share.
 #pragma once
 
-#include <dptk/control/tcp_store.hpp>
-#include <dptk/control/tcp_store_server.hpp>
+#include <dptk/control/store/tcp_store.hpp>
+#include <dptk/control/store/tcp_store_server.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/core/log.hpp>
 

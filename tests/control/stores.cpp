@@ -1,10 +1,10 @@
 // What every kind of store does, run on all of them.
 #include <doctest/doctest.h>
-#include <dptk/control/file_store.hpp>
-#include <dptk/control/in_process_store.hpp>
-#include <dptk/control/prefix_store.hpp>
-#include <dptk/control/tcp_store.hpp>
-#include <dptk/control/tcp_store_server.hpp>
+#include <dptk/control/store/file_store.hpp>
+#include <dptk/control/store/in_process_store.hpp>
+#include <dptk/control/store/prefix_store.hpp>
+#include <dptk/control/store/tcp_store.hpp>
+#include <dptk/control/store/tcp_store_server.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // What is special about stores over TCP: strangers, tokens, lost clients and lost servers.
 #include <doctest/doctest.h>
-#include <dptk/control/store_session.hpp>
-#include <dptk/control/tcp_store.hpp>
-#include <dptk/control/tcp_store_server.hpp>
+#include <dptk/control/store/detail/store_session.hpp>
+#include <dptk/control/store/tcp_store.hpp>
+#include <dptk/control/store/tcp_store_server.hpp>
 
 #include <fcntl.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 #include <dptk/core/buffer.hpp>
 #include <dptk/core/dtype.hpp>
 #include <dptk/core/log.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 #include <dptk/core/version.hpp>
 
 #include <string>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dptk/comm/multi_device.hpp"
-#include "dptk/control/in_process_store.hpp"
+#include "dptk/control/store/in_process_store.hpp"
 #include "machine.hpp"
 #include "support/ranks.hpp"
 

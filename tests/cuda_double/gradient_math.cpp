@@ -1,6 +1,6 @@
 // Stands in for dptk's kernels that compute: the same host functions, as loops that a stream's thread carries
 // out.
-#include <dptk/core/cuda/gradient_math.hpp>
+#include <dptk/core/cuda/detail/gradient_math.hpp>
 
 #include <algorithm>
 #include <cmath>

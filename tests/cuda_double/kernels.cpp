@@ -1,5 +1,5 @@
 // Stands in for dptk's kernels: the same host functions, as loops that a stream's thread carries out.
-#include <dptk/core/cuda/kernels.hpp>
+#include <dptk/core/cuda/detail/kernels.hpp>
 
 #include <cmath>
 #include <cstring>

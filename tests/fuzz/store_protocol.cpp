@@ -5,8 +5,8 @@
 //     clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I include tests/fuzz/store_protocol.cpp
 //     ./a.out corpus tests/fuzz/corpus
 // As a plain program that replays files, and what this file writes itself: with -DDPTK_FUZZ_REPLAY.
-#include <dptk/control/store_file.hpp>
-#include <dptk/control/store_session.hpp>
+#include <dptk/control/store/detail/store_file.hpp>
+#include <dptk/control/store/detail/store_session.hpp>
 
 #include <algorithm>
 #include <array>

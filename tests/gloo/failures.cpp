@@ -1,6 +1,6 @@
 // What becomes of Gloo's waits when ranks do not come, leave early, stand still or die.
-#include <dptk/control/tcp_store.hpp>
-#include <dptk/control/tcp_store_server.hpp>
+#include <dptk/control/store/tcp_store.hpp>
+#include <dptk/control/store/tcp_store_server.hpp>
 
 #include <dirent.h>
 #include <sys/prctl.h>

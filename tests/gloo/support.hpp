@@ -8,8 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <dptk/comm/gloo_transport.hpp>
-#include <dptk/control/in_process_store.hpp>
+#include <dptk/comm/gloo/transport.hpp>
+#include <dptk/control/store/in_process_store.hpp>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 // What is particular to the transport over Gloo: large sums, messages, duplicates, options.
-#include <dptk/comm/channel.hpp>
+#include <dptk/comm/detail/channel.hpp>
 #include <dptk/comm/communicator.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // What docs/collectives.md says about Gloo.
-#include <dptk/comm/gloo_transport.hpp>
+#include <dptk/comm/gloo/transport.hpp>
 
 #include <map>
 

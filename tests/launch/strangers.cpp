@@ -1,8 +1,8 @@
 // Connects to a port again and again, as scanners and other jobs do, with garbage, half requests and silence:
 //     test_launch strangers HOST PORT [CONNECTIONS [OPEN]]
 // 10,000 connections unless told otherwise, at most 900 open at a time; 0 goes on until it is killed.
-#include <dptk/control/socket.hpp>
-#include <dptk/control/store_protocol.hpp>
+#include <dptk/control/net/socket.hpp>
+#include <dptk/control/store/detail/store_protocol.hpp>
 #include <dptk/core/error.hpp>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <dptk/control/temporary_directory.hpp>
+#include <dptk/control/process/temporary_directory.hpp>
 
 #include <cstdio>
 #include <initializer_list>

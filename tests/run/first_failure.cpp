@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
-#include <dptk/control/first_failure.hpp>
-#include <dptk/control/stop_schedule.hpp>
-#include <dptk/control/temporary_directory.hpp>
+#include <dptk/control/health/first_failure.hpp>
+#include <dptk/control/process/stop_schedule.hpp>
+#include <dptk/control/process/temporary_directory.hpp>
 
 #include <chrono>
 #include <csignal>

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <dptk/core/cuda.hpp>
-#include <dptk/core/cuda/kernels.hpp>
+#include <dptk/core/cuda/detail/kernels.hpp>
 #include <dptk/ddp/distributed_data_parallel.hpp>
 #include <dptk/ddp/hooks/allreduce.hpp>
 #include <dptk/ddp/hooks/compress.hpp>

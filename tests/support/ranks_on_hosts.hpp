@@ -2,7 +2,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <dptk/comm/node.hpp>
+#include <dptk/comm/shm.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <cstddef>

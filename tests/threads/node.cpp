@@ -1,7 +1,7 @@
 // Ranks that share memory, as threads: every verb on one host and on several, in shared memory and in their
 // own.
 #include <doctest/doctest.h>
-#include <dptk/comm/node.hpp>
+#include <dptk/comm/shm.hpp>
 #include <dptk/comm/thread.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // buffer in each processor: nobody reads another meeting's notes, no work is lost or done twice, and nobody
 // sleeps for ever.
 #include <doctest/doctest.h>
-#include <dptk/comm/node_meeting.hpp>
-#include <dptk/core/fnv1a.hpp>
+#include <dptk/comm/shm/barrier.hpp>
+#include <dptk/core/detail/fnv1a.hpp>
 
 #include <ucontext.h>
 

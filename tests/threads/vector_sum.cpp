@@ -1,7 +1,7 @@
 // The vector loops against the same sums element by element, over lengths around those of registers,
 // unaligned, with whatever instructions this processor has.
 #include <doctest/doctest.h>
-#include <dptk/comm/local_reduce.hpp>
+#include <dptk/comm/algorithms/local_reduce.hpp>
 
 #include <cmath>
 #include <cstring>

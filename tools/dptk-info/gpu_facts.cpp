@@ -1,6 +1,6 @@
 #include "gpu_facts.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <array>
 #include <cstdio>

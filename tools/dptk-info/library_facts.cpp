@@ -4,7 +4,7 @@
 #include <dptk/core/version.hpp>
 
 #ifdef DPTK_WITH_MPI
-#include <dptk/comm/mpi_environment.hpp>
+#include <dptk/comm/mpi/environment.hpp>
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
@@ -17,7 +17,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #endif
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include "parse.hpp"
 #include "shared_library.hpp"

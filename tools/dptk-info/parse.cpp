@@ -1,6 +1,6 @@
 #include "parse.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <charconv>
 

@@ -1,6 +1,6 @@
 #include "remarks.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <algorithm>
 #include <cmath>

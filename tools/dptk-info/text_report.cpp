@@ -1,4 +1,4 @@
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <algorithm>
 #include <cstdio>

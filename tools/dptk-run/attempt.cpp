@@ -1,8 +1,8 @@
 #include "attempt.hpp"
 
-#include <dptk/control/child_process.hpp>
-#include <dptk/control/failure_note.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/control/process/child_process.hpp>
+#include <dptk/control/health/failure_note.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <sys/wait.h>
 

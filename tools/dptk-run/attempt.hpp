@@ -1,8 +1,8 @@
 // One attempt at the job: starts the ranks, passes on what they print, and returns when all have ended.
 #pragma once
 
-#include <dptk/control/first_failure.hpp>
-#include <dptk/control/stop_schedule.hpp>
+#include <dptk/control/health/first_failure.hpp>
+#include <dptk/control/process/stop_schedule.hpp>
 
 #include <poll.h>
 

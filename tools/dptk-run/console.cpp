@@ -1,6 +1,6 @@
 #include "console.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <limits.h>
 #include <sys/stat.h>

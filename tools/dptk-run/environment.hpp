@@ -1,7 +1,7 @@
 // The environment that ranks are started with.
 #pragma once
 
-#include <dptk/control/rank_environment.hpp>
+#include <dptk/control/launch/detail/rank_environment.hpp>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "guard.hpp"
 
-#include <dptk/control/temporary_directory.hpp>
+#include <dptk/control/process/temporary_directory.hpp>
 #include <dptk/core/error.hpp>
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #include "job.hpp"
 
-#include <dptk/control/random_word.hpp>
+#include <dptk/control/process/random_word.hpp>
 #include <dptk/core/error.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <algorithm>
 #include <cstdlib>

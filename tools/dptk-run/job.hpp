@@ -1,7 +1,7 @@
 // What is to be run: the options, with all that they leave open filled in from this host.
 #pragma once
 
-#include <dptk/control/rank_environment.hpp>
+#include <dptk/control/launch/detail/rank_environment.hpp>
 
 #include <string>
 

@@ -1,8 +1,8 @@
 // dptk-run starts a program as several ranks on this host:
 //   dptk-run --nproc-per-node 4 -- ./my_training --epochs 10
-#include <dptk/control/held_port.hpp>
-#include <dptk/control/temporary_directory.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/control/net/reserved_port.hpp>
+#include <dptk/control/process/temporary_directory.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <fcntl.h>
 

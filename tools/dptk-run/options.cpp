@@ -1,6 +1,6 @@
 #include "options.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 #include <dptk/core/version.hpp>
 
 #include <CLI/CLI.hpp>

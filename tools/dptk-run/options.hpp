@@ -1,7 +1,7 @@
 // The command line of dptk-run.
 #pragma once
 
-#include <dptk/control/rank_environment.hpp>
+#include <dptk/control/launch/detail/rank_environment.hpp>
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "program.hpp"
 
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 #include "rank.hpp"
 
-#include <dptk/control/child_process.hpp>
+#include <dptk/control/process/child_process.hpp>
 #include <dptk/core/error.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // One rank: its process, and what it prints.
 #pragma once
 
-#include <dptk/control/rank_environment.hpp>
+#include <dptk/control/launch/detail/rank_environment.hpp>
 
 #include <sys/types.h>
 

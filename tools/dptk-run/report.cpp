@@ -1,7 +1,7 @@
 #include "report.hpp"
 
-#include <dptk/control/host.hpp>
-#include <dptk/core/text.hpp>
+#include <dptk/control/net/host.hpp>
+#include <dptk/core/detail/text.hpp>
 
 #include <array>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // What dptk-run says about a failure.
 #pragma once
 
-#include <dptk/control/first_failure.hpp>
+#include <dptk/control/health/first_failure.hpp>
 
 #include <string>
 

@@ -26,8 +26,8 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/fnv1a.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -18,7 +18,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 
 namespace DPTK_NAMESPACE::libtorch {

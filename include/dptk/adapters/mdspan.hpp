@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
 namespace DPTK_NAMESPACE {

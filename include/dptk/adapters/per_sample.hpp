@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -16,7 +16,7 @@
 
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
 

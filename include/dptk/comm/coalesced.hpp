@@ -18,8 +18,8 @@
 
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/buffer_lists.hpp"
-#include "dptk/comm/joint_work.hpp"
-#include "dptk/comm/root.hpp"
+#include "dptk/comm/detail/joint_work.hpp"
+#include "dptk/comm/detail/root.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "dptk/comm/reduce_op.hpp"
-#include "dptk/control/activity.hpp"
+#include "dptk/control/health/call_tracker.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/stream_ref.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dptk/comm/message_verbs.hpp"
-#include "dptk/comm/transport_channel.hpp"
+#include "dptk/comm/detail/transport_channel.hpp"
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "dptk/comm/gloo_transport.hpp"
-#include "dptk/comm/node.hpp"
+#include "dptk/comm/gloo/transport.hpp"
+#include "dptk/comm/shm.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/core/config.hpp"

@@ -5,10 +5,10 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/control/heartbeat.hpp"
-#include "dptk/control/meeting_place.hpp"
-#include "dptk/control/program_end.hpp"
-#include "dptk/control/rendezvous.hpp"
+#include "dptk/control/health/heartbeat.hpp"
+#include "dptk/control/launch/detail/rendezvous_store.hpp"
+#include "dptk/control/health/program_end.hpp"
+#include "dptk/control/launch/detail/rendezvous.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -9,7 +9,7 @@
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
 #include "dptk/core/log.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -7,7 +7,7 @@
 /// exchange messages sends first, and the other one receives first.
 #pragma once
 
-#include "dptk/comm/channel.hpp"
+#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/ranges.hpp"
 #include "dptk/core/config.hpp"
 

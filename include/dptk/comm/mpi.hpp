@@ -2,8 +2,8 @@
 /// has started finds its ranks, whether dptk or the program itself initialises MPI.
 #pragma once
 
-#include "dptk/comm/mpi_transport.hpp"
-#include "dptk/comm/node.hpp"
+#include "dptk/comm/mpi/transport.hpp"
+#include "dptk/comm/shm.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/core/config.hpp"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "dptk/comm/buffer_lists.hpp"
-#include "dptk/comm/devices_on_host.hpp"
+#include "dptk/comm/detail/devices_on_host.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

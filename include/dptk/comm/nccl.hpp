@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "dptk/comm/communicator.hpp"
-#include "dptk/comm/device_registry.hpp"
-#include "dptk/comm/nccl_devices.hpp"
-#include "dptk/comm/nccl_transport.hpp"
+#include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/nccl/devices.hpp"
+#include "dptk/comm/nccl/transport.hpp"
 #include "dptk/comm/staged.hpp"
 #include "dptk/core/config.hpp"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/comm/root.hpp"
+#include "dptk/comm/detail/root.hpp"
 #include "dptk/comm/serializer.hpp"
 #include "dptk/core/config.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "dptk/comm/communicator.hpp"
-#include "dptk/comm/device_call.hpp"
+#include "dptk/comm/detail/device_call.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -9,8 +9,8 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/registry.hpp"
-#include "dptk/comm/routed_channel.hpp"
-#include "dptk/control/host.hpp"
+#include "dptk/comm/detail/routed_channel.hpp"
+#include "dptk/control/net/host.hpp"
 
 namespace DPTK_NAMESPACE {
 

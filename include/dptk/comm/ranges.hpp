@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "dptk/comm/allocation.hpp"
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"

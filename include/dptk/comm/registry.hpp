@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/channel.hpp"
-#include "dptk/comm/named_entries.hpp"
-#include "dptk/control/job_request.hpp"
+#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/detail/named_entries.hpp"
+#include "dptk/control/launch/detail/job_request.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

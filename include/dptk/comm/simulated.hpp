@@ -24,11 +24,11 @@
 #include <mutex>
 #include <type_traits>
 
-#include "dptk/comm/simulated_messages.hpp"
-#include "dptk/comm/simulated_network.hpp"
-#include "dptk/comm/simulated_transport.hpp"
+#include "dptk/comm/simulated/messages.hpp"
+#include "dptk/comm/simulated/network.hpp"
+#include "dptk/comm/simulated/transport.hpp"
 #include "dptk/comm/thread.hpp"
-#include "dptk/control/in_process_store.hpp"
+#include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/control/control_plane.hpp"
+#include "dptk/control/health/control_plane.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

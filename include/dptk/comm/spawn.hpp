@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "dptk/comm/init.hpp"
-#include "dptk/control/failure_note.hpp"
-#include "dptk/control/first_failure.hpp"
-#include "dptk/control/held_port.hpp"
-#include "dptk/control/program_end.hpp"
-#include "dptk/control/rank_environment.hpp"
-#include "dptk/control/stop_schedule.hpp"
-#include "dptk/control/temporary_directory.hpp"
+#include "dptk/control/health/failure_note.hpp"
+#include "dptk/control/health/first_failure.hpp"
+#include "dptk/control/net/reserved_port.hpp"
+#include "dptk/control/health/program_end.hpp"
+#include "dptk/control/launch/detail/rank_environment.hpp"
+#include "dptk/control/process/stop_schedule.hpp"
+#include "dptk/control/process/temporary_directory.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <thread>
 
-#include "dptk/control/child_process.hpp"
-#include "dptk/control/random_word.hpp"
+#include "dptk/control/process/child_process.hpp"
+#include "dptk/control/process/random_word.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "dptk/comm/device_registry.hpp"
-#include "dptk/comm/staged_devices.hpp"
+#include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/staged/devices.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/cuda/device_calls.hpp"
+#include "dptk/core/cuda/detail/device_calls.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
-#include "dptk/comm/thread_hub.hpp"
-#include "dptk/control/control_plane.hpp"
-#include "dptk/control/in_process_store.hpp"
+#include "dptk/comm/thread/hub.hpp"
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 
 namespace DPTK_NAMESPACE {
 

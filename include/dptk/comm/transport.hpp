@@ -1,6 +1,6 @@
 /// The Transport concept: what somebody writes to bring their own network. Rank, size, a name, and blocking
 /// point-to-point messages are enough; every other verb is used where the transport has it, and otherwise
-/// made from send and recv by comm/algorithms.hpp.
+/// made from send and recv by comm/algorithms/run.hpp.
 #pragma once
 
 #include <concepts>
@@ -15,7 +15,7 @@
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/control/control_plane.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 
@@ -194,7 +194,7 @@ concept HasTransfer = requires(T& t, const Message& message) {
     { t.transfer(message) } -> std::same_as<int>;
 };
 
-/// A transport whose calls a GPU carries out: comm/nccl_transport.hpp.
+/// A transport whose calls a GPU carries out: comm/nccl/transport.hpp.
 template <class T>
 concept HasEnqueue =
     requires(T& t, const Collective& call, const Message& message, std::span<const Message> messages) {

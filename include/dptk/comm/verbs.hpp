@@ -27,9 +27,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "dptk/comm/algorithms.hpp"
+#include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/allocation.hpp"
-#include "dptk/comm/channel.hpp"
+#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/ranges.hpp"
 #include "dptk/core/config.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "dptk/core/buffer.hpp"
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE {
 

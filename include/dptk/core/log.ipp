@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -1,5 +1,5 @@
 /// What a rank does when: spans of time, recorded where somebody has asked for them (DPTK_TRACE=file.json,
-/// see ddp/timeline.hpp), and nothing but a look at a pointer otherwise.
+/// see ddp/detail/timeline.hpp), and nothing but a look at a pointer otherwise.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Recorder {
 /// Where this thread's spans go; null where nobody has asked for any.
 inline thread_local Recorder* current = nullptr;
 
-/// A profiler that is shown the same spans, such as Nsight by core/cuda/nvtx.hpp.
+/// A profiler that is shown the same spans, such as Nsight by core/cuda/detail/nvtx.hpp.
 struct Profiler {
     void (*begin)(const char* name);  ///< Of a span on this thread.
     void (*end)();                    ///< Of the last one on this thread.

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/data/random_permutation.hpp"
 
 namespace DPTK_NAMESPACE {

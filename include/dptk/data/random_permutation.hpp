@@ -14,7 +14,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE {
 

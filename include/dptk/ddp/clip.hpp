@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/device_lane.hpp"
+#include "dptk/core/detail/device_lane.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {

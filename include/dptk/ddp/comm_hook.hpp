@@ -13,7 +13,7 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/device_lane.hpp"
+#include "dptk/core/detail/device_lane.hpp"
 #include "dptk/core/stream_ref.hpp"
 
 namespace DPTK_NAMESPACE {

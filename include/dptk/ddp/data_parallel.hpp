@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "dptk/comm/thread.hpp"
-#include "dptk/comm/work_queue.hpp"
+#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/model_parameters.hpp"
+#include "dptk/ddp/detail/model_parameters.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/core/device_calls.hpp"
-#include "dptk/core/own_thread.hpp"
-#include "dptk/ddp/gradient_bucket.hpp"
-#include "dptk/ddp/model_table.hpp"
+#include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/detail/own_thread.hpp"
+#include "dptk/ddp/detail/gradient_bucket.hpp"
+#include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

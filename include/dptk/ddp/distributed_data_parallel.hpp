@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/gradient_reducer.hpp"
+#include "dptk/ddp/detail/gradient_reducer.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -3,7 +3,7 @@
 #include "dptk/ddp/parameter_ref.hpp"
 
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

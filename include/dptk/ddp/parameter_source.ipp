@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "dptk/core/device_calls.hpp"
+#include "dptk/core/detail/device_calls.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/model_parameters.hpp"
-#include "dptk/ddp/summation_tree.hpp"
+#include "dptk/ddp/detail/model_parameters.hpp"
+#include "dptk/ddp/detail/summation_tree.hpp"
 
 namespace DPTK_NAMESPACE {
 

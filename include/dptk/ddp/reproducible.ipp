@@ -9,7 +9,7 @@
 #include <span>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/ddp/model_table.hpp"
+#include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -21,8 +21,8 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
-#include "dptk/ddp/gradient_reducer.hpp"
-#include "dptk/ddp/sharded_parameters.hpp"
+#include "dptk/ddp/detail/gradient_reducer.hpp"
+#include "dptk/ddp/detail/sharded_parameters.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -10,7 +10,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {

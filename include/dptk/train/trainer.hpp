@@ -24,7 +24,7 @@
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/nn/sequential.hpp"
-#include "dptk/train/host_computation.hpp"
+#include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer_options.hpp"
 

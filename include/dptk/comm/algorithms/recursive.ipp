@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 
 namespace DPTK_NAMESPACE::algorithms::recursive {
 

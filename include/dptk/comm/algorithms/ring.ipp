@@ -2,7 +2,7 @@
 
 #include "dptk/comm/algorithms/ring.hpp"
 
-#include "dptk/comm/local_reduce.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
 
 namespace DPTK_NAMESPACE::algorithms::ring {
 

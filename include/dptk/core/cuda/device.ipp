@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "dptk/core/cuda/error.hpp"
-#include "dptk/core/own_thread.hpp"
+#include "dptk/core/detail/own_thread.hpp"
 
 namespace DPTK_NAMESPACE::cuda {
 

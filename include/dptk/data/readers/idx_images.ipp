@@ -12,7 +12,7 @@
 
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/data/readers/idx.hpp"
 
 namespace DPTK_NAMESPACE::detail {

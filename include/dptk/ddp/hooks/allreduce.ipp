@@ -2,7 +2,7 @@
 
 #include "dptk/ddp/hooks/allreduce.hpp"
 
-#include "dptk/ddp/bucket_math.hpp"
+#include "dptk/ddp/detail/bucket_math.hpp"
 
 namespace DPTK_NAMESPACE::hooks {
 

@@ -10,7 +10,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/comm_hook.hpp"
-#include "dptk/ddp/hook_memory.hpp"
+#include "dptk/ddp/detail/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 

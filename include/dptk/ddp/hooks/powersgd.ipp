@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::hooks {
 

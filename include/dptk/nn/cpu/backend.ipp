@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/nn/cpu/convolution.hpp"
 #include "dptk/nn/cpu/flatten.hpp"
 #include "dptk/nn/cpu/linear.hpp"

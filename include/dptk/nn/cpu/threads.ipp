@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/nn/cuda/convolution.hpp"
 #include "dptk/nn/cuda/linear.hpp"
 #include "dptk/nn/cuda/max_pool.hpp"

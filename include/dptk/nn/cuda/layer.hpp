@@ -9,7 +9,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 

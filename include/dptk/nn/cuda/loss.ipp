@@ -7,7 +7,7 @@
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

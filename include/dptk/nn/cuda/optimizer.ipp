@@ -3,7 +3,7 @@
 #include "dptk/nn/cuda/optimizer.hpp"
 
 #include "dptk/core/cuda/copy.hpp"
-#include "dptk/core/text.hpp"
+#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dptk/core/cuda/copy.hpp"
-#include "dptk/core/fnv1a.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 

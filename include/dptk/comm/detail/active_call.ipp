@@ -1,0 +1,97 @@
+#pragma once
+
+#include "dptk/comm/detail/active_call.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE int packed_peer(Activity::Call call) {
+    return PackedCall(call).peer();
+}
+
+DPTK_INLINE ResumedWork::ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
+                                     std::shared_ptr<Activity> activity, const PackedCall& call,
+                                     std::function<void()> then, AtFailure at_failure)
+    : work_(std::move(work)),
+      control_(std::move(control)),
+      activity_(std::move(activity)),
+      call_(call),
+      then_(std::move(then)),
+      at_failure_(at_failure) {}
+
+DPTK_INLINE bool ResumedWork::wait(std::chrono::nanoseconds timeout) {
+    if (!deadline_ && activity_->carries_messages()) {
+        activity_->begin(call_.words());
+    } else {
+        activity_->resume(call_.words());
+    }
+    if (!deadline_) deadline_.emplace(activity_->identity().timeout);
+    const bool ended = work_->wait(timeout);
+    activity_->end();
+    if (ended) {
+        tell_error();
+        finish();
+    } else if (deadline_->passed()) {
+        // The watchdog sees no call under way where a program only asks, again and again.
+        control_->health()->fail(
+            text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
+                 duration_text(activity_->identity().timeout)),
+            Failure::deadline);
+    }
+    return ended || given_up();
+}
+
+DPTK_INLINE bool ResumedWork::ended() {
+    return work_->ended() && wait(std::chrono::nanoseconds::zero());
+}
+
+DPTK_INLINE std::exception_ptr ResumedWork::error() {
+    tell_error();
+    const std::exception_ptr error = work_->error();
+    return error ? error : given_up_;
+}
+
+DPTK_INLINE std::exception_ptr ResumedWork::unseen_error() {
+    const std::exception_ptr error = work_->unseen_error();
+    return error ? error : given_up_;
+}
+
+DPTK_INLINE void ResumedWork::tell_error() {
+    const std::exception_ptr error = work_->unseen_error();
+    if (!error) return;
+    const auto fail = [&](std::string_view what) {
+        control_->health()->fail(text("rank ", control_->rank(), ": ", what));
+    };
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error& failure) {
+        if (!failure.agreed()) fail(failure.what());
+    } catch (const std::exception& failure) {
+        fail(failure.what());
+    }
+}
+
+DPTK_INLINE void ResumedWork::finish() {
+    if (finished_) return;
+    finished_ = true;
+    if (!work_->unseen_error() && then_) then_();
+    then_ = nullptr;
+}
+
+DPTK_INLINE bool ResumedWork::given_up() {
+    try {
+        control_->health()->check();
+    } catch (const Error&) {
+        given_up_ = std::current_exception();
+        // Until then its memory is in use.
+        if (at_failure_ == AtFailure::ends) work_->wait(std::chrono::nanoseconds::max());
+    }
+    return given_up_ != nullptr;
+}
+
+}  // namespace DPTK_NAMESPACE::detail

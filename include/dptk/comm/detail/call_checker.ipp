@@ -1,0 +1,315 @@
+#pragma once
+
+#include "dptk/comm/detail/call_checker.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "dptk/control/health/job_state.hpp"
+#include "dptk/control/health/rank_status.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE WaitingCaller::Here::Here(WaitingCaller& caller, const std::string& channel) : caller_(caller) {
+    caller_.begin(channel);
+}
+
+DPTK_INLINE WaitingCaller::Here::~Here() {
+    caller_.begin({});
+}
+
+DPTK_INLINE bool WaitingCaller::waits_on(std::string_view channel) const {
+    const std::lock_guard lock(mutex_);
+    return !several_threads_ && channel_ == channel;
+}
+
+DPTK_INLINE void WaitingCaller::promise(const std::string& channel) {
+    const std::lock_guard lock(mutex_);
+    ++promised_[channel];
+}
+
+DPTK_INLINE void WaitingCaller::forget(const std::string& channel) {
+    const std::lock_guard lock(mutex_);
+    promised_.erase(channel);
+}
+
+DPTK_INLINE std::map<std::string, std::uint64_t> WaitingCaller::promised() const {
+    const std::lock_guard lock(mutex_);
+    return promised_;
+}
+
+DPTK_INLINE void WaitingCaller::begin(const std::string& channel) {
+    const std::lock_guard lock(mutex_);
+    if (!thread_) thread_ = std::this_thread::get_id();
+    several_threads_ = several_threads_ || thread_ != std::this_thread::get_id();
+    channel_ = channel;
+}
+
+DPTK_INLINE std::string WaitingPlace::to_value() const {
+    std::string out = text(channel, ' ', number);
+    for (const int rank : ranks) out += text(' ', rank);
+    out += " +";
+    for (const auto& [name, calls] : promised) out += text(' ', name, ' ', calls);
+    return out + " ; " + call;
+}
+
+DPTK_INLINE std::optional<WaitingPlace> WaitingPlace::from_value(std::string_view value) {
+    WaitingPlace place;
+    place.channel = next_word(value);
+    if (!parse_number(next_word(value), place.number)) return std::nullopt;
+    for (std::string_view word = next_word(value); word != "+"; word = next_word(value)) {
+        int rank = 0;
+        if (!parse_number(word, rank)) return std::nullopt;
+        place.ranks.push_back(rank);
+    }
+    for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
+        if (!parse_number(next_word(value), place.promised[std::string(word)])) return std::nullopt;
+    }
+    place.call = value;
+    return place;
+}
+
+DPTK_INLINE bool WaitingPlace::is_same_call(const WaitingPlace& other) const {
+    return channel == other.channel && number == other.number;
+}
+
+DPTK_INLINE bool WaitingPlace::promises(const WaitingPlace& other) const {
+    const auto calls = promised.find(other.channel);
+    return calls != promised.end() && calls->second >= other.number;
+}
+
+/// Ranks that wait for each other in a circle, each for the next and the last for the first; empty where
+/// `first` is in no circle.
+[[nodiscard]] DPTK_INLINE std::vector<int> find_circle(const std::map<int, WaitingPlace>& waiting,
+                                                       int first) {
+    std::vector<int> path = {first};
+    std::vector<int> visited;
+    const auto follow = [&](const auto& self) -> bool {
+        const WaitingPlace& here = waiting.at(path.back());
+        for (const int other : here.ranks) {
+            const auto there = waiting.find(other);
+            if (there == waiting.end() || there->second.is_same_call(here)) continue;
+            if (there->second.promises(here)) continue;
+            if (other == first) return true;
+            if (std::ranges::find(visited, other) != visited.end()) continue;
+            visited.push_back(other);
+            path.push_back(other);
+            if (self(self)) return true;
+            path.pop_back();
+        }
+        return false;
+    };
+    if (waiting.contains(first) && follow(follow)) return path;
+    return {};
+}
+
+DPTK_INLINE CallChecker::CallChecker(std::shared_ptr<ControlPlane> control,
+                                     std::shared_ptr<Activity> activity,
+                                     std::shared_ptr<WaitingCaller> caller, Progress progress)
+    : control_(std::move(control)),
+      activity_(std::move(activity)),
+      caller_(std::move(caller)),
+      progress_(std::move(progress)),
+      store_(control_->store()->clone()) {}
+
+DPTK_INLINE void CallChecker::check(const Collective& call, AllReduceAlgorithm algorithm) {
+    with_first_cause(*control_->health(), [&] { agree_on(call, algorithm); });
+}
+
+DPTK_INLINE void CallChecker::promise() {
+    caller_->promise(channel());
+}
+
+DPTK_INLINE void CallChecker::leave() {
+    caller_->forget(channel());
+    store_->set(arrival_key(channel(), control_->rank()), text(calls_, " left"));
+}
+
+DPTK_INLINE void CallChecker::agree_on(const Collective& call, AllReduceAlgorithm algorithm) {
+    const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
+    store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
+    const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
+    if (first != own_call(here) && call_in(first) != here.call)
+        store_->set(key(here, text("differs/", control_->rank())), here.call);
+    const bool last = store_->add(key(here, "arrived"), 1) == static_cast<std::int64_t>(ranks().size());
+    if (last) post_verdict(here, compare(here, first));
+    const std::string verdict = last ? store_->get(key(here, "verdict"), moment) : await(here, first);
+    if (verdict != agreed_verdict) {
+        MismatchError error(verdict);
+        error.mark_agreed();
+        throw error;
+    }
+    forget(here.number - 1);
+}
+
+DPTK_INLINE std::string CallChecker::key(const WaitingPlace& place, std::string_view what) {
+    return text("check/", place.channel, '/', place.number, '/', what);
+}
+
+DPTK_INLINE std::string CallChecker::waiting_key(int rank) {
+    return text("check/waiting/", rank);
+}
+
+DPTK_INLINE std::string CallChecker::arrival_key(std::string_view channel, int rank) {
+    return text("check/", channel, "/arrival/", rank);
+}
+
+DPTK_INLINE std::string CallChecker::own_call(const WaitingPlace& here) const {
+    return text(control_->rank(), ' ', here.call);
+}
+
+DPTK_INLINE std::string_view CallChecker::call_in(std::string_view first) {
+    static_cast<void>(next_word(first));
+    return first;
+}
+
+DPTK_INLINE int CallChecker::rank_in(std::string_view first) {
+    int rank = 0;
+    static_cast<void>(parse_number(next_word(first), rank));
+    return rank;
+}
+
+DPTK_INLINE std::string CallChecker::fingerprint(const Collective& call, AllReduceAlgorithm algorithm) {
+    std::string out = describe(call);
+    if (call.shared_shape().dtype == DType::opaque && has_buffers(call.verb))
+        out += text(" of ", call.shared_shape().opaque_size, " bytes each");
+    if (call.verb == Verb::all_gather_uneven) {
+        out += " in parts of";
+        const std::size_t shown = std::min<std::size_t>(call.counts.size(), 16);
+        for (const std::size_t count : call.counts.first(shown)) out += text(' ', count);
+        const auto* bytes = reinterpret_cast<const char*>(call.counts.data());
+        if (shown < call.counts.size()) out += text(" ... (", fnv1a({bytes, call.counts.size_bytes()}), ')');
+    }
+    if (call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic)
+        out += text(" by ", algorithm_name(algorithm));
+    return out;
+}
+
+DPTK_INLINE void CallChecker::post_verdict(const WaitingPlace& place, std::string_view verdict) {
+    store_->compare_and_set(key(place, "verdict"), "", verdict);
+}
+
+DPTK_INLINE std::string CallChecker::compare(const WaitingPlace& here, std::string_view first) {
+    std::string others;
+    for (const int rank : ranks()) {
+        const std::optional<std::string> call = store_->find(key(here, text("differs/", rank)));
+        if (call) others += text(others.empty() ? "" : "; ", control_->label(rank), " calls ", *call);
+    }
+    if (others.empty()) return std::string(agreed_verdict);
+    return text("call #", here.number, " of group ", here.channel, " differs between ranks: ", others,
+                ", where ", control_->label(rank_in(first)), " calls ", call_in(first));
+}
+
+DPTK_INLINE std::string CallChecker::await(const WaitingPlace& here, std::string_view first) {
+    Deadline look_around(patience);
+    bool told = false;
+    std::optional<int> left_before;
+    std::optional<std::string> verdict;
+    while (!verdict) {
+        control_->health()->check();
+        try {
+            verdict = store_->get(key(here, "verdict"), make_progress(progress_));
+        } catch (const TimeoutError&) {
+            if (!look_around.passed()) continue;
+            look_around = Deadline(moment);
+            const std::string differences = compare(here, first);
+            if (differences != agreed_verdict) {
+                post_verdict(here, differences);
+                continue;
+            }
+            // Who has been told to end its call may leave before the others have been told.
+            const std::optional<int> left = find_left(here);
+            if (left && left == left_before) throw lost(here, *left);
+            left_before = left;
+            told = tell_where(here) || told;
+            look_for_circle();
+        }
+    }
+    if (told) store_->erase(waiting_key(control_->rank()));
+    return *verdict;
+}
+
+DPTK_INLINE bool CallChecker::tell_where(const WaitingPlace& here) {
+    if (!caller_->waits_on(here.channel)) return false;
+    WaitingPlace place = here;
+    std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
+    place.promised = caller_->promised();
+    store_->set(waiting_key(control_->rank()), place.to_value());
+    return true;
+}
+
+DPTK_INLINE CallChecker::Arrival CallChecker::arrival(std::string_view channel, int rank) {
+    const std::string value = store_->find(arrival_key(channel, rank)).value_or("");
+    std::string_view words = value;
+    Arrival found;
+    static_cast<void>(parse_number(next_word(words), found.number));
+    found.left = words == "left";
+    return found;
+}
+
+DPTK_INLINE bool CallChecker::has_arrived(int rank, const WaitingPlace& place) {
+    return arrival(place.channel, rank).number >= place.number;
+}
+
+DPTK_INLINE std::optional<int> CallChecker::find_left(const WaitingPlace& here) {
+    for (const int rank : ranks()) {
+        const Arrival last = arrival(here.channel, rank);
+        if (last.left && last.number < here.number) return rank;
+    }
+    return std::nullopt;
+}
+
+DPTK_INLINE PeerLostError CallChecker::lost(const WaitingPlace& here, int rank) {
+    return PeerLostError(text(control_->label(rank), " has left its process group after ",
+                              arrival(here.channel, rank).number, " calls, and ",
+                              control_->label(control_->rank()), " waits for it in ",
+                              activity_->describe(activity_->look())));
+}
+
+DPTK_INLINE std::map<int, WaitingPlace> CallChecker::read_waiting() {
+    std::map<int, WaitingPlace> waiting;
+    for (int rank = 0; rank < control_->size(); ++rank) {
+        const std::optional<std::string> value = store_->find(waiting_key(rank));
+        std::optional<WaitingPlace> place = value ? WaitingPlace::from_value(*value) : std::nullopt;
+        if (place) waiting.emplace(rank, std::move(*place));
+    }
+    return waiting;
+}
+
+DPTK_INLINE void CallChecker::look_for_circle() {
+    const std::map<int, WaitingPlace> before = read_waiting();
+    const std::vector<int> circle = find_circle(before, control_->rank());
+    if (circle.empty()) return;
+    const std::map<int, WaitingPlace> now = read_waiting();
+    std::string who;
+    for (const int rank : circle) {
+        const auto place = now.find(rank);
+        if (place == now.end() || place->second != before.at(rank)) return;
+        if (store_->find(key(place->second, "verdict"))) return;
+        who +=
+            text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call, " of group ",
+                 place->second.channel, " and waits for ranks ", list_text(place->second.ranks));
+    }
+    const std::string verdict = "ranks wait for each other in different groups: " + who;
+    for (const int rank : circle) post_verdict(now.at(rank), verdict);
+}
+
+DPTK_INLINE void CallChecker::forget(std::uint64_t number) {
+    if (number == 0 || control_->rank() != ranks().front()) return;
+    const WaitingPlace place{channel(), number, {}, {}};
+    for (const std::string_view what : {"first", "arrived", "verdict"}) store_->erase(key(place, what));
+}
+
+DPTK_INLINE CheckedWork::CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker)
+    : work_(std::move(work)), checker_(std::move(checker)) {}
+
+DPTK_INLINE bool CheckedWork::wait(std::chrono::nanoseconds timeout) {
+    if (timeout != std::chrono::nanoseconds::max()) return work_->wait(timeout);
+    const WaitingCaller::Here here(checker_->caller(), checker_->channel());
+    return work_->wait(timeout);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

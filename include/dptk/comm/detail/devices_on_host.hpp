@@ -1,0 +1,114 @@
+/// Collectives of processes with several devices each whose buffers are in host memory: the devices of a
+/// process are combined first, then the ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/comm/algorithms/exchange.hpp"
+#include "dptk/comm/detail/device_call.hpp"
+#include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
+
+namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+/// Throws on all ranks where the call cannot be on one of them, or differs between them. Collective.
+template <class Group>
+void check_devices(Group& group, const DeviceCall& call) {
+    const std::string problem = problem_with(call, group.size());
+    std::string description = problem.empty() ? call.description() : std::string();
+    if (problem.empty() && call.on_devices() && !group.channel().is_connected_for(call))
+        description += ", the first over these devices";
+    const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
+    const std::vector<std::uint64_t> words = group.all_gather_value(word);
+    if (std::ranges::find(words, 0U) != words.end()) {
+        throw_agreed(group, ArgumentError(text("multi_device::", verb_name(call.verb), ": ",
+                                               gather_problems(group, problem))));
+    }
+    if (std::ranges::adjacent_find(words, std::ranges::not_equal_to{}) == words.end()) return;
+    check_equal_tables(group, "calls over devices", description);
+}
+
+/// Combines the inputs of this rank's devices, in their order and piece by piece in the cache, into `sum`,
+/// whose dtype may be wider.
+void combine_devices(const Buffer& sum, const DeviceCall& call);
+
+/// Combines the inputs of all devices of all ranks. The result is where the call's verb puts it: in all of
+/// the memory, in the root's, or in this rank's part, which is returned.
+template <class Group>
+[[nodiscard]] Buffer reduce_devices(Group& group, const DeviceCall& call, const Buffer& sum) {
+    combine_devices(sum, call);
+    const auto ranks = static_cast<std::size_t>(group.size());
+    Buffer result = sum;
+    if (call.verb == Verb::reduce_scatter)
+        result = sum.slice(static_cast<std::size_t>(group.rank()) * (sum.count / ranks), sum.count / ranks);
+    group.channel().run({.verb = call.verb,
+                         .input = sum,
+                         .output = result,
+                         .reduction = call.reduction.averages() ? ReduceOp::sum : call.reduction,
+                         .root = call.root});
+    if (call.reduction.averages()) divide(result, static_cast<double>(ranks * call.devices()));
+    return result;
+}
+
+/// Carries the call out; all ranks have checked theirs.
+template <class Group>
+void run_devices_on_host(Group& group, const DeviceCall& call) {
+    const auto send_reduced = [&](auto&& deliver) {
+        const algorithms::Scratch memory(call.sum_like());
+        deliver(reduce_devices(group, call, memory.buffer()));
+    };
+    const auto root_device = static_cast<std::size_t>(call.root_device);
+    switch (call.verb) {
+        case Verb::all_reduce:
+            return send_reduced([&](const Buffer& sum) {
+                for (const Buffer& device : call.outputs) convert(device, sum);
+            });
+        case Verb::reduce:
+            return send_reduced([&](const Buffer& sum) {
+                if (group.rank() == call.root) convert(call.outputs[root_device], sum);
+            });
+        case Verb::reduce_scatter:
+            return send_reduced([&](const Buffer& sum) {
+                const std::size_t count = call.outputs[0].count;
+                for (std::size_t i = 0; i < call.devices(); ++i)
+                    convert(call.outputs[i], sum.slice(i * count, count));
+            });
+        case Verb::broadcast: {
+            const Buffer& first = call.outputs[root_device];
+            group.channel().run(
+                {.verb = Verb::broadcast, .input = first, .output = first, .root = call.root});
+            for (const Buffer& device : call.outputs) {
+                if (device.data != first.data) convert(device, first);
+            }
+            return;
+        }
+        case Verb::all_gather: {
+            const std::size_t each = call.inputs[0].count;
+            const std::size_t count = each * call.devices();
+            const Buffer ours = call.outputs[0].slice(static_cast<std::size_t>(group.rank()) * count, count);
+            for (std::size_t i = 0; i < call.devices(); ++i)
+                convert(ours.slice(i * each, each), call.inputs[i]);
+            group.channel().run({.verb = Verb::all_gather, .input = ours, .output = call.outputs[0]});
+            for (std::size_t i = 1; i < call.devices(); ++i) convert(call.outputs[i], call.outputs[0]);
+            return;
+        }
+        default: throw ArgumentError(text("no ", verb_name(call.verb), " over devices"));
+    }
+}
+
+}  // namespace detail
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/devices_on_host.ipp"
+#endif

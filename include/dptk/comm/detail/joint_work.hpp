@@ -1,0 +1,18 @@
+/// One Work for several operations.
+#pragma once
+
+#include <vector>
+
+#include "dptk/comm/work.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// A Work that is done when all of `parts` are. Its error is the first part's that has one.
+[[nodiscard]] Work join_works(const std::vector<Work>& parts);
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/joint_work.ipp"
+#endif

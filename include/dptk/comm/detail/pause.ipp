@@ -1,0 +1,18 @@
+#pragma once
+
+#include "dptk/comm/detail/pause.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE void Pause::operator()() {
+    constexpr int yields = 64;
+    constexpr std::chrono::microseconds longest{1000};
+    if (++looks_ <= yields) return std::this_thread::yield();
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ * 2, longest);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,115 @@
+/// A process group's channel: calls on host memory go over one transport, and calls on device memory over
+/// another one, which is connected when the first of them comes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/detail/device_call.hpp"
+#include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/verbs.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// The verbs of a channel that somebody else owns.
+class ChannelVerbs : public CollectiveVerbs<ChannelVerbs> {
+  public:
+    explicit ChannelVerbs(Channel& channel) : channel_(channel) {}
+
+    [[nodiscard]] Channel& channel() noexcept { return channel_; }
+    [[nodiscard]] const Channel& channel() const noexcept { return channel_; }
+
+  private:
+    Channel& channel_;
+};
+
+class RoutedChannel final : public Channel {
+  public:
+    explicit RoutedChannel(std::unique_ptr<Channel> host);
+
+    [[nodiscard]] int rank() const override { return host_->rank(); }
+    [[nodiscard]] int size() const override { return host_->size(); }
+    [[nodiscard]] int local_rank() const override { return host_->local_rank(); }
+    [[nodiscard]] int local_size() const override { return host_->local_size(); }
+    [[nodiscard]] std::string backend() const override { return host_->backend(); }
+    [[nodiscard]] DPTK_INLINE bool callable_from_this_thread() const override;
+
+    [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }
+    [[nodiscard]] bool competes_with_compute() const override { return host_->competes_with_compute(); }
+    [[nodiscard]] DPTK_INLINE std::vector<void*> peer_memory(const Buffer& memory) const override;
+    [[nodiscard]] DPTK_INLINE bool takes_device_memory(const Collective& call) const override;
+
+    DPTK_INLINE void run(const Collective& call) override;
+
+    [[nodiscard]] DPTK_INLINE Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
+                                         std::function<void()> then) override;
+
+    [[nodiscard]] DPTK_INLINE bool is_connected_for(const DeviceCall& call) const override;
+
+    DPTK_INLINE void run_on_devices(const DeviceCall& call) override;
+
+    DPTK_INLINE int run(const Message& message) override;
+
+    [[nodiscard]] DPTK_INLINE Work start(const Message& message,
+                                         std::shared_ptr<const void> keep_alive) override;
+
+    DPTK_INLINE void launch_started() override;
+
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Channel> duplicate() override;
+    [[nodiscard]] bool has_subgroups() const override { return host_->has_subgroups(); }
+    [[nodiscard]] DPTK_INLINE std::unique_ptr<Channel> subgroup(
+        std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override;
+
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
+    [[nodiscard]] DPTK_INLINE DeviceMemory allocate_on_device(std::size_t bytes,
+                                                              std::optional<int> device) override;
+    [[nodiscard]] bool serves_devices() const override { return true; }
+
+    DPTK_INLINE void monitored_barrier(std::chrono::milliseconds timeout) override;
+    void set_algorithm(AllReduceAlgorithm algorithm) override { host_->set_algorithm(algorithm); }
+
+    [[nodiscard]] const ChannelIdentity& identity() const override { return host_->identity(); }
+    [[nodiscard]] DPTK_INLINE ChannelIdentity
+    next_identity(std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override;
+    [[nodiscard]] const ChannelJob& job() const override { return host_->job(); }
+
+  private:
+    using Connected = std::pair<int, std::unique_ptr<Channel>>;
+
+    [[nodiscard]] static std::unique_ptr<Channel> routed(std::unique_ptr<Channel> host);
+
+    [[nodiscard]] Channel& route(const Buffer& buffer);
+
+    /// For calls that may wait there for a rank that waits for what was started on the device.
+    [[nodiscard]] Channel& host();
+
+    /// Of a device, or, where nobody has asked for that one, the first's, which says so.
+    [[nodiscard]] Channel& device_channel(int device);
+
+    /// Collective, the first time for a device.
+    [[nodiscard]] Channel& connect_once(int device);
+
+    /// The same on all ranks. Collective.
+    [[nodiscard]] DeviceTransportEntry choose();
+
+    std::unique_ptr<Channel> host_;
+    // These go first. In the order in which they were connected, which is the same on all ranks.
+    std::vector<Connected> devices_;
+    std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/routed_channel.ipp"
+#endif

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "dptk/comm/detail/started_calls.hpp"
+
+#include <iterator>
+#include <ranges>
+#include <utility>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE DeferredWork::DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before)
+    : operation_(std::move(operation)), before_(std::move(before)) {}
+
+DPTK_INLINE bool DeferredWork::wait(std::chrono::nanoseconds) {
+    if (const auto before = std::exchange(before_, nullptr))
+        static_cast<void>(before->wait(std::chrono::nanoseconds::max()));
+    if (const auto operation = std::exchange(operation_, nullptr)) {
+        try {
+            operation();
+        } catch (...) {
+            error_.set(std::current_exception());
+        }
+    }
+    return true;
+}
+
+DPTK_INLINE void StartedCalls::add(const Collective& call, std::shared_ptr<WorkState> work,
+                                   std::shared_ptr<const void> keep_alive) {
+    drop_ended(started_);
+    started_.push_back({call, std::move(work), std::move(keep_alive)});
+}
+
+DPTK_INLINE void StartedCalls::add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive) {
+    drop_ended(messages_);
+    messages_.push_back({{}, std::move(work), std::move(keep_alive)});
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& call,
+                                                           std::function<void()> operation,
+                                                           std::shared_ptr<const void> keep_alive) {
+    if (last_deferred_ != nullptr && !has_deferred()) {
+        finish_deferred();
+        drop_ended(started_);
+    }
+    std::vector<std::shared_ptr<WorkState>> before;
+    for (const Started& started : started_) {
+        if (share_memory(started.call, call)) before.push_back(started.work);
+    }
+    auto in_turn = [before = std::move(before), operation = std::move(operation)] {
+        for (const auto& work : before) work->wait(std::chrono::nanoseconds::max());
+        operation();
+    };
+    auto work = std::make_shared<DeferredWork>(std::move(in_turn), last_deferred_);
+    last_deferred_ = work;
+    deferred_.push_back({call, work, std::move(keep_alive)});
+    return work;
+}
+
+DPTK_INLINE bool StartedCalls::has_deferred() const {
+    return last_deferred_ != nullptr && !last_deferred_->carried_out();
+}
+
+DPTK_INLINE void StartedCalls::finish_before(const Collective& call) {
+    if (started_.empty() && deferred_.empty() && messages_.empty()) return;
+    finish_deferred();
+    for (const Started& started : started_) {
+        if (call.verb == Verb::barrier || share_memory(started.call, call)) started.finish();
+    }
+    if (call.verb != Verb::barrier) return;
+    std::vector<Started> dropped;
+    take_dropped(started_, dropped);
+    take_dropped(messages_, dropped);
+    for (const Started& each : dropped) each.finish();
+    rethrow_unseen(dropped);
+}
+
+DPTK_INLINE void StartedCalls::finish_all() {
+    finish_deferred();
+    std::vector<Started> ended = std::exchange(started_, {});
+    std::ranges::move(std::exchange(messages_, {}), std::back_inserter(ended));
+    for (const Started& each : ended) each.finish();
+    rethrow_unseen(ended);
+}
+
+DPTK_INLINE void StartedCalls::await_end() {
+    for (const std::vector<Started>* calls : {&started_, &deferred_, &messages_}) {
+        for (const Started& call : *calls) call.finish();
+    }
+}
+
+DPTK_INLINE void StartedCalls::abandon() {
+    static_cast<void>(new std::vector<Started>(std::move(started_)));
+    static_cast<void>(new std::vector<Started>(std::move(messages_)));
+}
+
+DPTK_INLINE void StartedCalls::Started::finish() const {
+    static_cast<void>(work->wait(std::chrono::nanoseconds::max()));
+}
+
+DPTK_INLINE void StartedCalls::drop_ended(std::vector<Started>& calls) {
+    std::erase_if(calls,
+                  [](const Started& call) { return call.work->ended() && !call.work->unseen_error(); });
+}
+
+DPTK_INLINE void StartedCalls::rethrow_unseen(const std::vector<Started>& ended) {
+    for (const Started& call : ended) {
+        if (const std::exception_ptr error = call.work->unseen_error()) std::rethrow_exception(error);
+    }
+}
+
+DPTK_INLINE void StartedCalls::finish_deferred() {
+    for (Started& call : std::exchange(deferred_, {})) {
+        call.finish();
+        started_.push_back(std::move(call));
+    }
+    last_deferred_ = nullptr;
+}
+
+DPTK_INLINE void StartedCalls::take_dropped(std::vector<Started>& from, std::vector<Started>& dropped) {
+    const auto first =
+        std::ranges::stable_partition(from, [](const Started& call) { return call.work.use_count() > 1; });
+    std::ranges::move(first, std::back_inserter(dropped));
+    from.erase(first.begin(), first.end());
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,42 @@
+/// What a channel has where its transport brings nothing of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "dptk/comm/transport.hpp"
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/control/health/job_state.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Zeroed, and aligned to 64 bytes.
+[[nodiscard]] std::shared_ptr<void> allocate_aligned(std::size_t bytes);
+
+/// The deadlines of a transport that brings no control plane of its own.
+template <Transport T>
+[[nodiscard]] std::shared_ptr<ControlPlane> control_of(const T& transport) {
+    if constexpr (HasControl<T>) {
+        return transport.control();
+    } else {
+        const int rank = transport.rank();
+        return ControlPlane::make({.rank = rank,
+                                   .size = transport.size(),
+                                   .last_resort =
+                                       [rank](const std::string& cause) {
+                                           log(LogLevel::error, rank, "ends the process: " + cause);
+                                           std::_Exit(EXIT_FAILURE);
+                                       }},
+                                  std::make_shared<JobHealth>());
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/transport_defaults.ipp"
+#endif

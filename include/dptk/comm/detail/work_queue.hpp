@@ -1,0 +1,92 @@
+/// Runs the collectives of one channel in the order in which they were started, on one background thread that
+/// is made at the first of them.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "dptk/comm/work.hpp"
+#include "dptk/comm/detail/work_error.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// An operation that a WorkQueue runs.
+class QueuedWork final : public WorkState {
+  public:
+    /// Returns what source_rank() shall be.
+    using Operation = std::function<int()>;
+
+    explicit QueuedWork(Operation operation);
+
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
+
+    DPTK_INLINE std::exception_ptr error() override;
+
+    void run() noexcept;
+
+    [[nodiscard]] int source_rank() const override { return source_rank_; }
+
+    void end(std::exception_ptr error) noexcept;
+
+    DPTK_INLINE std::exception_ptr unseen_error() override;
+
+  private:
+    Operation operation_;
+    int source_rank_ = -1;
+    std::mutex mutex_;
+    std::condition_variable ended_changed_;
+    bool ended_ = false;
+    WorkError error_;
+};
+
+class WorkQueue {
+  public:
+    WorkQueue() = default;
+    WorkQueue(const WorkQueue&) = delete;
+    WorkQueue& operator=(const WorkQueue&) = delete;
+
+    ~WorkQueue();
+
+    std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
+
+    /// Whether nothing is waiting or running, so that the caller may run an operation itself.
+    [[nodiscard]] bool idle() const;
+
+    /// Throws the first error of an operation whose Work was dropped, once.
+    void rethrow_dropped_error();
+
+    /// Runs what is waiting to its end, then ends the thread. Blocks.
+    void finish();
+
+    /// Ends what is waiting with an error, and does not wait for what is running.
+    void abandon();
+
+  private:
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::deque<std::shared_ptr<QueuedWork>> waiting;
+        std::vector<std::shared_ptr<QueuedWork>> failed;
+        bool running = false;
+        bool closing = false;
+    };
+
+    static void serve(Shared& shared);
+
+    std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+    std::thread thread_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/detail/work_queue.ipp"
+#endif

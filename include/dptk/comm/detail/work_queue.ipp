@@ -1,0 +1,130 @@
+#pragma once
+
+#include "dptk/comm/detail/work_queue.hpp"
+
+#include <utility>
+
+#include "dptk/control/process/background_thread.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE QueuedWork::QueuedWork(Operation operation) : operation_(std::move(operation)) {}
+
+DPTK_INLINE bool QueuedWork::wait(std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    const auto ended = [this] { return ended_; };
+    if (timeout == std::chrono::nanoseconds::max()) {
+        ended_changed_.wait(lock, ended);
+        return true;
+    }
+    return ended_changed_.wait_for(lock, timeout, ended);
+}
+
+DPTK_INLINE std::exception_ptr QueuedWork::error() {
+    const std::lock_guard lock(mutex_);
+    return error_.see();
+}
+
+DPTK_INLINE void QueuedWork::run() noexcept {
+    std::exception_ptr error;
+    try {
+        source_rank_ = operation_();
+    } catch (...) {
+        error = std::current_exception();
+    }
+    end(error);
+}
+
+DPTK_INLINE void QueuedWork::end(std::exception_ptr error) noexcept {
+    operation_ = nullptr;  // lets go of what the operation kept alive
+    const std::lock_guard lock(mutex_);
+    error_.set(std::move(error));
+    ended_ = true;
+    ended_changed_.notify_all();
+}
+
+DPTK_INLINE std::exception_ptr QueuedWork::unseen_error() {
+    const std::lock_guard lock(mutex_);
+    return error_.unseen();
+}
+
+DPTK_INLINE WorkQueue::~WorkQueue() {
+    finish();
+}
+
+DPTK_INLINE std::shared_ptr<QueuedWork> WorkQueue::start(QueuedWork::Operation operation) {
+    auto work = std::make_shared<QueuedWork>(std::move(operation));
+    if (!thread_.joinable()) thread_ = start_quiet_thread([shared = shared_] { serve(*shared); });
+    {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->waiting.push_back(work);
+    }
+    shared_->changed.notify_all();
+    return work;
+}
+
+DPTK_INLINE bool WorkQueue::idle() const {
+    if (!thread_.joinable()) return true;
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->waiting.empty() && !shared_->running;
+}
+
+DPTK_INLINE void WorkQueue::rethrow_dropped_error() {
+    std::vector<std::shared_ptr<QueuedWork>> dropped;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        std::erase_if(shared_->failed, [&](const std::shared_ptr<QueuedWork>& work) {
+            if (work.use_count() > 1) return false;
+            dropped.push_back(work);
+            return true;
+        });
+    }
+    for (const auto& work : dropped) {
+        if (const std::exception_ptr error = work->unseen_error()) std::rethrow_exception(error);
+    }
+}
+
+DPTK_INLINE void WorkQueue::finish() {
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->closing = true;
+    }
+    shared_->changed.notify_all();
+    thread_.join();
+}
+
+DPTK_INLINE void WorkQueue::abandon() {
+    if (!thread_.joinable()) return;
+    std::deque<std::shared_ptr<QueuedWork>> dropped;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->closing = true;
+        dropped.swap(shared_->waiting);
+    }
+    shared_->changed.notify_all();
+    for (const auto& work : dropped) {
+        work->end(
+            std::make_exception_ptr(PeerLostError("the group closed before the operation could start")));
+    }
+    thread_.detach();
+}
+
+DPTK_INLINE void WorkQueue::serve(Shared& shared) {
+    std::unique_lock lock(shared.mutex);
+    while (true) {
+        shared.changed.wait(lock, [&] { return !shared.waiting.empty() || shared.closing; });
+        if (shared.waiting.empty()) return;
+        const std::shared_ptr<QueuedWork> work = std::move(shared.waiting.front());
+        shared.waiting.pop_front();
+        shared.running = true;
+        lock.unlock();
+        work->run();
+        lock.lock();
+        shared.running = false;
+        if (work->unseen_error()) shared.failed.push_back(work);
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "dptk/comm/gloo/cancellation.hpp"
+
+#include <cstdint>
+#include <utility>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE void GlooWaits::add(UnboundBuffer* buffer) {
+    const std::lock_guard lock(mutex_);
+    buffers_.push_back(buffer);
+    if (ended_) abort(buffer);
+}
+
+DPTK_INLINE void GlooWaits::remove(UnboundBuffer* buffer) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::erase(buffers_, buffer);
+}
+
+DPTK_INLINE void GlooWaits::end(std::string_view cause) {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    cause_ = cause;
+    ended_at_ = std::chrono::steady_clock::now();
+    ended_ = true;
+    for (UnboundBuffer* buffer : buffers_) abort(buffer);
+}
+
+DPTK_INLINE std::string GlooWaits::cause() const {
+    const std::lock_guard lock(mutex_);
+    return cause_;
+}
+
+DPTK_INLINE std::chrono::steady_clock::time_point GlooWaits::ended_at() const {
+    const std::lock_guard lock(mutex_);
+    return ended_at_;
+}
+
+DPTK_INLINE void GlooWaits::check() const {
+    if (ended_) throw gloo::IoException(cause());
+}
+
+DPTK_INLINE void GlooWaits::abort(UnboundBuffer* buffer) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+}
+
+class WatchedGlooBuffer final : public gloo::transport::UnboundBuffer {
+  public:
+    WatchedGlooBuffer(std::unique_ptr<UnboundBuffer> inner, std::shared_ptr<GlooWaits> waits)
+        : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {
+        waits_->add(inner_.get());
+    }
+    ~WatchedGlooBuffer() override { waits_->remove(inner_.get()); }
+    WatchedGlooBuffer(const WatchedGlooBuffer&) = delete;
+    WatchedGlooBuffer& operator=(const WatchedGlooBuffer&) = delete;
+
+    using UnboundBuffer::waitRecv;
+    using UnboundBuffer::waitSend;
+
+    bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
+        waits_->check();
+        return completed(inner_->waitRecv(rank, timeout));
+    }
+    bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
+        waits_->check();
+        return completed(inner_->waitSend(rank, timeout));
+    }
+
+    void abortWaitRecv() override { inner_->abortWaitRecv(); }
+    void abortWaitSend() override { inner_->abortWaitSend(); }
+
+    void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+        waits_->check();
+        inner_->send(to, slot, offset, bytes);
+    }
+    void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+        waits_->check();
+        inner_->recv(from, slot, offset, bytes);
+    }
+    void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+        waits_->check();
+        inner_->recv(std::move(from), slot, offset, bytes);
+    }
+
+  private:
+    /// Gloo's algorithms would go on with a wait that was aborted as if the data had come.
+    bool completed(bool completed) const {
+        if (completed) return true;
+        throw gloo::IoException(waits_->cause());
+    }
+
+    std::unique_ptr<UnboundBuffer> inner_;
+    std::shared_ptr<GlooWaits> waits_;
+};
+
+DPTK_INLINE WatchedGlooContext::WatchedGlooContext(std::shared_ptr<Context> inner,
+                                                   std::shared_ptr<GlooWaits> waits)
+    : Context(inner->rank, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {}
+
+DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> WatchedGlooContext::createUnboundBuffer(
+    void* data, std::size_t bytes) {
+    return std::make_unique<WatchedGlooBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

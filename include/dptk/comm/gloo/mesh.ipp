@@ -1,0 +1,192 @@
+#pragma once
+
+#include "dptk/comm/gloo/mesh.hpp"
+
+#include <cstddef>
+#include <utility>
+
+#include "dptk/control/net/host.hpp"
+#include "dptk/control/health/program_end.hpp"
+#include "dptk/control/process/background_thread.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::string_view without_source_line(std::string_view message) {
+    const std::size_t end = message.find(".cc:") != std::string_view::npos ? message.find("] ") : 0;
+    return message.starts_with('[') && end != 0 && end != std::string_view::npos ? message.substr(end + 2)
+                                                                                 : message;
+}
+
+DPTK_INLINE std::string GlooContact::to_value() const {
+    return text(host, '\n', address, '\n', endpoints);
+}
+
+DPTK_INLINE GlooContact GlooContact::from_value(std::string_view value) {
+    const std::size_t first = value.find('\n');
+    const std::size_t second = value.find('\n', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) {
+        throw FormatError("what a rank tells about its Gloo connections has no three parts");
+    }
+    return {std::string(value.substr(0, first)), std::string(value.substr(first + 1, second - first - 1)),
+            std::string(value.substr(second + 1))};
+}
+
+DPTK_INLINE std::vector<char> GlooContact::endpoint_for(int rank, int size) const {
+    const std::size_t bytes = endpoints.size() / static_cast<std::size_t>(size);
+    const std::string part = endpoints.substr(static_cast<std::size_t>(rank) * bytes, bytes);
+    return {part.begin(), part.end()};
+}
+
+DPTK_INLINE std::string GlooContact::label(int rank) const {
+    return text("rank ", rank, " (", host, ", listening at ", address, ')');
+}
+
+DPTK_INLINE std::shared_ptr<GlooMesh> GlooMesh::connect(const GlooMeshOptions& options) {
+    auto mesh = std::shared_ptr<GlooMesh>(new GlooMesh(options));
+    mesh->health_->subscribe(mesh);
+    mesh->run("connecting", [&] { mesh->meet(options); });
+    return mesh;
+}
+
+DPTK_INLINE GlooMesh::~GlooMesh() {
+    if (!watch_.joinable()) return;
+    closing_ = true;
+    from_anybody_->abortWaitRecv();
+    watch_.join();
+}
+
+DPTK_INLINE void GlooMesh::barrier(std::chrono::milliseconds timeout) {
+    barrier(next_tag(), timeout);
+}
+
+DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
+    return waits_->ended() || health_->failed();
+}
+
+DPTK_INLINE void GlooMesh::say_goodbye() noexcept {
+    try {
+        const BrokenPipeIgnored ignored;
+        barrier(goodbye_tag, longest_wait);
+        // The last messages of the barrier itself are still under way.
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    } catch (const std::exception&) {
+        // The others never come.
+    }
+}
+
+DPTK_INLINE GlooMesh::ConnectedContext::ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
+                                                         std::shared_ptr<gloo::transport::Context> pairs)
+    : Context(pairs->rank, pairs->size) {
+    device_ = std::move(device);
+    transportContext_ = std::move(pairs);
+    setTimeout(longest_wait);  // deadlines are the watchdog's
+}
+
+DPTK_INLINE void GlooMesh::throw_ended(std::string_view what) const {
+    const auto known_by = waits_->ended_at() + patience;
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
+    static_cast<void>(health_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
+    health_->check();
+    throw PeerLostError(text("rank ", rank_, ": ", what, ": ", waits_->cause()));
+}
+
+DPTK_INLINE void GlooMesh::meet(const GlooMeshOptions& options) {
+    const std::shared_ptr<Store> store = options.store->clone();
+    const auto key = [&](int rank) { return text(options.name, '/', rank); };
+
+    const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
+    pairs->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo takes 5 times it
+    GlooContact here{host_name(), options.address, create_pairs(*pairs)};
+    publish_for_end(pairs);
+
+    store->set(key(rank_), here.to_value());
+    await_others(*store, key, options.timeout);
+    const Deadline deadline(options.timeout);
+    for_others([&](int other) {
+        const GlooContact there = GlooContact::from_value(store->get(key(other), options.timeout));
+        reach(here, there, other, deadline, options.timeout,
+              [&] { pairs->getPair(other)->connect(there.endpoint_for(rank_, size_)); });
+    });
+
+    context_ = std::make_shared<ConnectedContext>(options.device,
+                                                  std::make_shared<WatchedGlooContext>(pairs, waits_));
+    watch_connections(*pairs);
+    barrier(options.timeout);
+    store->erase(key(rank_));
+}
+
+DPTK_INLINE std::string GlooMesh::create_pairs(gloo::transport::Context& pairs) const {
+    std::string endpoints;
+    std::vector<std::string> by_rank(static_cast<std::size_t>(size_));
+    std::size_t bytes = 0;
+    for_others([&](int other) {
+        const std::vector<char> address = pairs.createPair(other)->address().bytes();
+        by_rank[static_cast<std::size_t>(other)].assign(address.begin(), address.end());
+        bytes = address.size();
+    });
+    by_rank[static_cast<std::size_t>(rank_)].assign(bytes, '\0');
+    for (const std::string& one : by_rank) endpoints += one;
+    return endpoints;
+}
+
+DPTK_INLINE void GlooMesh::publish_for_end(std::shared_ptr<gloo::transport::Context> pairs) {
+    {
+        const std::lock_guard lock(mutex_);
+        pairs_ = std::move(pairs);
+    }
+    waits_->check();
+}
+
+DPTK_INLINE void GlooMesh::watch_connections(gloo::transport::Context& pairs) {
+    from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
+    for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
+    watch_ = start_quiet_thread([this] {
+        try {
+            from_anybody_->waitRecv(longest_wait);
+        } catch (const std::exception& error) {
+            if (!closing_) end(without_source_line(error.what()));
+        }
+    });
+}
+
+DPTK_INLINE void GlooMesh::barrier(std::uint32_t tag, std::chrono::milliseconds timeout) {
+    gloo::BarrierOptions options(context_);
+    options.setTag(tag);
+    options.setTimeout(timeout);
+    gloo::barrier(options);
+}
+
+DPTK_INLINE void GlooMesh::end(std::string_view cause) noexcept {
+    try {
+        waits_->end(cause);
+        const std::lock_guard lock(mutex_);
+        // Nothing has been posted for it: Gloo closes all pairs, and wakes who waits for a connection.
+        if (pairs_) pairs_->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+        // That is how it says that it has done so.
+    }
+}
+
+DPTK_INLINE void GlooFarewell::begin(const std::shared_ptr<GlooMesh>& mesh,
+                                     const std::shared_ptr<ControlPlane>& control) {
+    mesh->begin_to_close();
+    if (mesh->has_ended()) return;
+    const auto farewell = std::shared_ptr<GlooFarewell>(new GlooFarewell(mesh, control));
+    ProgramEnd::get().add_farewell(farewell, control->timeout());
+    Watchdog::get().watch(farewell);
+    start_quiet_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
+}
+
+DPTK_INLINE void GlooFarewell::look() noexcept {
+    if (control_->is_over()) mesh_->wake();
+}
+
+DPTK_INLINE std::chrono::milliseconds GlooFarewell::interval() const noexcept {
+    return std::chrono::milliseconds(200);
+}
+
+DPTK_INLINE GlooFarewell::GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
+    : mesh_(std::move(mesh)), control_(std::move(control)) {}
+
+}  // namespace DPTK_NAMESPACE::detail

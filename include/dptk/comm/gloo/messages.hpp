@@ -1,0 +1,52 @@
+/// Messages between two ranks over Gloo. Gloo ends the process where a message has another size than its
+/// receiver expects, so each goes as two: its size with a number, and its data under that number.
+#pragma once
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dptk/comm/collective.hpp"
+#include "dptk/comm/gloo/library.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// One message, posted by its constructor. Construct it, and call complete(), inside GlooMesh::run.
+class GlooMessage {
+  public:
+    /// `number` is another one for each message of this rank.
+    GlooMessage(gloo::Context& context, const Message& message, std::uint64_t number);
+
+    GlooMessage(const GlooMessage&) = delete;  // Gloo knows where it lies
+    GlooMessage& operator=(const GlooMessage&) = delete;
+
+    /// Blocks. Returns the other rank. Throws MismatchError where the message has another size; its sender
+    /// goes on to wait.
+    int complete();
+
+  private:
+    [[nodiscard]] bool has_data() const noexcept { return message_.buffer.bytes() != 0; }
+
+    // Gloo's collectives use slots with small numbers in the first byte.
+    [[nodiscard]] std::uint64_t head_slot() const noexcept;
+    [[nodiscard]] std::uint64_t data_slot() const noexcept { return std::uint64_t{0x42} << 56 | head_[1]; }
+
+    [[nodiscard]] std::vector<int> others() const;
+
+    gloo::Context& context_;
+    Message message_;
+    std::array<std::uint64_t, 2> head_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> head_buffer_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> data_buffer_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/comm/gloo/messages.ipp"
+#endif

@@ -1,0 +1,131 @@
+#pragma once
+
+#include "dptk/comm/mpi/environment.hpp"
+
+#include <cstddef>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void check_mpi(int status, std::string_view call) {
+    if (status == MPI_SUCCESS) return;
+    char words[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(status, words, &length);
+    throw BackendError(
+        detail::text(call, " failed: ", std::string_view(words, static_cast<std::size_t>(length))));
+}
+
+DPTK_INLINE bool MpiEnvironment::callable_from_this_thread() const noexcept {
+    if (allows_threads()) return true;
+    int is_main = 0;
+    MPI_Is_thread_main(&is_main);
+    return is_main != 0;
+}
+
+DPTK_INLINE bool MpiEnvironment::is_finalized() noexcept {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    return finalized != 0;
+}
+
+DPTK_INLINE std::string MpiEnvironment::library() {
+    char words[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(words, &length);
+    std::string_view line(words, static_cast<std::size_t>(length));
+    line = line.substr(0, line.find_first_of("\n,"));
+    std::string out;
+    for (const char letter : line) out += letter == '\t' ? ' ' : letter;
+    return out;
+}
+
+DPTK_INLINE void MpiEnvironment::end_job(const std::string& message) const noexcept {
+    log(LogLevel::error, rank_, message);
+    abort();
+}
+
+DPTK_INLINE void MpiEnvironment::end_job() const noexcept {
+    // What came from elsewhere has been told when it came.
+    end_job(health_->kind() == Failure::here ? "ends the job: " + health_->cause() : "ends the job");
+}
+
+DPTK_INLINE MpiEnvironment::MpiEnvironment() {
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    if (initialized == 0) {
+        check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
+        host_ = true;
+#ifdef MPICH_VERSION
+        // MPICH asks its handler where a request has failed before anybody waits for it, and not that of
+        // the request's communicator.
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#endif
+    }
+    MPI_Query_thread(&thread_level_);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &MpiEnvironment::before_finalize, &keyval_, nullptr);
+    MPI_Comm_set_attr(MPI_COMM_SELF, keyval_, this);
+    hear_last_words(terminator_);
+}
+
+DPTK_INLINE MpiEnvironment::AtProgramEnd::~AtProgramEnd() {
+    environment.end_program();
+}
+
+DPTK_INLINE void MpiEnvironment::end_program() {
+    if (is_finalized()) return;
+    if (!host_) return end_failed_job();
+    end_failed_job();
+    wait_for_all_ranks();
+    MPI_Finalize();
+}
+
+DPTK_INLINE void MpiEnvironment::end_failed_job() const {
+    if (!health_->failed()) {
+        const std::string failure = ProgramEnd::get().wait();
+        if (!failure.empty()) end_job("ends the job: " + failure);
+    }
+    if (health_->failed()) end_job();
+}
+
+DPTK_INLINE int MpiEnvironment::before_finalize(MPI_Comm, int, void* environment, void*) {
+    const auto& self = *static_cast<MpiEnvironment*>(environment);
+    self.end_failed_job();
+    return MPI_SUCCESS;
+}
+
+DPTK_INLINE void MpiEnvironment::Terminator::on_terminate(const std::string& message) noexcept {
+    if (is_finalized()) return;
+    environment_.health_->fail(detail::text("rank ", rank(), ": ", message));
+    environment_.abort();
+}
+
+DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    const auto begin = std::chrono::steady_clock::now();
+    bool warned = false;
+    int arrived = 0;
+    while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const auto waited = std::chrono::steady_clock::now() - begin;
+        if (open_communicators_ > 0 && waited > grace) {
+            end_job("ends the job: exit() was called while a process group was open, and other ranks go on");
+        }
+        if (waited > timeout_.load()) {
+            end_job(
+                "ends the job: has ended its program, and waited in vain for the other ranks to end "
+                "theirs");
+        }
+        if (!warned && waited > patience) {
+            log(LogLevel::warning, rank_,
+                "has ended its program, and waits for the other ranks to end theirs");
+            warned = true;
+        }
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,336 @@
+#pragma once
+
+#include "dptk/comm/mpi/transport.hpp"
+
+#include <string>
+#include <vector>
+
+#include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/mpi/work.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE OwnedMpiComm::OwnedMpiComm(MPI_Comm comm) : comm_(comm) {
+    MpiEnvironment::get().communicator_opened();
+}
+
+DPTK_INLINE OwnedMpiComm& OwnedMpiComm::operator=(OwnedMpiComm&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    return *this;
+}
+
+DPTK_INLINE OwnedMpiComm::~OwnedMpiComm() {
+    if (comm_ == MPI_COMM_NULL) return;
+    MpiEnvironment& environment = MpiEnvironment::get();
+    environment.communicator_closed();
+    // Freeing is collective: where the job is broken, the others do not come.
+    if (!environment.health()->failed() && !MpiEnvironment::is_finalized()) MPI_Comm_free(&comm_);
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE MpiTransport::MpiTransport(MPI_Comm comm, MpiOptions options)
+    : MpiTransport(duplicate_of(comm), std::move(options)) {}
+
+DPTK_INLINE bool MpiTransport::callable_from_this_thread() const {
+    return MpiEnvironment::get().callable_from_this_thread();
+}
+
+DPTK_INLINE void MpiTransport::send(const Buffer& buffer, int to, int tag) {
+    const detail::MpiMessageType message(buffer);
+    check_mpi(MPI_Send(buffer.data, message.count(), message.type(), to, tag, comm_.get()), "MPI_Send");
+}
+
+DPTK_INLINE void MpiTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
+    const detail::MpiMessageType sent(out);
+    const detail::MpiMessageType received(in);
+    MPI_Status status;
+    check_received(MPI_Sendrecv(out.data, sent.count(), sent.type(), to, tag, in.data, received.count(),
+                                received.type(), from, tag, comm_.get(), &status),
+                   status, in, from, "MPI_Sendrecv");
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& message) {
+    auto work = std::make_shared<detail::MpiWork>();
+    const auto type = std::make_shared<detail::MpiMessageType>(message.buffer);
+    MPI_Request* request = &work->requests.emplace_back(MPI_REQUEST_NULL);
+    if (message.verb == Verb::send) {
+        check_mpi(MPI_Isend(message.buffer.data, type->count(), type->type(), message.peer, message.tag,
+                            comm_.get(), request),
+                  "MPI_Isend");
+        work->finish = [type](const MPI_Status&) {};
+        return work;
+    }
+    const int from = message.peer == any_rank ? MPI_ANY_SOURCE : message.peer;
+    check_mpi(
+        MPI_Irecv(message.buffer.data, type->count(), type->type(), from, message.tag, comm_.get(), request),
+        "MPI_Irecv");
+    work->finish = [this_rank = rank_, type, message, raw = work.get()](const MPI_Status& status) {
+        raw->source = status.MPI_SOURCE;
+        check_size(status, message.buffer, this_rank);
+    };
+    return work;
+}
+
+DPTK_INLINE bool MpiTransport::takes_device_memory(const Collective& call) const {
+    const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages();
+    return detail::mpi_is_cuda_aware() && (call.verb != Verb::all_reduce || reduced_by_mpi);
+}
+
+DPTK_INLINE void MpiTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
+    in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+        check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(reduction.op), comm_.get()),
+                  "MPI_Allreduce");
+    });
+    if (reduction.averages()) detail::divide(data, size_);
+}
+
+DPTK_INLINE void MpiTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
+    const bool here = rank_ == root;
+    in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+        const Buffer own{piece, static_cast<std::size_t>(count), data.dtype};
+        const bool apart = here && root != 0 && !detail::mpi_reduces_in_place_at_any_root;
+        const algorithms::Scratch copy(own.slice(0, apart ? own.count : 0));
+        if (apart) detail::convert(copy.buffer(), own);
+        const void* input = apart ? copy.buffer().data : here ? MPI_IN_PLACE : piece;
+        check_mpi(MPI_Reduce(input, here ? piece : nullptr, count, type, detail::mpi_op(reduction.op), root,
+                             comm_.get()),
+                  "MPI_Reduce");
+    });
+    if (here && reduction.averages()) detail::divide(data, size_);
+}
+
+DPTK_INLINE void MpiTransport::broadcast(const Buffer& data, int root) {
+    in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+        check_mpi(MPI_Bcast(piece, count, type, root, comm_.get()), "MPI_Bcast");
+    });
+}
+
+DPTK_INLINE void MpiTransport::all_gather(const Buffer& input, const Buffer& output) {
+    algorithms::place(part(output, rank_, input.count), input);
+    const Counts each(input);
+    if (!each.fit(size_)) return broadcast_parts(output, std::vector(unsigned_size(), input.count));
+    check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, each.type, output.data, each.count, each.type, comm_.get()),
+              "MPI_Allgather");
+}
+
+DPTK_INLINE void MpiTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
+                                                 std::span<const std::size_t> counts) {
+    const algorithms::Slices parts(output, counts);
+    algorithms::place(parts[rank_], input);
+    const Counts all(output);
+    if (!all.fit(1)) return broadcast_parts(output, counts);
+    std::vector<int> lengths;
+    std::vector<int> places;
+    int place = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+        lengths.push_back(static_cast<int>(detail::mpi_count(parts[rank])));
+        places.push_back(place);
+        place += lengths.back();
+    }
+    check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, all.type, output.data, lengths.data(), places.data(), all.type,
+                             comm_.get()),
+              "MPI_Allgatherv");
+}
+
+DPTK_INLINE void MpiTransport::gather(const Buffer& input, const Buffer& output, int root) {
+    const Counts each(input);
+    if (!each.fit(1))
+        return over_messages({.verb = Verb::gather, .input = input, .output = output, .root = root});
+    const bool in_place = rank_ == root && part(output, root, input.count).data == input.data;
+    check_mpi(MPI_Gather(in_place ? MPI_IN_PLACE : input.data, each.count, each.type, output.data, each.count,
+                         each.type, root, comm_.get()),
+              "MPI_Gather");
+}
+
+DPTK_INLINE void MpiTransport::scatter(const Buffer& input, const Buffer& output, int root) {
+    const Counts each(output);
+    if (!each.fit(1))
+        return over_messages({.verb = Verb::scatter, .input = input, .output = output, .root = root});
+    const bool in_place = rank_ == root && part(input, root, output.count).data == output.data;
+    check_mpi(MPI_Scatter(input.data, each.count, each.type, in_place ? MPI_IN_PLACE : output.data,
+                          each.count, each.type, root, comm_.get()),
+              "MPI_Scatter");
+}
+
+DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer& output,
+                                              const Reduction& reduction) {
+    const Counts each(output);
+    if (!each.fit(1)) {
+        return over_messages(
+            {.verb = Verb::reduce_scatter, .input = input, .output = output, .reduction = reduction});
+    }
+    const bool apart = !detail::overlap(input, output);  // MPI wants it so
+    const algorithms::Scratch own(apart ? output.slice(0, 0) : output);
+    const Buffer& result = apart ? output : own.buffer();
+    check_mpi(MPI_Reduce_scatter_block(input.data, result.data, each.count, each.type,
+                                       detail::mpi_op(reduction.op), comm_.get()),
+              "MPI_Reduce_scatter_block");
+    if (reduction.averages()) detail::divide(result, size_);
+    algorithms::place(output, result);
+}
+
+DPTK_INLINE void MpiTransport::all_to_all(const Buffer& input, const Buffer& output) {
+    const Counts each(input.slice(0, input.count / unsigned_size()));
+    if (!each.fit(1)) return over_messages({.verb = Verb::all_to_all, .input = input, .output = output});
+    check_mpi(
+        MPI_Alltoall(input.data, each.count, each.type, output.data, each.count, each.type, comm_.get()),
+        "MPI_Alltoall");
+}
+
+DPTK_INLINE void MpiTransport::barrier() {
+    check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier");
+}
+
+DPTK_INLINE bool MpiTransport::progress() {
+    int found = 0;  // also without work: of a call that has returned, something may be on its way still
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.get(), &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
+    return MpiEnvironment::get().has_work();
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Collective& call) {
+    auto work = std::make_shared<detail::MpiWork>();
+    const auto request = [&] { return &work->requests.emplace_back(MPI_REQUEST_NULL); };
+    const auto start_broadcast = [&](const Buffer& data, int root) {
+        in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
+            check_mpi(MPI_Ibcast(piece, count, type, root, comm_.get(), request()), "MPI_Ibcast");
+        });
+    };
+    switch (call.verb) {
+        case Verb::all_reduce:
+            if (!reduces(call.input.dtype, call.reduction)) return nullptr;
+            algorithms::place(call.output, call.input);
+            in_pieces(call.output, [&](void* piece, int count, MPI_Datatype type) {
+                check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(call.reduction.op),
+                                         comm_.get(), request()),
+                          "MPI_Iallreduce");
+            });
+            if (call.reduction.averages()) {
+                work->finish = [data = call.output, size = size_](const MPI_Status&) {
+                    detail::divide(data, size);
+                };
+            }
+            return work;
+        case Verb::broadcast: start_broadcast(call.output, call.root); return work;
+        case Verb::all_gather:
+            algorithms::place(part(call.output, rank_, call.input.count), call.input);
+            for (int root = 0; root < size_; ++root)
+                start_broadcast(part(call.output, root, call.input.count), root);
+            return work;
+        case Verb::barrier: check_mpi(MPI_Ibarrier(comm_.get(), request()), "MPI_Ibarrier"); return work;
+        default: return nullptr;
+    }
+}
+
+DPTK_INLINE MpiTransport MpiTransport::duplicate() {
+    return MpiTransport(*this, duplicate_of(comm_.get()));
+}
+
+DPTK_INLINE MpiTransport MpiTransport::subgroup(std::span<const int> ranks, std::string_view) {
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group part = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_group(comm_.get(), &all), "MPI_Comm_group");
+    check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &part), "MPI_Group_incl");
+    const int result = MPI_Comm_create_group(comm_.get(), part, 0, &comm);
+    MPI_Group_free(&part);
+    MPI_Group_free(&all);
+    check_mpi(result, "MPI_Comm_create_group");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return {detail::OwnedMpiComm(comm), control_};
+}
+
+DPTK_INLINE MpiTransport::Counts::Counts(const Buffer& each)
+    : all(detail::mpi_count(each)), count(static_cast<int>(all)), type(detail::mpi_datatype(each.dtype)) {}
+
+DPTK_INLINE bool MpiTransport::Counts::fit(int parts) const noexcept {
+    return all <= largest_count / static_cast<std::size_t>(parts);
+}
+
+DPTK_INLINE MpiTransport::MpiTransport(const MpiTransport& other, detail::OwnedMpiComm comm)
+    : comm_(std::move(comm)),
+      control_(other.control_),
+      rank_(other.rank_),
+      size_(other.size_),
+      local_rank_(other.local_rank_),
+      local_size_(other.local_size_) {}
+
+DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm, MpiOptions options)
+    : comm_(std::move(comm)), control_(detail::MpiControl(comm_.get(), std::move(options)).make()) {
+    find_place();
+}
+
+DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<ControlPlane> control)
+    : comm_(std::move(comm)), control_(std::move(control)) {
+    find_place();
+}
+
+DPTK_INLINE void MpiTransport::find_place() {
+    check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+    MPI_Comm host = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
+              "MPI_Comm_split_type");
+    MPI_Comm_rank(host, &local_rank_);
+    MPI_Comm_size(host, &local_size_);
+    MPI_Comm_free(&host);
+}
+
+DPTK_INLINE detail::OwnedMpiComm MpiTransport::duplicate_of(MPI_Comm comm) {
+    static_cast<void>(MpiEnvironment::get());
+    MPI_Comm copy = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+    return detail::OwnedMpiComm(copy);
+}
+
+DPTK_INLINE void MpiTransport::over_messages(const Collective& call) {
+    algorithms::MessagesOver<MpiTransport> messages(*this);
+    algorithms::over_messages(messages, call);
+}
+
+DPTK_INLINE Buffer MpiTransport::part(const Buffer& of, int rank, std::size_t count) {
+    return of.slice(static_cast<std::size_t>(rank) * count, count);
+}
+
+DPTK_INLINE void MpiTransport::broadcast_parts(const Buffer& output, std::span<const std::size_t> counts) {
+    const algorithms::Slices parts(output, counts);
+    for (int root = 0; root < size_; ++root) broadcast(parts[root], root);
+}
+
+DPTK_INLINE int MpiTransport::receive(const Buffer& buffer, int from, int tag) {
+    const detail::MpiMessageType message(buffer);
+    MPI_Status status;
+    check_received(MPI_Recv(buffer.data, message.count(), message.type(), from, tag, comm_.get(), &status),
+                   status, buffer, from, "MPI_Recv");
+    return status.MPI_SOURCE;
+}
+
+DPTK_INLINE void MpiTransport::check_received(int result, const MPI_Status& status, const Buffer& buffer,
+                                              int from, std::string_view call) const {
+    int error_class = MPI_SUCCESS;
+    if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
+    if (error_class == MPI_ERR_TRUNCATE) {
+        throw MismatchError(detail::text("rank ", from < 0 ? status.MPI_SOURCE : from, " sends more than ",
+                                         buffer.bytes(), " bytes to rank ", rank_, ", which expects these"));
+    }
+    check_mpi(result, call);
+    check_size(status, buffer, rank_);
+}
+
+DPTK_INLINE void MpiTransport::check_size(const MPI_Status& status, const Buffer& buffer, int rank) {
+    MPI_Count received = 0;
+    check_mpi(MPI_Get_elements_x(&status, detail::mpi_datatype(buffer.dtype), &received),
+              "MPI_Get_elements_x");
+    const auto count = static_cast<std::size_t>(received);
+    if (received != MPI_UNDEFINED && count == detail::mpi_count(buffer)) return;
+    const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
+    const std::string sent =
+        received == MPI_UNDEFINED ? "parts of elements" : detail::text(count * bytes, " bytes");
+    throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", sent, " to rank ", rank,
+                                     ", which expects ", buffer.bytes()));
+}
+
+}  // namespace DPTK_NAMESPACE

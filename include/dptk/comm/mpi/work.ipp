@@ -1,0 +1,55 @@
+#pragma once
+
+#include "dptk/comm/mpi/work.hpp"
+
+#include <utility>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE MpiWork::MpiWork() {
+    MpiEnvironment::get().work_started();
+}
+
+DPTK_INLINE MpiWork::~MpiWork() {
+    end();
+}
+
+DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
+    const bool forever = timeout == std::chrono::nanoseconds::max();
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+        while (waited_for_ < requests.size()) {
+            MPI_Request& request = requests[waited_for_];
+            int ended = 1;
+            check_message(forever ? MPI_Wait(&request, &last_) : MPI_Test(&request, &ended, &last_));
+            if (ended != 0) {
+                ++waited_for_;
+            } else if (std::chrono::steady_clock::now() - begin >= timeout) {
+                return false;
+            }
+        }
+        end();
+        if (const auto action = std::exchange(finish, {})) action(last_);
+    } catch (const Error& error) {
+        MpiEnvironment::get().health()->fail(error.what());
+        error_.set(std::current_exception());
+        waited_for_ = requests.size();
+        end();
+    }
+    return true;
+}
+
+DPTK_INLINE void MpiWork::check_message(int result) const {
+    int error_class = MPI_SUCCESS;
+    if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
+    if (error_class == MPI_ERR_TRUNCATE) {
+        throw MismatchError(text("rank ", last_.MPI_SOURCE, " sends more bytes than its receiver expects"));
+    }
+    check_mpi(result, "MPI_Wait");
+}
+
+DPTK_INLINE void MpiWork::end() noexcept {
+    if (!std::exchange(ended_, true)) MpiEnvironment::get().work_ended();
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,222 @@
+#pragma once
+
+#include "dptk/comm/nccl/comm.hpp"
+
+#include <algorithm>
+
+#include "dptk/comm/nccl/may_hang_call.hpp"
+#include "dptk/comm/detail/pause.hpp"
+#include "dptk/control/process/deadline.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::connect(NcclCommOptions options, const ncclUniqueId& id) {
+    std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
+    comm->options_.health->subscribe(comm);
+    comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->begin_connecting(id); });
+    return comm;
+}
+
+DPTK_INLINE std::vector<std::shared_ptr<NcclComm>> NcclComm::connect(const std::vector<NcclCommOptions>& each,
+                                                                     const ncclUniqueId& id) {
+    std::vector<std::shared_ptr<NcclComm>> comms;
+    std::vector<std::shared_ptr<NcclHandle>> handles;
+    for (const NcclCommOptions& options : each) {
+        comms.emplace_back(new NcclComm(options, nullptr, NcclOwner::dptk));
+        handles.push_back(comms.back()->handle_);
+    }
+    const auto abort = std::make_shared<NcclAbort>(std::move(handles));
+    for (const auto& comm : comms) {
+        comm->abort_ = abort;
+        comm->health()->subscribe(comm);
+    }
+    launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
+        group.add(comms[i]->begin_connecting(id));
+    });
+    return comms;
+}
+
+DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::around(ncclComm_t raw, NcclCommOptions options,
+                                                       NcclOwner owner) {
+    std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), raw, owner));
+    comm->options_.health->subscribe(comm);
+    return comm;
+}
+
+DPTK_INLINE NcclComm::~NcclComm() {
+    if (owner_ == NcclOwner::caller || closed_) return;
+    wake();
+    await_abort();
+}
+
+DPTK_INLINE void NcclComm::close_together(const std::vector<std::shared_ptr<NcclComm>>& comms) {
+    const bool well = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
+    if (well) {
+        launch_together("ncclCommFinalize", comms, [](std::size_t, ncclComm_t comm, NcclGroup& group) {
+            group.add(ncclCommFinalize(comm));
+        });
+    }
+    for (const auto& comm : comms) {
+        if (well) comm->destroy();
+        if (!well) comm->close();
+    }
+}
+
+DPTK_INLINE bool NcclComm::failed() {
+    if (failed_ || health()->failed()) return true;
+    {
+        const std::unique_lock lock(handle_->mutex, std::try_to_lock);
+        if (!lock || handle_->comm == nullptr) return false;
+        const ncclResult_t state = look();
+        if (state == ncclSuccess || state == ncclInProgress) return false;
+        note(failure_of("in the background", state));
+    }
+    health()->fail(failure_text());
+    return true;
+}
+
+DPTK_INLINE std::exception_ptr NcclComm::failure() {
+    try {
+        check_well();
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+DPTK_INLINE void NcclComm::rethrow_failure() {
+    if (!failed_) return;
+    const std::lock_guard lock(failure_mutex_);
+    std::rethrow_exception(failure_);
+}
+
+DPTK_INLINE void NcclComm::note(std::exception_ptr failure) {
+    const std::lock_guard lock(failure_mutex_);
+    if (failed_) return;
+    failure_ = std::move(failure);
+    failed_ = true;
+}
+
+DPTK_INLINE void NcclComm::wake() noexcept {
+    if (owner_ == NcclOwner::dptk) abort_->start();
+}
+
+DPTK_INLINE void NcclComm::give_up_on(const char* what) {
+    break_job_on_error([&] { throw late(what); });
+}
+
+DPTK_INLINE void NcclComm::close() {
+    if (owner_ == NcclOwner::caller || closed_) return;
+    if (failed_ || health()->failed()) {
+        wake();
+        return await_abort();
+    }
+    break_job_on_error([&] { close_with_others(); });
+}
+
+DPTK_INLINE NcclComm::NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner)
+    : options_(std::move(options)), owner_(owner) {
+    handle_->comm = raw;
+    handle_->device = options_.device;
+    handle_->job_rank = options_.job_rank;
+}
+
+DPTK_INLINE ncclResult_t NcclComm::begin_connecting(const ncclUniqueId& id) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result = ncclCommInitRankConfig(&handle_->connecting, size(), id, rank(), &config);
+    handle_->comm = __atomic_load_n(&handle_->connecting, __ATOMIC_ACQUIRE);
+    return result;
+}
+
+DPTK_INLINE void NcclComm::check_well() {
+    const bool job_has_failed = health()->failed();  // after what has failed here was noted
+    rethrow_failure();
+    if (job_has_failed) health()->check();
+}
+
+DPTK_INLINE void NcclComm::check_alive() {
+    check_well();
+    if (handle_->ended) throw BackendError(text("rank ", job_rank(), ": this NCCL communicator has ended"));
+}
+
+DPTK_INLINE void NcclComm::close_with_others() {
+    deregister_all();
+    launch("ncclCommFinalize", [](ncclComm_t comm) { return ncclCommFinalize(comm); });
+    destroy();
+}
+
+DPTK_INLINE void NcclComm::destroy() {
+    closed_ = true;
+    const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
+    const auto destruction = UncertainCall::start(
+        text("rank ", job_rank(), ": ncclCommDestroy"), {device()}, timeout(), [handle = handle_, result] {
+            ncclComm_t comm = handle->take();
+            if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));
+            *result = comm == nullptr ? ncclSuccess : ncclCommDestroy(comm);
+            handle->free_unused();
+        });
+    if (destruction->wait() && *result != ncclSuccess && *result != ncclInProgress)
+        std::rethrow_exception(failure_of("ncclCommDestroy", *result));
+}
+
+DPTK_INLINE void NcclComm::deregister_all() {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    launch("ncclCommDeregister", [&](ncclComm_t comm) {
+        ncclResult_t first = ncclSuccess;
+        std::erase_if(handle_->registered, [&](const auto& memory) {
+            const ncclResult_t result = ncclCommDeregister(comm, memory.second);
+            if (first == ncclSuccess) first = result;
+            return result == ncclSuccess;
+        });
+        return first;
+    });
+#endif
+}
+
+DPTK_INLINE ncclResult_t NcclComm::look() const {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t result = ncclCommGetAsyncError(handle_->comm, &state);
+    return result == ncclSuccess ? state : result;
+}
+
+DPTK_INLINE void NcclComm::settle(const char* what, ncclResult_t result) {
+    const Deadline deadline(timeout());
+    Pause pause;
+    while (result == ncclInProgress) {
+        check_well();
+        if (deadline.passed()) throw late(what);
+        pause();
+        result = look();
+    }
+    if (result == ncclSuccess) return;
+    const std::exception_ptr failure = failure_of(what, result);
+    if (result != ncclInvalidArgument) note(failure);
+    std::rethrow_exception(failure);
+}
+
+DPTK_INLINE TimeoutError NcclComm::late(const char* what) const {
+    return TimeoutError(
+        text("rank ", job_rank(), ": ", what, " has not completed within ", duration_text(timeout())));
+}
+
+DPTK_INLINE std::exception_ptr NcclComm::failure_of(const char* what, ncclResult_t result) const {
+    std::string message = text("rank ", options_.job_rank, ": ", what, ": ", ncclGetErrorString(result));
+    const char* more = ncclGetLastError(handle_->comm);
+    if (more != nullptr && *more != '\0') message += text(": ", more);
+    while (message.ends_with('\n')) message.pop_back();
+    if (result == ncclInvalidArgument) return std::make_exception_ptr(ArgumentError(message));
+    if (result == ncclRemoteError) return std::make_exception_ptr(PeerLostError(message));
+    return std::make_exception_ptr(BackendError(message));
+}
+
+DPTK_INLINE std::string NcclComm::failure_text() {
+    try {
+        rethrow_failure();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+    return {};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

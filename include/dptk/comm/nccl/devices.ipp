@@ -1,0 +1,161 @@
+#pragma once
+
+#include "dptk/comm/nccl/devices.hpp"
+
+#include <cstddef>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "dptk/comm/detail/active_call.hpp"
+#include "dptk/comm/detail/device_call.hpp"
+#include "dptk/comm/detail/joint_work.hpp"
+#include "dptk/comm/nccl/peer_info.hpp"
+#include "dptk/comm/nccl/comm.hpp"
+#include "dptk/comm/nccl/types.hpp"
+#include "dptk/comm/nccl/work.hpp"
+#include "dptk/comm/ranges.hpp"
+#include "dptk/comm/staged/devices.hpp"
+#include "dptk/comm/detail/stream_calls.hpp"
+#include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+class NcclDevices final : public DeviceGroup {
+  public:
+    /// Collective over `host`, which outlives this. Throws, on all ranks alike, where these devices cannot be
+    /// connected.
+    NcclDevices(Channel& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
+        const ChannelJob& job = host.job();
+        std::vector<int> ranks(static_cast<std::size_t>(host.size()));
+        std::iota(ranks.begin(), ranks.end(), 0);
+        ChannelIdentity identity = host.next_identity(ranks, std::nullopt);
+        const std::vector<NcclCard> cards = exchange_cards();
+        check_nccl_cards(cards, SharedGpus::refused);
+        std::vector<NcclCommOptions> each;
+        for (std::size_t i = 0; i < devices.size(); ++i) {
+            each.push_back({.rank = rank_of(host.rank(), static_cast<int>(i)),
+                            .size = static_cast<int>(cards.size()),
+                            .job_rank = job.control->rank(),
+                            .device = devices[i],
+                            .timeout = identity.timeout,
+                            .health = job.control->health()});
+        }
+        comms_ = NcclComm::connect(each, cards[0].id);
+        activity_ =
+            std::make_shared<Activity>(std::move(identity), Activity::Calls::collectives, call_reader);
+        job.control->open(activity_);
+        calls_ = StreamCalls::make(activity_);
+        fallback_ = connect_staged_devices(host, devices);
+    }
+
+    ~NcclDevices() override {
+        const ChannelJob& job = host_.job();
+        if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->under_way()) {
+            job.control->health()->fail(text("rank ", job.control->rank(),
+                                             " left its process group while an exception was unwinding"));
+        }
+        const auto attempt = [&](auto&& step) {
+            try {
+                step();
+            } catch (const std::exception& error) {
+                log(LogLevel::error, host_.control().rank(),
+                    text("while a group over several devices closed: ", error.what()));
+            }
+        };
+        attempt([&] { calls_->finish(); });
+        attempt([&] { NcclComm::close_together(comms_); });
+        host_.control().close(activity_);
+    }
+
+    NcclDevices(const NcclDevices&) = delete;
+    NcclDevices& operator=(const NcclDevices&) = delete;
+
+    void run(const DeviceCall& call) override {
+        if (reduces(call.verb) && (!nccl_reduces(call.inputs[0], call.reduction) || call.reduction.weight))
+            return fallback_->run(call);
+        const Collective packed{
+            .verb = call.verb, .input = call.inputs[0], .reduction = call.reduction, .root = call.root};
+        static_cast<void>(calls_->add(PackedCall(packed), nullptr, [&] { return enqueue(call); }));
+    }
+
+    void finish() override {
+        calls_->finish();
+        const bool job_has_failed =
+            host_.control().health()->failed();  // after what has failed here was noted
+        comms_[0]->rethrow_failure();
+        if (job_has_failed) host_.control().health()->check();
+    }
+
+  private:
+    [[nodiscard]] int rank_of(int process, int device) const {
+        return process * static_cast<int>(devices_.size()) + device;
+    }
+
+    [[nodiscard]] std::vector<NcclCard> exchange_cards() {
+        std::vector<NcclCard> own;
+        for (std::size_t i = 0; i < devices_.size(); ++i) {
+            own.push_back(make_nccl_card(rank_of(host_.rank(), static_cast<int>(i)), host_.control().rank(),
+                                         devices_[i]));
+        }
+        std::vector<NcclCard> cards(own.size() * static_cast<std::size_t>(host_.size()));
+        host_.run({.verb = Verb::all_gather, .input = buffer_of(own), .output = buffer_of(cards)});
+        return cards;
+    }
+
+    [[nodiscard]] std::shared_ptr<WorkState> enqueue(const DeviceCall& call) {
+        for (std::size_t i = 0; i < comms_.size(); ++i) {
+            const cuda::DeviceScope on(devices_[i]);
+            cuda::detail::refuse_capture(host_.rank(), call.stream(i));
+        }
+        NcclComm::launch_together(verb_name(call.verb).data(), comms_,
+                                  [&](std::size_t i, ncclComm_t comm, NcclGroup& group) {
+                                      if (call.inputs[i].bytes() + call.outputs[i].bytes() > 0)
+                                          group.add(issue(call, i, comm));
+                                  });
+        std::vector<Work> works;
+        for (std::size_t i = 0; i < comms_.size(); ++i) {
+            const cuda::DeviceScope on(devices_[i]);
+            works.emplace_back(std::make_shared<NcclWork>(comms_[i], cuda::Event(call.stream(i))));
+        }
+        return join_works(works).state();
+    }
+
+    [[nodiscard]] ncclResult_t issue(const DeviceCall& call, std::size_t i, ncclComm_t comm) const {
+        const Buffer& in = call.inputs[i];
+        const Buffer& out = call.outputs[i];
+        const cudaStream_t stream = call.stream(i).get();
+        const int root = rank_of(call.root, call.root_device);
+        if (call.verb == Verb::broadcast)
+            return ncclBroadcast(in.data, out.data, in.bytes(), ncclUint8, root, comm, stream);
+        if (call.verb == Verb::all_gather)
+            return ncclAllGather(in.data, out.data, in.bytes(), ncclUint8, comm, stream);
+        const NcclElements elements = *nccl_numbers(in);
+        const ncclRedOp_t op = *nccl_op(in.dtype, call.reduction);
+        if (call.verb == Verb::all_reduce)
+            return ncclAllReduce(in.data, out.data, elements.count, elements.type, op, comm, stream);
+        if (call.verb == Verb::reduce)
+            return ncclReduce(in.data, out.data, elements.count, elements.type, op, root, comm, stream);
+        return ncclReduceScatter(in.data, out.data, nccl_numbers(out)->count, elements.type, op, comm,
+                                 stream);
+    }
+
+    Channel& host_;
+    std::vector<int> devices_;
+    std::unique_ptr<DeviceGroup> fallback_;
+    std::vector<std::shared_ptr<NcclComm>> comms_;
+    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<StreamCalls> calls_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
+};
+
+DPTK_INLINE std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
+                                                              const std::vector<int>& devices) {
+    std::unique_ptr<DeviceGroup> group;
+    break_job_unless_agreed(host.job(), [&] { group = std::make_unique<NcclDevices>(host, devices); });
+    return group;
+}
+
+}  // namespace DPTK_NAMESPACE::detail

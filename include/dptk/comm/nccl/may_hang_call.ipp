@@ -1,0 +1,58 @@
+#pragma once
+
+#include "dptk/comm/nccl/may_hang_call.hpp"
+
+#include <cstdio>
+#include <exception>
+
+#include "dptk/control/process/background_thread.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::shared_ptr<UncertainCall> UncertainCall::start(std::string what, std::vector<int> devices,
+                                                                std::chrono::milliseconds limit,
+                                                                std::function<void()> function) {
+    std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), limit));
+    start_quiet_thread([call, function = std::move(function)]() mutable {
+        try {
+            function();
+        } catch (const std::exception&) {
+            // Whoever needs the outcome catches it itself.
+        }
+        function = nullptr;
+        call->end();
+    }).detach();
+    return call;
+}
+
+DPTK_INLINE bool UncertainCall::wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline_.at(), [&] { return ended_; });
+    return !is_stuck();
+}
+
+DPTK_INLINE bool UncertainCall::is_over() {
+    const std::lock_guard lock(mutex_);
+    return ended_ || is_stuck();
+}
+
+DPTK_INLINE UncertainCall::UncertainCall(std::string what, std::vector<int> devices,
+                                         std::chrono::milliseconds limit)
+    : what_(std::move(what)), devices_(std::move(devices)), deadline_(limit) {}
+
+DPTK_INLINE void UncertainCall::end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    if (stuck_) {
+        for (const int device : devices_) cuda::detail::unmark_stuck(device);
+    }
+    changed_.notify_all();
+}
+
+DPTK_INLINE void UncertainCall::end_process() {
+    if (!cuda::detail::is_any_stuck()) return;
+    std::fflush(nullptr);
+    std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

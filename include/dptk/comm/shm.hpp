@@ -1,0 +1,15 @@
+/// Ranks of one host that share memory, whatever carries what goes between hosts. Groups over MPI and Gloo
+/// are made so by themselves; DPTK_SHM=0 switches it off.
+#pragma once
+
+#include "dptk/comm/communicator.hpp"
+#include "dptk/comm/shm/transport.hpp"
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Made from any transport: NodeCommunicator<Inner>(NodeTransport(Inner(...))).
+template <Transport Inner>
+using NodeCommunicator = BasicCommunicator<NodeTransport<Inner>>;
+
+}  // namespace DPTK_NAMESPACE

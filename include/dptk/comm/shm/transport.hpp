@@ -1,0 +1,268 @@
+/// A transport around another one: what ranks of one host share goes through memory, and only the rest over
+/// the inner transport.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/comm/algorithms/run.hpp"
+#include "dptk/comm/shm/collectives.hpp"
+#include "dptk/comm/shm/hosts.hpp"
+#include "dptk/comm/shm/pages.hpp"
+#include "dptk/comm/transport.hpp"
+#include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/control/net/host.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Which ranks share a host, and its processors.
+struct NodeOptions {
+    /// Ranks that give the same share memory. Empty for this host.
+    std::string host = {};
+    /// Processors that the ranks of a host have together: with one for each, those who wait may keep theirs
+    /// for a while; with two, a thread in the background need not take that of the one that computes. Of
+    /// different numbers the least counts. Where none is given: DPTK_PROCESSORS, or the processes'
+    /// affinities.
+    std::optional<int> processors = std::nullopt;
+};
+
+/// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
+template <Transport Inner>
+class NodeTransport {
+  public:
+    static constexpr bool interruptible = detail::Interruptible<Inner>;
+
+    /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1, or a number of
+    /// processors not above 0, on one of them.
+    explicit NodeTransport(Inner inner, const NodeOptions& options = {})
+        : NodeTransport(std::move(inner),
+                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), options, {}) {}
+
+    [[nodiscard]] int rank() const { return inner_->rank(); }
+    [[nodiscard]] int size() const { return inner_->size(); }
+    [[nodiscard]] auto backend() const { return inner_->backend(); }
+    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
+    [[nodiscard]] int local_rank() const
+        requires detail::HasLocalRank<Inner>
+    {
+        return inner_->local_rank();
+    }
+    [[nodiscard]] int local_size() const
+        requires detail::HasLocalRank<Inner>
+    {
+        return inner_->local_size();
+    }
+
+    /// Whether ranks of this group share memory.
+    [[nodiscard]] bool shares_memory() const noexcept { return node_ != nullptr; }
+
+    void run(const Collective& call, AllReduceAlgorithm algorithm) {
+        if (node_ && algorithm == AllReduceAlgorithm::automatic && node_->serves(call))
+            return node_->run(call);
+        algorithms::run(*inner_, call, algorithm);
+    }
+
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
+        if (node_) return node_->allocate(bytes);
+        if constexpr (detail::HasAllocate<Inner>) return inner_->allocate(bytes);
+        return detail::allocate_aligned(bytes);
+    }
+
+    /// Where all ranks are on one host.
+    [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
+        return node_ ? node_->peer_memory(memory) : std::vector<void*>();
+    }
+
+    void send(const Buffer& buffer, int to, int tag) { inner_->send(buffer, to, tag); }
+    void recv(const Buffer& buffer, int from, int tag) { inner_->recv(buffer, from, tag); }
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag)
+        requires detail::HasRecvAny<Inner>
+    {
+        return inner_->recv_any(buffer, tag);
+    }
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag)
+        requires detail::HasSendRecv<Inner>
+    {
+        inner_->send_recv(out, to, in, from, tag);
+    }
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message)
+        requires detail::HasStartMessage<Inner>
+    {
+        return inner_->start(message);
+    }
+
+    /// Whether what it does in the background is done by the processors that compute: what goes through
+    /// memory is, where there are no others.
+    [[nodiscard]] bool competes_with_compute() const noexcept { return competes_with_compute_; }
+
+    /// By the inner transport, where it can; what it leaves is carried out when somebody waits.
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
+        requires detail::HasStart<Inner>
+    {
+        return inner_->start(call);
+    }
+    [[nodiscard]] bool progresses_by_caller() const
+        requires detail::HasStart<Inner>
+    {
+        return inner_->progresses_by_caller();
+    }
+    [[nodiscard]] bool progress()
+        requires detail::HasProgress<Inner>
+    {
+        return inner_->progress();
+    }
+    [[nodiscard]] bool callable_from_this_thread() const
+        requires detail::HasThreadRule<Inner>
+    {
+        return inner_->callable_from_this_thread();
+    }
+    [[nodiscard]] bool takes_device_memory(const Collective& call) const
+        requires detail::HasTakesDeviceMemory<Inner>
+    {
+        return inner_->takes_device_memory(call);
+    }
+
+    /// Shares memory of its own with the same ranks. Collective.
+    [[nodiscard]] NodeTransport duplicate()
+        requires detail::HasDuplicate<Inner>
+    {
+        return NodeTransport(inner_->duplicate(), host_, options_,
+                             {control_, crowd_, node_ ? node_->hub().allocations() : nullptr});
+    }
+
+    [[nodiscard]] NodeTransport subgroup(std::span<const int> ranks, std::string_view name)
+        requires detail::HasSubgroup<Inner>
+    {
+        return NodeTransport(inner_->subgroup(ranks, name), host_, options_, {control_, crowd_, nullptr});
+    }
+
+    void leave() noexcept
+        requires detail::HasLeave<Inner>
+    {
+        if (across_) across_->leave();
+        inner_->leave();
+    }
+
+  private:
+    /// What a transport has from the one that it was made from.
+    struct Heritage {
+        std::shared_ptr<ControlPlane> control = nullptr;
+        std::optional<detail::NodeCrowd> crowd = std::nullopt;
+        /// Of the same ranks.
+        std::shared_ptr<detail::NodeAllocations> allocations = nullptr;
+    };
+
+    NodeTransport(Inner inner, std::uint64_t host, NodeOptions options, Heritage from)
+        : inner_(std::make_shared<Inner>(std::move(inner))),
+          control_(from.control ? std::move(from.control) : detail::control_of(*inner_)),
+          options_(std::move(options)),
+          host_(host),
+          crowd_(from.crowd) {
+        if (size() > 1) connect(std::move(from.allocations));
+    }
+
+    template <class T>
+    [[nodiscard]] std::vector<T> gather_from_all(const T& own) {
+        std::vector<T> all(static_cast<std::size_t>(size()));
+        T copy = own;
+        algorithms::run(*inner_, {.verb = Verb::all_gather,
+                                  .input = {&copy, 1, DType::opaque, {}, sizeof(T)},
+                                  .output = {all.data(), all.size(), DType::opaque, {}, sizeof(T)}});
+        return all;
+    }
+
+    /// Whether ranks share memory is the same on all of them.
+    void connect(std::shared_ptr<detail::NodeAllocations> allocations) {
+        detail::NodeCard own{.host = host_,
+                             .wishes = detail::NodeWishes::from_environment(options_.processors),
+                             .token = std::random_device()()};
+        if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+            std::memset(&own.processors, 0xff, sizeof own.processors);  // a machine of more than 1024
+        const std::vector<detail::NodeCard> cards = gather_from_all(own);
+        std::vector<detail::NodeWishes> wishes;
+        for (const detail::NodeCard& card : cards) wishes.push_back(card.wishes);
+        detail::check_wishes(wishes);
+        const detail::NodeHosts hosts(cards, rank());
+        if (!crowd_) crowd_ = hosts.crowd;
+        if (!hosts.shared || !hosts.may_share) return;
+        if (hosts.count() > 1 && !detail::HasSubgroup<Inner>) return;
+        std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
+        if (!pages) return;
+        if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
+        detail::NodeHub::Options options{.rank = hosts.place,
+                                         .size = static_cast<int>(hosts.local().size()),
+                                         .job_rank = rank(),
+                                         .has_own_processor = crowd_->has_own_processors,
+                                         .idle = [inner = inner_, control = control_] {
+                                             control->health()->check();
+                                             if constexpr (detail::HasProgress<Inner>)
+                                                 return inner->progress();
+                                             return false;
+                                         }};
+        competes_with_compute_ = hosts.count() == 1 && !crowd_->has_spare_processors;
+        join_hosts(hosts, cards[0].token);
+        std::function<void(const Collective&)> across;
+        if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
+        node_ = std::make_unique<detail::NodeCollectives>(detail::NodeGround(
+            std::make_unique<detail::NodeHub>(std::move(pages), std::move(allocations), std::move(options)),
+            hosts, std::move(across)));
+    }
+
+    /// The pages through which this host's ranks meet. Null, on all ranks of all hosts, where one of them
+    /// cannot reach its host's.
+    [[nodiscard]] std::shared_ptr<detail::NodePages> exchange_pages(const detail::NodeHosts& hosts) {
+        std::string problem;
+        const int ranks = static_cast<int>(hosts.local().size());
+        std::shared_ptr<detail::NodePages> pages = detail::NodePages::share(
+            hosts.place == 0, detail::NodeHub::bytes_for(ranks),
+            [&](const detail::PagesCard& own) {
+                return gather_from_all(own)[static_cast<std::size_t>(hosts.local()[0])];
+            },
+            [&](bool success) {
+                const std::vector<char> all = gather_from_all(static_cast<char>(success));
+                return std::ranges::all_of(all, [](char one) { return one != 0; });
+            },
+            [](detail::NodePages&) {}, problem);
+        if (!problem.empty()) detail::say_once_unshared(rank(), problem);
+        return pages;
+    }
+
+    /// Connects with the ranks of this one's place on the other hosts, where all have one.
+    void join_hosts(const detail::NodeHosts& hosts, std::uint64_t token) {
+        if constexpr (detail::HasSubgroup<Inner>) {
+            if (hosts.count() == 1 || hosts.place >= hosts.everywhere) return;
+            across_ = std::make_shared<Inner>(
+                inner_->subgroup(hosts.across(), detail::text("hosts/", token, "/", hosts.place)));
+        }
+    }
+
+    std::shared_ptr<Inner> inner_;
+    std::shared_ptr<ControlPlane> control_;
+    NodeOptions options_;
+    std::uint64_t host_;
+    /// The ranks of other hosts that have the place of this one there.
+    std::shared_ptr<Inner> across_;
+    /// Of this host, by the job's first transport.
+    std::optional<detail::NodeCrowd> crowd_;
+    bool competes_with_compute_ = false;
+    std::unique_ptr<detail::NodeCollectives> node_;
+};
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,90 @@
+#pragma once
+
+#include "dptk/comm/thread/hub.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE ThreadHub::ThreadHub(int size, std::shared_ptr<JobHealth> health)
+    : size_(size),
+      health_(std::move(health)),
+      mailbox_(std::make_shared<ThreadMailbox>(size, health_)),
+      calls_(static_cast<std::size_t>(size)) {}
+
+DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::make(int size, const std::shared_ptr<JobHealth>& health) {
+    auto hub = std::make_shared<ThreadHub>(size, health);
+    health->subscribe(hub);
+    health->subscribe(hub->mailbox_);
+    return hub;
+}
+
+DPTK_INLINE void ThreadHub::meet(int rank, const Collective& call) {
+    calls_[static_cast<std::size_t>(rank)] = call;
+    pass(Waiting::may_fail);
+}
+
+DPTK_INLINE void ThreadHub::check_complete() const {
+    if (!spoiled_) return;
+    constexpr std::chrono::milliseconds soon{2000};  // until that rank has said why
+    static_cast<void>(health_->wait_until_failed(soon));
+    health_->check();
+    throw PeerLostError("another rank has not done its part of the call");
+}
+
+DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::part(std::string_view name, int size) {
+    const std::lock_guard lock(mutex_);
+    Part& part = parts_[std::string(name)];
+    if (!part.hub) part.hub = make(size, health_);
+    std::shared_ptr<ThreadHub> hub = part.hub;
+    if (++part.taken == size) parts_.erase(std::string(name));
+    return hub;
+}
+
+DPTK_INLINE void ThreadHub::leave(int rank) noexcept {
+    mailbox_->leave(rank);
+    {
+        const std::lock_guard lock(mutex_);
+        if (left_ < 0) left_ = rank;
+    }
+    changed_.notify_all();
+}
+
+DPTK_INLINE void ThreadHub::wake() noexcept {
+    { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+    changed_.notify_all();
+}
+
+DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
+    std::unique_lock lock(mutex_);
+    if (waiting == Waiting::may_fail && is_lost()) throw_lost();
+    const std::uint64_t phase = phase_;
+    if (++arrived_ == size_) {
+        arrived_ = 0;
+        phase_ = phase + 1;
+        lock.unlock();
+        changed_.notify_all();
+        return;
+    }
+    lock.unlock();
+    for (int spin = 0; spin < spins && phase_ == phase; ++spin) std::this_thread::yield();
+    if (phase_ != phase) return;
+    lock.lock();
+    changed_.wait(lock, [&] { return phase_ != phase || (waiting == Waiting::may_fail && is_lost()); });
+    if (phase_ == phase) {
+        dead_ = true;  // somebody has given up: this meeting can never be complete
+        changed_.notify_all();
+        throw_lost();
+    }
+}
+
+DPTK_INLINE void ThreadHub::throw_lost() const {
+    health_->check();
+    if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"));
+    throw PeerLostError("another rank has given up waiting");
+}
+
+}  // namespace DPTK_NAMESPACE::detail

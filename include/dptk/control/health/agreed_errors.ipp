@@ -1,0 +1,17 @@
+#pragma once
+
+#include "dptk/control/health/agreed_errors.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void AgreedErrors::note(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    last_ = error.agreement();
+}
+
+DPTK_INLINE bool AgreedErrors::under_way() const {
+    const std::lock_guard lock(mutex_);
+    return !last_.expired();
+}
+
+}  // namespace DPTK_NAMESPACE

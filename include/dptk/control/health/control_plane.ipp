@@ -1,0 +1,301 @@
+#pragma once
+
+#include "dptk/control/health/control_plane.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "dptk/control/health/failure_note.hpp"
+#include "dptk/control/process/background_thread.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::chrono::milliseconds make_progress(const Progress& progress) {
+    return std::chrono::milliseconds(progress && progress() ? 1 : 200);
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string ControlPlane::status_key(int rank) {
+    return detail::text("status/", rank);
+}
+
+DPTK_INLINE std::string ControlPlane::left_key(int rank) {
+    return detail::text("left/", rank);
+}
+
+DPTK_INLINE std::string ControlPlane::ended_key(int rank) {
+    return detail::text("ended/", rank);
+}
+
+DPTK_INLINE std::shared_ptr<ControlPlane> ControlPlane::make(ControlPlaneOptions options,
+                                                             std::shared_ptr<JobHealth> health) {
+    auto plane = std::shared_ptr<ControlPlane>(new ControlPlane(std::move(options), std::move(health)));
+    plane->health_->subscribe(plane);
+    if (plane->size() > 1) Watchdog::get().watch(plane);
+    return plane;
+}
+
+DPTK_INLINE std::string ControlPlane::label(int rank) const {
+    const auto index = static_cast<std::size_t>(rank);
+    if (index >= options_.peers.size()) return detail::text("rank ", rank);
+    return detail::text("rank ", rank, " (", options_.peers[index], ")");
+}
+
+DPTK_INLINE void ControlPlane::open(const std::shared_ptr<Activity>& activity) {
+    const std::lock_guard lock(mutex_);
+    channels_.push_back({activity, {}, clock::now(), false});
+    shortest_timeout_ = std::min(shortest_timeout_.load(), activity->identity().timeout);
+}
+
+DPTK_INLINE void ControlPlane::close(const std::shared_ptr<Activity>& activity) noexcept {
+    try {
+        std::string farewell;
+        {
+            const std::lock_guard lock(mutex_);
+            std::erase_if(channels_, [&](const Channel& channel) { return channel.activity == activity; });
+            ChannelStatus ended;
+            ended.name = activity->name();
+            ended.sequence = activity->look().sequence;
+            closed_.push_back(std::move(ended));
+            if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
+            if (!channels_.empty()) return;
+            left_ = true;
+            if (!options_.store || health_->failed()) return;
+            farewell = to_text(RankStatus{0, closed_});
+        }
+        options_.store->set(left_key(rank()), farewell);
+        options_.store->set_last_will("", "");
+    } catch (const std::exception&) {
+        // The store is gone, and with it those who would want to know.
+    }
+}
+
+DPTK_INLINE bool ControlPlane::is_over() const noexcept {
+    try {
+        return health_->failed() || (options_.store && options_.store->find(abort_key));
+    } catch (const std::exception&) {
+        return true;
+    }
+}
+
+DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
+    const std::lock_guard lock(mutex_);
+    const clock::time_point now = clock::now();
+    RankStatus out{beat, closed_};
+    for (Channel& channel : channels_) {
+        refresh(channel, now);
+        const Activity& activity = *channel.activity;
+        out.channels.push_back({activity.name(), channel.seen.sequence, channel.seen.active,
+                                waited(channel, now), activity.peer(channel.seen),
+                                activity.describe(channel.seen)});
+    }
+    return out;
+}
+
+DPTK_INLINE void ControlPlane::monitored_barrier(Activity& channel, std::chrono::milliseconds timeout,
+                                                 const Progress& progress) {
+    const std::vector<int>& ranks = channel.identity().ranks;
+    if (ranks.size() == 1) return;
+    const std::shared_ptr<Store> store = options_.store->clone();
+    const auto key = [&](std::uint64_t count, std::string_view what) {
+        return detail::text("barrier/", channel.name(), '/', count, '/', what);
+    };
+    const std::uint64_t count = channel.next_barrier();
+    const std::string verdict_key = key(count, "verdict");
+    store->set(key(count, std::to_string(rank())), "here");
+    if (store->add(key(count, "arrived"), 1) == static_cast<std::int64_t>(ranks.size()))
+        store->compare_and_set(verdict_key, "", "all");
+    const std::string verdict = await_verdict(*store, verdict_key, timeout, progress, [&] {
+        std::string missing;
+        for (const int other : ranks) {
+            if (!store->find(key(count, std::to_string(other))))
+                missing += (missing.empty() ? "" : ", ") + label(other);
+        }
+        return missing.empty() ? std::string("all") : missing;
+    });
+    if (verdict != "all") {
+        TimeoutError error(
+            detail::text("monitored_barrier: missing after ", detail::duration_text(timeout), ": ", verdict));
+        error.mark_agreed();
+        throw error;
+    }
+    if (rank() != ranks.front()) return;
+    for (const int other : ranks) store->erase(key(count - 1, std::to_string(other)));
+    store->erase(key(count - 1, "arrived"));
+    store->erase(key(count - 1, "verdict"));
+}
+
+DPTK_INLINE std::string ControlPlane::missing_text(const Activity& channel, const Activity::Snapshot& call) {
+    constexpr int listed = 8;
+    const int peer = channel.peer(call);
+    std::string out;
+    int missing = 0;
+    for (const int other : channel.identity().ranks) {
+        if (other == rank() || (peer >= 0 && other != peer)) continue;
+        const std::optional<RankStatus> status = read_status(other);
+        const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
+        if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence) continue;
+        if (++missing > listed) continue;
+        out += detail::text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
+    }
+    if (missing == 0) return "all ranks have come to it";
+    if (missing > listed) out += detail::text("; and ", missing - listed, " more");
+    return channel.carries_messages() ? out : "not there: " + out;
+}
+
+DPTK_INLINE void ControlPlane::look() noexcept {
+    try {
+        look_at_channels();
+        publish_status();
+    } catch (const std::exception& error) {
+        log(LogLevel::error, rank(), detail::text("the watchdog: ", error.what()));
+    }
+}
+
+DPTK_INLINE std::chrono::milliseconds ControlPlane::interval() const noexcept {
+    return std::clamp(shortest_timeout_.load() / 20, std::chrono::milliseconds(10),
+                      std::chrono::milliseconds(500));
+}
+
+DPTK_INLINE void ControlPlane::wake() noexcept {
+    if (left_) return;
+    try {
+        const std::string cause = health_->cause();
+        leave_note(cause);
+        // Some launchers kill the survivors of a lost rank at once: whoever can tells its name before.
+        if (options_.last_resort && health_->kind() != Failure::here) log(LogLevel::error, rank(), cause);
+        if (options_.store && health_->kind() != Failure::elsewhere) {
+            static_cast<void>(detail::run_for(store_patience, [store = options_.store, cause] {
+                store->compare_and_set(abort_key, "", cause);
+            }));
+        }
+    } catch (const std::exception&) {
+        // The store is gone: the other ranks notice that by themselves.
+    }
+}
+
+DPTK_INLINE void ControlPlane::on_terminate(const std::string& message) noexcept {
+    health_->fail(detail::text("rank ", rank(), ": ", message));
+    if (options_.before_terminate) options_.before_terminate();
+}
+
+DPTK_INLINE ControlPlane::ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobHealth> health)
+    : options_(std::move(options)), health_(std::move(health)), shortest_timeout_(options_.timeout) {}
+
+DPTK_INLINE void ControlPlane::refresh(Channel& channel, clock::time_point now) {
+    const Activity::Snapshot snapshot = channel.activity->look();
+    if (snapshot.sequence != channel.seen.sequence || snapshot.active != channel.seen.active) {
+        channel.since = now;
+        channel.warned = false;
+    }
+    channel.seen = snapshot;
+}
+
+DPTK_INLINE std::chrono::milliseconds ControlPlane::waited(const Channel& channel, clock::time_point now) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - channel.since);
+}
+
+DPTK_INLINE std::chrono::milliseconds ControlPlane::timeout_of(const Channel& channel) {
+    return channel.activity->identity().timeout;
+}
+
+DPTK_INLINE std::chrono::milliseconds ControlPlane::patience(const Channel& channel) {
+    return std::min<std::chrono::milliseconds>(timeout_of(channel) / 2, std::chrono::minutes(1));
+}
+
+DPTK_INLINE void ControlPlane::look_at_channels() {
+    std::vector<Channel> late;
+    {
+        const std::lock_guard lock(mutex_);
+        const clock::time_point now = clock::now();
+        for (Channel& channel : channels_) {
+            refresh(channel, now);
+            if (!channel.seen.active) continue;
+            if (health_->failed() || (waited(channel, now) >= patience(channel) && !channel.warned) ||
+                waited(channel, now) >= timeout_of(channel)) {
+                late.push_back(channel);
+                channel.warned = true;
+            }
+        }
+    }
+    if (health_->failed()) return end_what_cannot_be_woken(!late.empty());
+    for (const Channel& channel : late) complain(channel);
+}
+
+DPTK_INLINE void ControlPlane::complain(const Channel& channel) {
+    const std::chrono::milliseconds time = waited(channel, clock::now());
+    const std::string call = channel.activity->describe(channel.seen);
+    const std::string others = missing_or_problem(channel);
+    const std::chrono::milliseconds timeout = timeout_of(channel);
+    if (time >= timeout) {
+        health_->fail(detail::text("rank ", rank(), ": ", call, " has not completed within ",
+                                   detail::duration_text(timeout), "; ", others),
+                      Failure::deadline);
+    } else {
+        log(LogLevel::warning, rank(),
+            detail::text(call, " has waited for ", detail::seconds_text(time), " of at most ",
+                         detail::duration_text(timeout), "; ", others));
+    }
+}
+
+DPTK_INLINE std::string ControlPlane::missing_or_problem(const Channel& channel) {
+    const auto answer = std::make_shared<std::string>();
+    const auto ask = [self = shared_from_this(), answer, channel] {
+        try {
+            *answer = self->missing_text(*channel.activity, channel.seen);
+        } catch (const std::exception& error) {
+            *answer = error.what();
+        }
+    };
+    if (detail::run_for(store_patience, ask)) return *answer;
+    return "the store of the control plane does not answer";
+}
+
+DPTK_INLINE void ControlPlane::end_what_cannot_be_woken(bool calls_are_inside) {
+    const clock::time_point now = clock::now();
+    if (!calls_are_inside) {
+        failed_since_ = clock::time_point::max();
+    } else if (failed_since_ == clock::time_point::max()) {
+        failed_since_ = now;
+    } else if (now - failed_since_ >= grace && options_.last_resort) {
+        options_.last_resort(health_->cause());
+    }
+}
+
+DPTK_INLINE void ControlPlane::leave_note(const std::string& cause) const {
+    const char* path = std::getenv("DPTK_ERROR_FILE");
+    if (path == nullptr) return;
+    const bool own = health_->kind() == Failure::here;
+    write_failure_note(path, {own ? FailureKind::cause : FailureKind::consequence, cause});
+}
+
+DPTK_INLINE void ControlPlane::publish_status() {
+    if (!options_.store || options_.has_heartbeat || health_->failed()) return;
+    options_.store->set(status_key(rank()), to_text(status(0)));
+}
+
+DPTK_INLINE std::optional<RankStatus> ControlPlane::read_status(int other) {
+    if (!options_.store) return std::nullopt;
+    std::optional<std::string> text = options_.store->find(left_key(other));
+    if (!text) text = options_.store->find(status_key(other));
+    return text ? parse_rank_status(*text) : std::nullopt;
+}
+
+DPTK_INLINE std::string ControlPlane::what_it_does(const std::optional<RankStatus>& status) {
+    if (!status) return "has not been heard of";
+    const ChannelStatus* latest = nullptr;
+    for (const ChannelStatus& channel : status->channels) {
+        if (channel.active)
+            return detail::text("is in ", channel.call, " for ", detail::seconds_text(channel.duration));
+        if (latest == nullptr || channel.duration < latest->duration) latest = &channel;
+    }
+    if (latest == nullptr || latest->call.empty()) return "has left its process group";
+    return detail::text("is in no call for ", detail::seconds_text(latest->duration));
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,32 @@
+/// The note that a rank leaves behind when it fails, in the file that DPTK_ERROR_FILE names: whether it is
+/// the cause, or ends only because another rank was lost, and what it has to say. From these notes dptk-run
+/// and spawn know which rank failed first.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
+
+enum class FailureKind { cause, consequence };
+
+/// In the file: a first line `cause` or `consequence`, then the text.
+struct FailureNote {
+    FailureKind kind = FailureKind::cause;
+    std::string text;
+};
+
+/// Writes the note over an older one. Best effort: a rank that fails has nobody to tell that this failed,
+/// too.
+void write_failure_note(const char* path, const FailureNote& note) noexcept;
+
+/// The note in that file; nothing where there is none, or what is there is no note. Texts are cut at 64 KiB.
+[[nodiscard]] std::optional<FailureNote> read_failure_note(const char* path);
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/control/health/failure_note.ipp"
+#endif

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "dptk/control/health/first_failure.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+enum class Doubt { none, little, some, consequence, no_failure };
+
+/// How little this end tells about the cause.
+[[nodiscard]] DPTK_INLINE Doubt doubt(const RankEnd& rank) {
+    if (rank.end.well()) return Doubt::no_failure;
+    if (rank.note && rank.note->kind == FailureKind::consequence) return Doubt::consequence;
+    const int signal = rank.end.signal();
+    if (rank.asked_to_end) {  // but it may have been on its way out when it was asked
+        const bool ours = signal == 0 || signal == SIGTERM || signal == SIGKILL;
+        return rank.note || !ours ? Doubt::some : Doubt::no_failure;
+    }
+    // A rank that loses its peer may well exit with 1, or write to a closed pipe, before the peer is quite
+    // dead.
+    return rank.note || (signal != 0 && signal != SIGPIPE) ? Doubt::none : Doubt::little;
+}
+
+[[nodiscard]] DPTK_INLINE std::string stopped_text(std::span<const StoppedRank> stopped) {
+    std::string out;
+    for (const StoppedRank& rank : stopped) {
+        if (!out.empty()) out += ", ";
+        out += text("rank ", rank.rank, " is stopped (", signal_name(rank.signal), ")");
+    }
+    return out;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::optional<FirstFailure> find_first_failure(std::span<const RankEnd> ends,
+                                                           std::span<const StoppedRank> stopped) {
+    using detail::Doubt;
+    const auto first = std::min_element(ends.begin(), ends.end(), [](const RankEnd& a, const RankEnd& b) {
+        const Doubt doubt_a = detail::doubt(a);
+        const Doubt doubt_b = detail::doubt(b);
+        return doubt_a != doubt_b ? doubt_a < doubt_b : a.after < b.after;
+    });
+    if (first == ends.end() || detail::doubt(*first) == Doubt::no_failure) return std::nullopt;
+
+    FirstFailure failure{FirstFailure::Kind::own, *first, {}};
+    if (detail::doubt(*first) != Doubt::consequence) {
+        failure.headline = detail::text("rank ", first->rank, " failed first: ", first->end.text());
+    } else if (!stopped.empty()) {
+        failure.kind = FirstFailure::Kind::stopped;
+        failure.headline =
+            detail::text(detail::stopped_text(stopped), ", the others gave it up: ", first->note->text);
+    } else {
+        failure.kind = FirstFailure::Kind::elsewhere;
+        failure.headline = detail::text("the first failure is elsewhere: ", first->note->text);
+    }
+    return failure;
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,192 @@
+#pragma once
+
+#include "dptk/control/health/heartbeat.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "dptk/control/health/call_tracker.hpp"
+#include "dptk/control/process/background_thread.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE RankMonitor::RankMonitor(std::vector<std::string> labels,
+                                     std::chrono::milliseconds heartbeat_timeout, clock::time_point now)
+    : labels_(std::move(labels)),
+      timeout_(heartbeat_timeout),
+      ranks_(labels_.size(), Rank{.heard = now}),
+      last_look_(now) {}
+
+DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::time_point now) {
+    // Where this process itself has been stopped, nobody could be heard.
+    const bool slept = now - last_look_ > timeout_ / 2;
+    last_look_ = now;
+    const std::ptrdiff_t left_before = count_left();
+    for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now, slept);
+    if (count_left() != left_before) {
+        for (Rank& rank : ranks_) rank.beats_since_farewell = 0;
+    }
+    if (std::optional<std::string> silent = find_silent(now)) return silent;
+    return find_waiting_in_vain();
+}
+
+DPTK_INLINE bool RankMonitor::all_have_left() const {
+    return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.left; });
+}
+
+DPTK_INLINE std::ptrdiff_t RankMonitor::count_left() const {
+    return std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.left; });
+}
+
+DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point now, bool slept) {
+    Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    if (rank.left) return;
+    std::optional<std::string> text = store.find(ControlPlane::left_key(index));
+    rank.left = text.has_value();
+    if (!text) text = store.find(ControlPlane::status_key(index));
+    std::optional<RankStatus> status = text ? parse_rank_status(*text) : std::nullopt;
+    const bool beats = status && status->beat != rank.status.beat;
+    if (beats) ++rank.beats_since_farewell;
+    if (slept || beats) rank.heard = now;
+    if (status) rank.status = std::move(*status);
+}
+
+DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_point now) const {
+    const auto silent_for = [&](const Rank& rank, std::chrono::milliseconds time) {
+        return !rank.left && now - rank.heard > time;
+    };
+    if (std::ranges::none_of(ranks_, [&](const Rank& rank) { return silent_for(rank, timeout_); }))
+        return std::nullopt;
+    std::string out;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (!silent_for(ranks_[i], timeout_ / 2)) continue;
+        out += (out.empty() ? "" : ", ") + labels_[i];
+        for (const ChannelStatus& channel : ranks_[i].status.channels) {
+            if (channel.active) out += " in " + channel.call;
+        }
+    }
+    return detail::text("no sign of life for ", detail::duration_text(timeout_), ": ", out);
+}
+
+DPTK_INLINE std::optional<std::string> RankMonitor::find_waiting_in_vain() const {
+    constexpr std::chrono::milliseconds settled{1000};
+    const bool alone = static_cast<std::size_t>(count_left()) + 1 == ranks_.size();
+    for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
+        if (!ranks_[gone].left) continue;
+        for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
+            if (ranks_[waiting].left) continue;
+            for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
+                if (!channel.active || channel.duration < settled) continue;
+                if (channel.peer != Activity::no_peer) {
+                    // What it waits for may have come just before the farewell: then it goes on.
+                    if (ranks_[waiting].beats_since_farewell < 2) continue;
+                    if (channel.peer == Activity::any_peer && alone) {
+                        return detail::text("all ranks but one have left their process groups, and ",
+                                            labels_[waiting], " waits for them in ", channel.call);
+                    }
+                    if (channel.peer == static_cast<int>(gone)) {
+                        return detail::text(labels_[gone], " has left its process group, and ",
+                                            labels_[waiting], " waits for it in ", channel.call);
+                    }
+                    continue;
+                }
+                const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
+                if (last == nullptr || last->sequence >= channel.sequence) continue;
+                return detail::text(labels_[gone], " has left its process group after ", last->sequence,
+                                    " calls, and ", labels_[waiting], " waits for it in ", channel.call);
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+class Heartbeat {
+  public:
+    Heartbeat(const std::shared_ptr<ControlPlane>& plane, std::shared_ptr<Store> store,
+              std::chrono::milliseconds timeout)
+        : plane_(plane),
+          store_(std::move(store)),
+          rank_(plane->rank()),
+          period_(std::clamp<std::chrono::milliseconds>(timeout / 5, std::chrono::milliseconds(20),
+                                                        std::chrono::milliseconds(1000))),
+          server_(plane->label(0)) {
+        if (rank_ != 0) return;
+        std::vector<std::string> labels;
+        for (int rank = 0; rank < plane->size(); ++rank) labels.push_back(plane->label(rank));
+        monitor_.emplace(std::move(labels), timeout, RankMonitor::clock::now());
+    }
+
+    /// Until the group has closed; on rank 0, until all ranks' have.
+    void run() noexcept {
+        try {
+            const std::string ended = ControlPlane::ended_key(rank_);
+            store_->set_last_will(ended, "lost");
+            while (beat()) {
+            }
+            store_->set(ended, "all is known");
+        } catch (const std::exception& error) {
+            fail(rank_ == 0 ? error.what()
+                            : text(server_, ", which serves the control plane, is gone: ", error.what()));
+        }
+    }
+
+  private:
+    /// Returns whether to go on.
+    bool beat() {
+        if (const std::shared_ptr<ControlPlane> plane = plane_.lock(); plane && !plane->has_left()) {
+            if (plane->health()->failed()) return false;
+            const std::string status = to_text(plane->status(++beats_));
+            store_->set(ControlPlane::status_key(rank_), status);
+        } else if (!monitor_ || monitor_->all_have_left()) {
+            return false;
+        }
+        if (monitor_) {
+            const std::optional<std::string> verdict = monitor_->look(*store_, RankMonitor::clock::now());
+            if (verdict) store_->compare_and_set(ControlPlane::abort_key, "", *verdict);
+        }
+        try {
+            fail(store_->get(ControlPlane::abort_key, period_));
+            return false;
+        } catch (const TimeoutError&) {
+            return true;
+        }
+    }
+
+    void fail(std::string cause) {
+        const std::shared_ptr<ControlPlane> plane = plane_.lock();
+        if (plane && !plane->has_left()) plane->health()->fail(std::move(cause), Failure::elsewhere);
+    }
+
+    std::weak_ptr<ControlPlane> plane_;
+    std::shared_ptr<Store> store_;
+    int rank_;
+    std::chrono::milliseconds period_;
+    std::string server_;
+    std::uint64_t beats_ = 0;
+    std::optional<RankMonitor> monitor_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::shared_ptr<ControlPlane> join_control_plane(ControlPlaneOptions options,
+                                                             std::shared_ptr<JobHealth> health,
+                                                             std::chrono::milliseconds heartbeat_timeout) {
+    options.has_heartbeat = true;
+    const std::shared_ptr<Store> store = options.store;
+    auto plane = ControlPlane::make(std::move(options), std::move(health));
+    store->set_last_will(ControlPlane::abort_key, plane->label(plane->rank()) +
+                                                      " is gone: it ended without closing its process group");
+    auto heartbeat = std::make_shared<detail::Heartbeat>(plane, store->clone(), heartbeat_timeout);
+    detail::start_quiet_thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
+    return plane;
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "dptk/control/health/job_state.hpp"
+
+#include <utility>
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void JobHealth::fail(std::string cause, Failure kind) {
+    std::vector<std::weak_ptr<Wakeable>> subscribers;
+    {
+        const std::lock_guard lock(mutex_);
+        if (failed_) return;
+        cause_ = std::move(cause);
+        kind_ = kind;
+        failed_ = true;
+        subscribers.swap(subscribers_);
+    }
+    changed_.notify_all();
+    for (const auto& subscriber : subscribers) {
+        if (const auto alive = subscriber.lock()) alive->wake();
+    }
+}
+
+DPTK_INLINE std::string JobHealth::cause() const {
+    const std::lock_guard lock(mutex_);
+    return cause_;
+}
+
+DPTK_INLINE Failure JobHealth::kind() const {
+    const std::lock_guard lock(mutex_);
+    return kind_;
+}
+
+DPTK_INLINE void JobHealth::check() const {
+    if (!failed()) return;
+    if (kind() == Failure::deadline) throw TimeoutError(cause());
+    throw PeerLostError("the job is broken: " + cause());
+}
+
+DPTK_INLINE bool JobHealth::wait_until_failed(std::chrono::milliseconds timeout) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, timeout, [&] { return failed_.load(); });
+}
+
+DPTK_INLINE void JobHealth::subscribe(const std::shared_ptr<Wakeable>& subscriber) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!failed_) {
+            std::erase_if(subscribers_, [](const auto& other) { return other.expired(); });
+            subscribers_.push_back(subscriber);
+            return;
+        }
+    }
+    subscriber->wake();
+}
+
+}  // namespace DPTK_NAMESPACE

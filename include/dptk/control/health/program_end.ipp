@@ -1,0 +1,95 @@
+#pragma once
+
+#include "dptk/control/health/program_end.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "dptk/control/health/control_plane.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int size,
+                                     std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({std::move(store), rank, size, timeout});
+}
+
+DPTK_INLINE void ProgramEnd::add_farewell(const std::shared_ptr<void>& farewell,
+                                          std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(farewells_, [](const Farewell& other) { return other.owner.expired(); });
+    farewells_.push_back({farewell, timeout});
+}
+
+DPTK_INLINE std::string ProgramEnd::wait() noexcept {
+    std::string failure;
+    try {
+        std::vector<Job> jobs;
+        std::vector<Farewell> farewells;
+        {
+            const std::lock_guard lock(mutex_);
+            jobs.swap(jobs_);
+            farewells.swap(farewells_);
+        }
+        for (const Farewell& farewell : farewells) {
+            wait_until(farewell.timeout, [&] { return farewell.owner.expired(); });
+        }
+        for (const Job& job : jobs) {
+            wait_until(job.timeout, [&, next = 0]() mutable { return is_over(job, next, failure); });
+            await_readers(job);
+        }
+    } catch (const std::exception& error) {
+        log(LogLevel::error, -1, detail::text("while waiting for other ranks: ", error.what()));
+    }
+    return failure;
+}
+
+DPTK_INLINE void ProgramEnd::await_readers() noexcept {
+    try {
+        std::vector<Job> jobs;
+        {
+            const std::lock_guard lock(mutex_);
+            jobs = jobs_;
+        }
+        for (const Job& job : jobs) await_readers(job);
+    } catch (const std::exception& error) {
+        log(LogLevel::error, -1, detail::text("while telling other ranks: ", error.what()));
+    }
+}
+
+DPTK_INLINE ProgramEnd::AtProgramEnd::~AtProgramEnd() {
+    static_cast<void>(end.wait());
+}
+
+DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& failure) {
+    const auto has_left = [&](int rank) { return job.store->find(ControlPlane::left_key(rank)).has_value(); };
+    try {
+        if (!has_left(job.rank)) return true;
+        while (next < job.size && has_left(next)) ++next;
+        if (next == job.size) return true;
+        failure = job.store->find(ControlPlane::abort_key).value_or("");
+        return !failure.empty();
+    } catch (const PeerLostError&) {
+        return true;  // rank 0 has ended: all have left
+    }
+}
+
+DPTK_INLINE void ProgramEnd::await_readers(const Job& job) {
+    const auto knows = [&](int rank) {
+        return job.store->find(ControlPlane::ended_key(rank)) ||
+               job.store->find(ControlPlane::left_key(rank));
+    };
+    try {
+        if (job.rank != 0 || !job.store->find(ControlPlane::abort_key)) return;
+        wait_until(moment, [&, next = 1]() mutable {
+            while (next < job.size && knows(next)) ++next;
+            return next == job.size;
+        });
+    } catch (const PeerLostError&) {
+        // The store has ended.
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

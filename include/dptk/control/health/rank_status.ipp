@@ -1,0 +1,75 @@
+#pragma once
+
+#include "dptk/control/health/rank_status.hpp"
+
+#include <cstddef>
+#include <utility>
+
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE const ChannelStatus* RankStatus::channel(std::string_view name) const noexcept {
+    for (const ChannelStatus& other : channels) {
+        if (other.name == name) return &other;
+    }
+    return nullptr;
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
+    const std::int64_t tenths = (duration.count() + 50) / 100;
+    return text(tenths / 10, '.', tenths % 10, " s");
+}
+
+DPTK_INLINE std::string_view next_word(std::string_view& line) noexcept {
+    const std::size_t end = line.find(' ');
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+    return word;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string to_text(const RankStatus& status) {
+    std::string out = detail::text(status.beat, '\n');
+    for (const ChannelStatus& channel : status.channels) {
+        out += detail::text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
+                            channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
+    }
+    return out;
+}
+
+DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
+    RankStatus status;
+    bool first = true;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+        if (first) {
+            if (!detail::parse_number(line, status.beat)) return std::nullopt;
+            first = false;
+            continue;
+        }
+        ChannelStatus channel;
+        std::int64_t milliseconds = 0;
+        channel.name = detail::next_word(line);
+        if (!detail::parse_number(detail::next_word(line), channel.sequence)) return std::nullopt;
+        channel.active = detail::next_word(line) == "active";
+        if (!detail::parse_number(detail::next_word(line), milliseconds)) return std::nullopt;
+        if (!detail::parse_number(detail::next_word(line), channel.peer)) return std::nullopt;
+        channel.duration = std::chrono::milliseconds(milliseconds);
+        channel.call = line;
+        status.channels.push_back(std::move(channel));
+    }
+    if (first) return std::nullopt;
+    return status;
+}
+
+}  // namespace DPTK_NAMESPACE

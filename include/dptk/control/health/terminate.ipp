@@ -1,0 +1,55 @@
+#pragma once
+
+#include "dptk/control/health/terminate.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+[[nodiscard]] DPTK_INLINE std::string current_exception_text() {
+    const std::exception_ptr exception = std::current_exception();
+    if (!exception) return "none; std::terminate was called";
+    try {
+        std::rethrow_exception(exception);
+    } catch (const std::exception& error) {
+        return error.what();
+    } catch (...) {
+        return "of a type that is no std::exception";
+    }
+}
+
+[[noreturn]] DPTK_INLINE void terminate_job() {
+    TerminateState& state = terminate_state();
+    std::vector<std::shared_ptr<LastWords>> listeners;
+    {
+        const std::lock_guard lock(state.mutex);
+        for (const auto& listener : state.listeners) {
+            if (auto alive = listener.lock()) listeners.push_back(std::move(alive));
+        }
+    }
+    if (!listeners.empty()) {
+        const std::string message = "uncaught exception: " + current_exception_text();
+        log(LogLevel::error, listeners.front()->rank(), message);
+        for (const auto& listener : listeners) listener->on_terminate(message);
+    }
+    if (state.previous != nullptr) state.previous();
+    std::abort();
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void hear_last_words(const std::shared_ptr<LastWords>& listener) {
+    detail::TerminateState& state = detail::terminate_state();
+    const std::lock_guard lock(state.mutex);
+    std::erase_if(state.listeners, [](const auto& other) { return other.expired(); });
+    state.listeners.push_back(listener);
+    if (!state.installed) state.previous = std::set_terminate(&detail::terminate_job);
+    state.installed = true;
+}
+
+}  // namespace DPTK_NAMESPACE

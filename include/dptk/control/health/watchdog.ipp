@@ -1,0 +1,47 @@
+#pragma once
+
+#include "dptk/control/health/watchdog.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "dptk/control/process/background_thread.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void Watchdog::watch(const std::shared_ptr<Watched>& subject) {
+    {
+        const std::lock_guard lock(mutex_);
+        subjects_.push_back(subject);
+        interval_ = std::min(interval_, subject->interval());
+        if (!running_) detail::start_quiet_thread([this] { run(); }).detach();
+        running_ = true;
+    }
+    changed_.notify_all();
+}
+
+DPTK_INLINE void Watchdog::run() {
+    std::unique_lock lock(mutex_);
+    while (!subjects_.empty()) {
+        changed_.wait_for(lock, interval_);
+        interval_ = longest;
+        for (std::size_t i = subjects_.size(); i-- > 0;) {
+            std::shared_ptr<Watched> subject = subjects_[i].lock();
+            if (!subject) {
+                subjects_[i] = std::move(subjects_.back());
+                subjects_.pop_back();
+                continue;
+            }
+            interval_ = std::min(interval_, subject->interval());
+            lock.unlock();
+            subject->look();
+            subject.reset();  // perhaps the last owner: not under the lock
+            lock.lock();
+        }
+    }
+    running_ = false;
+    interval_ = longest;
+}
+
+}  // namespace DPTK_NAMESPACE

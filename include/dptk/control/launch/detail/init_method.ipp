@@ -1,0 +1,55 @@
+#pragma once
+
+#include "dptk/control/launch/detail/init_method.hpp"
+
+#include <cstddef>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::uint16_t parse_port(std::string_view whole, std::string_view digits) {
+    unsigned port = 0;
+    for (const char digit : digits) {
+        if (digit < '0' || digit > '9' || port > 65535) port = 65536;
+        port = port * 10 + static_cast<unsigned>(digit - '0');
+    }
+    if (digits.empty() || port == 0 || port > 65535) {
+        throw ArgumentError(text(whole, ": '", digits, "' is no port in [1, 65535]"));
+    }
+    return static_cast<std::uint16_t>(port);
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE InitMethod parse_init_method(std::string_view method) {
+    const auto rest_after = [&](std::string_view scheme) { return method.substr(scheme.size()); };
+    if (method.empty()) return {};
+    if (method == "env://") return {.meeting = Meeting::env};
+    if (method == "mpi://") return {.meeting = Meeting::mpi};
+    if (method == "slurm://") return {.meeting = Meeting::slurm};
+    if (method.starts_with("file:///")) {
+        const std::string_view path = rest_after("file://");
+        if (path.size() == 1) throw ArgumentError(detail::text("init_method ", method, ": no file is named"));
+        return {.meeting = Meeting::file, .path = std::string(path)};
+    }
+    if (method.starts_with("tcp://")) {
+        const std::string_view place = rest_after("tcp://");
+        const std::size_t colon = place.rfind(':');
+        std::string_view host = place.substr(0, colon);
+        if (colon == std::string_view::npos || host.empty()) {
+            throw ArgumentError(detail::text("init_method ", method, ": expected tcp://HOST:PORT"));
+        }
+        if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+        return {.meeting = Meeting::tcp,
+                .host = std::string(host),
+                .port = detail::parse_port(detail::text("init_method ", method), place.substr(colon + 1))};
+    }
+    throw ArgumentError(detail::text("init_method ", method,
+                                     ": expected env://, tcp://HOST:PORT, file:///PATH, mpi:// or slurm://"));
+}
+
+}  // namespace DPTK_NAMESPACE

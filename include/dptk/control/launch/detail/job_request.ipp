@@ -1,0 +1,100 @@
+#pragma once
+
+#include "dptk/control/launch/detail/job_request.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "dptk/control/process/deadline.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::string environment_text(const char* variable) {
+    const char* value = std::getenv(variable);
+    return value == nullptr ? "" : value;
+}
+
+DPTK_INLINE std::string first_of(std::string option, const char* variable) {
+    return option.empty() ? environment_text(variable) : std::move(option);
+}
+
+DPTK_INLINE std::string socket_interface() {
+    return first_of(environment_text("DPTK_SOCKET_IFNAME"), "GLOO_SOCKET_IFNAME");
+}
+
+/// Seconds, perhaps with a fraction: "2.5".
+[[nodiscard]] DPTK_INLINE std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
+    const std::string value = environment_text(variable);
+    if (value.empty()) return std::nullopt;
+    double seconds = 0;
+    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+    if (status != std::errc{} || end != value.data() + value.size() || !(seconds >= 0.001) ||
+        !(seconds <= 1e9)) {
+        throw ArgumentError(text("the environment says ", variable, "=", value,
+                                 ", where a number of seconds belongs, above 0"));
+    }
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::lround(seconds * 1000)));
+}
+
+DPTK_INLINE std::chrono::milliseconds positive(const char* what, std::chrono::milliseconds duration) {
+    if (duration.count() > 0) return std::min(duration, longest_wait);
+    throw ArgumentError(
+        text("init_process_group with a ", what, " of ", duration.count(), " ms; it must be positive"));
+}
+
+/// The launcher's rank and world size, unless the program gives its own.
+[[nodiscard]] DPTK_INLINE LaunchEnvironment launch_with(const InitOptions& options) {
+    if (options.rank.has_value() != options.world_size.has_value()) {
+        throw ArgumentError(text("init_process_group with a ", options.rank ? "rank" : "world size",
+                                 " but no ", options.rank ? "world size" : "rank", ": give both, or none"));
+    }
+    if (!options.rank) return read_launch_environment();
+    LaunchEnvironment given;
+    given.rank = *options.rank;
+    given.world_size = *options.world_size;
+    given.source =
+        text("the options of init_process_group (rank ", given.rank, ", world size ", given.world_size, ")");
+    if (given.world_size < 1) throw ArgumentError(text(given.source, ": the world size must be at least 1"));
+    if (given.rank < 0 || given.rank >= given.world_size) {
+        throw ArgumentError(text(given.source, ": the rank is outside [0, ", given.world_size - 1, "]"));
+    }
+    return given;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE JobRequest resolve(const InitOptions& options) {
+    if (options.store && !options.init_method.empty()) {
+        throw ArgumentError("init_process_group with a store and an init_method: give one of them");
+    }
+    JobRequest request{.launch = detail::launch_with(options),
+                       .backend = detail::first_of(options.backend, "DPTK_BACKEND"),
+                       .method = {},
+                       .timeout = default_timeout,
+                       .heartbeat_timeout = default_heartbeat_timeout,
+                       .store = options.store,
+                       .network_interface = options.network_interface,
+                       .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),
+                       .token = detail::first_of(options.token, "DPTK_TOKEN")};
+    if (!options.store)
+        request.method = parse_init_method(detail::first_of(options.init_method, "DPTK_INIT_METHOD"));
+    if (request.network_interface.empty()) request.network_interface = detail::socket_interface();
+    const auto timeout = options.timeout ? options.timeout : detail::environment_seconds("DPTK_TIMEOUT");
+    if (timeout) request.timeout = detail::positive("timeout", *timeout);
+    const auto heartbeat = options.heartbeat_timeout ? options.heartbeat_timeout
+                                                     : detail::environment_seconds("DPTK_HEARTBEAT_TIMEOUT");
+    if (heartbeat) request.heartbeat_timeout = detail::positive("heartbeat timeout", *heartbeat);
+    request.heartbeat_timeout = std::min(request.heartbeat_timeout, request.timeout);
+    return request;
+}
+
+}  // namespace DPTK_NAMESPACE

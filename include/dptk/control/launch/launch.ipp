@@ -1,0 +1,69 @@
+#pragma once
+
+#include "dptk/control/launch/launch.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+[[nodiscard]] DPTK_INLINE int integer_from_environment(const char* variable, std::string_view value,
+                                                       int minimum) {
+    int number = 0;
+    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (status != std::errc{} || end != value.data() + value.size() || number < minimum) {
+        throw ArgumentError(text("the environment says ", variable, "=", value,
+                                 ", where an integer of at least ", minimum, " belongs"));
+    }
+    return number;
+}
+
+[[nodiscard]] DPTK_INLINE std::optional<LaunchEnvironment> read_launcher(const LauncherVariables& variables) {
+    const char* rank = std::getenv(variables.rank);
+    const char* size = std::getenv(variables.size);
+    if (rank == nullptr || size == nullptr) return std::nullopt;
+    LaunchEnvironment found;
+    found.launcher = variables.launcher;
+    found.world_size = integer_from_environment(variables.size, size, 1);
+    found.rank = integer_from_environment(variables.rank, rank, 0);
+    found.source =
+        text(variables.name, " (", variables.rank, "=", rank, ", ", variables.size, "=", size, ")");
+    if (found.rank >= found.world_size) {
+        throw ArgumentError(text(found.source, " gives a rank outside [0, ", found.world_size - 1, "]"));
+    }
+    return found;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE LaunchEnvironment read_launch_environment() {
+    LaunchEnvironment chosen;
+    for (const detail::LauncherVariables& variables : detail::launcher_variables) {
+        const std::optional<LaunchEnvironment> found = detail::read_launcher(variables);
+        if (!found) continue;
+        // A task of srun's that runs torchrun: its ranks count anew.
+        if (found->launcher == Launcher::slurm && std::getenv("TORCHELASTIC_RUN_ID") != nullptr) continue;
+        if (found->launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) {
+            const bool agree = found->rank == chosen.rank && found->world_size == chosen.world_size;
+            if (agree && std::getenv("PMI_RANK") != nullptr) chosen = *found;
+            continue;
+        }
+        if (chosen.launcher == Launcher::none) {
+            chosen = *found;
+        } else if (found->rank != chosen.rank || found->world_size != chosen.world_size) {
+            throw ArgumentError(detail::text("two launchers contradict each other: ", chosen.source, " and ",
+                                             found->source,
+                                             "; unset the variables of the one that is stale"));
+        }
+    }
+    return chosen;
+}
+
+}  // namespace DPTK_NAMESPACE

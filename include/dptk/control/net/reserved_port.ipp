@@ -1,0 +1,36 @@
+#pragma once
+
+#include "dptk/control/net/reserved_port.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE HeldPort::HeldPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(socket_, any, size) != 0 || getsockname(socket_, any, &size) != 0) {
+        const int reason = errno;
+        if (socket_ >= 0) close(socket_);
+        throw BackendError(detail::text("cannot find a free port: ", std::strerror(reason)));
+    }
+    number_ = ntohs(address.sin_port);
+}
+
+DPTK_INLINE HeldPort::~HeldPort() {
+    close(socket_);
+}
+
+}  // namespace DPTK_NAMESPACE

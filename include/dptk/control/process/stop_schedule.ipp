@@ -1,0 +1,39 @@
+#pragma once
+
+#include "dptk/control/process/stop_schedule.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE void StopSchedule::failure(Time now) {
+    if (state_ == State::idle) set(State::settling, now + settling_time);
+}
+
+DPTK_INLINE void StopSchedule::stop(Time now) {
+    if (state_ == State::idle || state_ == State::settling) set(State::settling, now);
+}
+
+DPTK_INLINE void StopSchedule::kill(Time now) {
+    if (state_ != State::killed) set(State::asked, now);
+}
+
+DPTK_INLINE StopSchedule::Action StopSchedule::due(Time now) {
+    if (now < deadline_) return Action::none;
+    if (state_ == State::settling) {
+        set(State::asked, now + grace);
+        return Action::ask;
+    }
+    state_ = State::killed;
+    deadline_ = never;
+    return Action::kill;
+}
+
+DPTK_INLINE std::optional<StopSchedule::Time> StopSchedule::deadline() const {
+    return deadline_ == never ? std::nullopt : std::optional(deadline_);
+}
+
+DPTK_INLINE void StopSchedule::set(State state, Time deadline) {
+    state_ = state;
+    deadline_ = deadline;
+}
+
+}  // namespace DPTK_NAMESPACE

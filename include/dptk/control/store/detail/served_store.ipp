@@ -1,0 +1,90 @@
+#pragma once
+
+#include "dptk/control/store/detail/served_store.hpp"
+
+#include <algorithm>
+
+#include "dptk/control/process/deadline.hpp"
+#include "dptk/control/store/tcp_store.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string StoreInvitation::to_text() const {
+    std::string out = detail::text(prefix, ' ', token, ' ', port, ' ', host);
+    for (const std::string& address : addresses) out += ' ' + address;
+    return out;
+}
+
+DPTK_INLINE StoreInvitation StoreInvitation::parse(std::string_view line) {
+    const std::string whole(line);
+    StoreInvitation out;
+    out.prefix = detail::next_word(line);
+    out.token = detail::next_word(line);
+    if (!detail::parse_number(detail::next_word(line), out.port))
+        throw FormatError("no invitation to a store: " + whole);
+    out.host = detail::next_word(line);
+    while (!line.empty()) out.addresses.emplace_back(detail::next_word(line));
+    return out;
+}
+
+DPTK_INLINE std::shared_ptr<Store> StoreServers::serve(const TcpStoreServerOptions& options) {
+    return find_or_make(options)->local();
+}
+
+DPTK_INLINE StoreServers::AtProgramEnd::~AtProgramEnd() {
+    servers.close();
+}
+
+DPTK_INLINE std::shared_ptr<TcpStoreServer> StoreServers::find(const TcpStoreServerOptions& options) {
+    const std::lock_guard lock(mutex_);
+    for (const Server& server : servers_) {
+        if (server.options.port == options.port && server.options.bind_address == options.bind_address &&
+            server.options.token == options.token) {
+            return server.server;
+        }
+    }
+    return nullptr;
+}
+
+DPTK_INLINE std::shared_ptr<TcpStoreServer> StoreServers::find_or_make(const TcpStoreServerOptions& options) {
+    if (auto server = find(options)) return server;
+    auto made = std::make_shared<TcpStoreServer>(options);  // may throw: not under the lock
+    const std::lock_guard lock(mutex_);
+    servers_.push_back({options, made});
+    return made;
+}
+
+DPTK_INLINE void StoreServers::close() {
+    std::vector<Server> servers;
+    const std::lock_guard lock(mutex_);
+    servers.swap(servers_);
+}
+
+DPTK_INLINE std::shared_ptr<Store> accept_invitation(const StoreInvitation& invitation,
+                                                     std::chrono::milliseconds timeout,
+                                                     std::chrono::milliseconds reply_timeout) {
+    using std::chrono::milliseconds;
+    std::vector<std::string> addresses = invitation.addresses;
+    // Loopback comes last in the list, and reaches the right host only where it is this one.
+    if (invitation.host == detail::host_word()) std::ranges::reverse(addresses);
+    const detail::Deadline deadline(timeout);
+    while (true) {
+        std::string problems;
+        for (const std::string& address : addresses) {
+            try {
+                const milliseconds patience =
+                    std::clamp(deadline.left(), milliseconds(1), milliseconds(1000));
+                const auto store = TcpStore::connect({address, invitation.port},
+                                                     {.token = invitation.token, .timeout = patience});
+                store->set_reply_timeout(reply_timeout);
+                return std::make_shared<PrefixStore>(store, invitation.prefix);
+            } catch (const Error& error) {
+                problems += (problems.empty() ? "" : "; ") + std::string(error.what());
+            }
+        }
+        if (deadline.passed()) throw TimeoutError(problems);
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,286 @@
+#pragma once
+
+#include "dptk/control/store/detail/store_session.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// What all sessions together may keep in unfinished requests, untaken replies and last wills. Beyond it, who
+/// asks for more than a little is dropped.
+inline constexpr std::size_t max_pending_bytes = std::size_t{128} << 20;
+
+inline constexpr std::size_t always_granted_bytes = 4096;
+
+/// Whether the tokens are equal, in a time that depends on the length of the given one alone.
+[[nodiscard]] DPTK_INLINE bool same_token(std::string_view expected, std::string_view given) {
+    unsigned difference = expected.size() == given.size() ? 0 : 1;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        const char other = expected.empty() ? '\0' : expected[i % expected.size()];
+        difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(other);
+    }
+    return difference == 0;
+}
+
+DPTK_INLINE StoreSessions::StoreSessions(std::shared_ptr<SharedStoreMap> map, std::string token,
+                                         std::size_t max_greeted, std::function<void()> wake)
+    : map_(std::move(map)), token_(std::move(token)), max_greeted_(max_greeted), wake_(std::move(wake)) {
+    map_->observe([this](std::string_view key) { note_written(key); });
+}
+
+DPTK_INLINE StoreSessions::~StoreSessions() {
+    map_->observe(nullptr);
+}
+
+DPTK_INLINE void StoreSessions::note_written(std::string_view key) {
+    const std::lock_guard lock(written_mutex_);
+    written_.emplace_back(key);
+    if (written_.size() == 1) wake_();
+}
+
+DPTK_INLINE std::vector<std::string> StoreSessions::take_written() {
+    const std::lock_guard lock(written_mutex_);
+    return std::exchange(written_, {});
+}
+
+DPTK_INLINE StoreSession::~StoreSession() {
+    end();
+    sessions_.pending_bytes_ -= accounted_;
+}
+
+DPTK_INLINE bool StoreSession::wants_input() const noexcept {
+    return !ended_ && missing_.empty() && to_send().empty();
+}
+
+DPTK_INLINE void StoreSession::receive(std::string_view bytes, TimePoint now) {
+    if (ended_) return;
+    input_ += bytes;
+    advance(now);
+}
+
+DPTK_INLINE std::string_view StoreSession::to_send() const noexcept {
+    return std::string_view(output_).substr(output_sent_);
+}
+
+DPTK_INLINE void StoreSession::sent(std::size_t bytes, TimePoint now) {
+    output_sent_ += bytes;
+    if (output_sent_ < output_.size()) return;
+    output_.clear();
+    output_sent_ = 0;
+    advance(now);
+}
+
+DPTK_INLINE void StoreSession::expire(TimePoint now) {
+    if (!missing_.empty()) {
+        reply_missing();
+        advance(now);
+    } else {
+        output_.clear();
+        output_sent_ = 0;
+        end();
+    }
+}
+
+DPTK_INLINE void StoreSession::key_written(const std::string& key, TimePoint now) {
+    if (waits_for_value_) {
+        std::optional<std::string> value = sessions_.map_->find(key);
+        if (!value) {  // erased again
+            sessions_.waiting_[key].insert(this);
+            return;
+        }
+        missing_.clear();
+        reply({.text = *value});
+    } else {
+        missing_.erase(key);
+        if (missing_.empty()) reply({});
+    }
+    advance(now);
+}
+
+DPTK_INLINE void StoreSession::advance(TimePoint now) {
+    std::size_t used = 0;
+    while (wants_input()) {
+        const std::size_t bytes = take_one(std::string_view(input_).substr(used), now);
+        if (bytes == 0) break;
+        used += bytes;
+    }
+    input_.erase(0, used);
+    if (input_.empty()) input_.shrink_to_fit();
+    account();
+    update_deadline(used > 0, now);
+}
+
+DPTK_INLINE std::size_t StoreSession::take_one(std::string_view received, TimePoint now) {
+    const FrameView frame = greeted_ ? parse_frame(received, max_request_bytes) : parse_greeting(received);
+    if (frame.state == ParseState::malformed) complain("it does not speak the store's protocol");
+    if (frame.state != ParseState::complete) return 0;
+    if (!greeted_) {
+        greet(frame.body);
+    } else if (const std::optional<StoreRequest> request = parse_request(frame.body)) {
+        serve(*request, now);
+    } else {
+        complain("it does not speak the store's protocol");
+    }
+    return frame.bytes;
+}
+
+DPTK_INLINE void StoreSession::greet(std::string_view body) {
+    const std::optional<StoreHello> hello = parse_hello(body);
+    if (!hello) {
+        complain("it does not speak the store's protocol");
+    } else if (hello->protocol != store_protocol_number) {
+        refuse(Verdict::refused,
+               text("it speaks protocol ", hello->protocol, " of the store, and this server ",
+                    store_protocol_number, ": the versions of dptk differ"));
+    } else if (!same_token(sessions_.token_, hello->token)) {
+        refuse(Verdict::refused, "wrong token");
+    } else if (sessions_.greeted_ >= sessions_.max_greeted_) {
+        refuse(Verdict::busy, text("there are ", sessions_.greeted_, " connections, which is the limit"));
+    } else {
+        ++sessions_.greeted_;
+        greeted_ = true;
+        output_ = encode(StoreHelloReply{});
+    }
+}
+
+DPTK_INLINE void StoreSession::refuse(Verdict verdict, const std::string& reason) {
+    output_ = encode(StoreHelloReply{store_protocol_number, verdict, reason});
+    complain(reason);
+}
+
+DPTK_INLINE void StoreSession::complain(std::string_view complaint) {
+    complaint_ = complaint;
+    end();
+}
+
+DPTK_INLINE void StoreSession::serve(const StoreRequest& request, TimePoint now) {
+    try {
+        carry_out(request, now);
+    } catch (const ArgumentError& error) {
+        reply({.status = StoreStatus::rejected, .text = error.what()});
+    } catch (const PeerLostError&) {
+        end();
+    }
+}
+
+DPTK_INLINE void StoreSession::carry_out(const StoreRequest& request, TimePoint now) {
+    const std::vector<std::string_view>& fields = request.fields;
+    SharedStoreMap& map = *sessions_.map_;
+    switch (request.operation) {
+        case StoreOperation::set: map.set(fields[0], fields[1]); return reply({});
+        case StoreOperation::get:
+        case StoreOperation::wait: return wait_for(request, now);
+        case StoreOperation::find:
+            if (const std::optional<std::string> value = map.find(fields[0])) return reply({.text = *value});
+            return reply({.status = StoreStatus::absent});
+        case StoreOperation::add: return reply({.number = map.add(fields[0], request.number)});
+        case StoreOperation::compare_and_set:
+            return reply({.text = map.compare_and_set(fields[0], fields[1], fields[2])});
+        case StoreOperation::erase:
+            return reply({.status = map.erase(fields[0]) ? StoreStatus::done : StoreStatus::absent});
+        case StoreOperation::last_will:
+            will_key_ = fields[0];
+            will_value_ = fields[0].empty() ? std::string_view() : fields[1];
+            return reply({});
+        case StoreOperation::goodbye: will_key_.clear(); return end();
+    }
+}
+
+DPTK_INLINE void StoreSession::wait_for(const StoreRequest& request, TimePoint now) {
+    waits_for_value_ = request.operation == StoreOperation::get;
+    for (std::size_t i = 0; i < request.fields.size(); ++i) {
+        const std::optional<std::string> value = sessions_.map_->find(request.fields[i]);
+        if (value && waits_for_value_) return reply({.text = *value});
+        if (!value) missing_.emplace(request.fields[i], static_cast<std::uint32_t>(i));
+    }
+    if (missing_.empty()) return reply({});
+    for (const auto& [key, index] : missing_) sessions_.waiting_[key].insert(this);
+    const std::chrono::milliseconds timeout(
+        std::clamp<std::int64_t>(request.number, 0, longest_wait.count()));
+    wait_deadline_ = now + timeout;
+}
+
+DPTK_INLINE void StoreSession::reply_missing() {
+    StoreReply answer{.status = StoreStatus::missing};
+    for (const auto& [key, index] : missing_) answer.missing.push_back(index);
+    std::sort(answer.missing.begin(), answer.missing.end());
+    stop_waiting();
+    reply(answer);
+}
+
+DPTK_INLINE void StoreSession::stop_waiting() {
+    for (const auto& [key, index] : missing_) {
+        const auto line = sessions_.waiting_.find(key);
+        if (line == sessions_.waiting_.end()) continue;
+        line->second.erase(this);
+        if (line->second.empty()) sessions_.waiting_.erase(line);
+    }
+    missing_.clear();
+}
+
+DPTK_INLINE void StoreSession::end() {
+    if (ended_) return;
+    ended_ = true;
+    input_.clear();
+    stop_waiting();
+    if (!greeted_) return;
+    --sessions_.greeted_;
+    if (will_key_.empty()) return;
+    try {
+        sessions_.map_->compare_and_set(will_key_, "", will_value_);
+    } catch (const Error&) {
+        // The store is full or closed: there is nobody to tell.
+    }
+}
+
+DPTK_INLINE void StoreSession::account() {
+    std::size_t bytes = input_.capacity() + output_.capacity() + will_value_.capacity();
+    for (const auto& [key, index] : missing_) bytes += 2 * key.size() + store_entry_overhead;
+    sessions_.pending_bytes_ += bytes - accounted_;
+    accounted_ = bytes;
+    if (sessions_.pending_bytes_ > max_pending_bytes && bytes > always_granted_bytes) {
+        complain("too much is pending in this store to serve it");
+    }
+}
+
+DPTK_INLINE void StoreSession::update_deadline(bool progress, TimePoint now) {
+    if (!greeted_ && !ended_) return;
+    Activity activity = Activity::idle;
+    if (!to_send().empty()) {
+        activity = Activity::sending;
+    } else if (!missing_.empty()) {
+        activity = Activity::waiting;
+    } else if (!input_.empty()) {
+        activity = Activity::receiving;
+    }
+    if (activity == activity_ && !progress) return;
+    activity_ = activity;
+    if (activity == Activity::idle) {
+        deadline_.reset();
+    } else if (activity == Activity::waiting) {
+        deadline_ = wait_deadline_;
+    } else {
+        deadline_ = now + transfer_time;
+    }
+}
+
+DPTK_INLINE std::vector<std::uint64_t> StoreSessions::deliver(Deadline::Clock::time_point now) {
+    std::vector<std::uint64_t> answered;
+    for (auto written = take_written(); !written.empty(); written = take_written()) {
+        for (const std::string& key : written) {
+            const auto line = waiting_.extract(key);
+            if (line.empty()) continue;
+            for (StoreSession* session : line.mapped()) {
+                session->key_written(key, now);
+                answered.push_back(session->id());
+            }
+        }
+    }
+    return answered;
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,260 @@
+#pragma once
+
+#include "dptk/control/store/tcp_store.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "dptk/control/store/detail/store_map.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::string TcpStoreAddress::text() const {
+    return detail::SocketAddress{host, port}.text();
+}
+
+}  // namespace DPTK_NAMESPACE
+
+namespace DPTK_NAMESPACE::detail {
+
+/// What became of one attempt to reach a store.
+struct StoreAttempt {
+    Socket socket = {};
+    /// Why nobody has answered.
+    std::string no_answer = {};
+    /// Why what has answered is no store.
+    std::string no_store = {};
+};
+
+DPTK_INLINE std::string receive_frame(const Socket& socket, std::size_t max_body, const Deadline& deadline) {
+    char head[4];
+    socket.receive_exactly(head, sizeof head, deadline);
+    const std::size_t size = ByteReader({head, sizeof head}).u32();
+    if (size > max_body) throw FormatError(text("a message of ", size, " bytes is announced"));
+    constexpr std::size_t piece = 65'536;
+    std::string body;
+    while (body.size() < size) {  // what is announced may never come
+        const std::size_t before = body.size();
+        body.resize(std::min(size, before + piece));
+        socket.receive_exactly(body.data() + before, body.size() - before, deadline);
+    }
+    return body;
+}
+
+DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& deadline) {
+    std::string magic(store_magic.size(), '\0');
+    socket.receive_exactly(magic.data(), magic.size(), deadline);
+    if (magic != store_magic) throw FormatError("it speaks another protocol");
+    return receive_frame(socket, max_greeting_bytes, deadline);
+}
+
+/// Throws ArgumentError where the server refuses this client.
+[[nodiscard]] DPTK_INLINE StoreAttempt try_store(const TcpStoreAddress& address, std::string_view token,
+                                                 std::chrono::milliseconds timeout) {
+    const Deadline deadline(timeout);
+    ConnectResult connected = connect_to(address.host, address.port, deadline);
+    if (!connected.socket.is_open()) return {.no_answer = connected.problem};
+    try {
+        connected.socket.send_all(encode(StoreHello{store_protocol_number, token}), deadline);
+        const std::string body = receive_greeting(connected.socket, deadline);
+        const std::optional<StoreHelloReply> reply = parse_hello_reply(body);
+        if (!reply) return {.no_store = "it speaks another protocol"};
+        if (reply->verdict == Verdict::busy) return {.no_answer = std::string(reply->reason)};
+        if (reply->verdict == Verdict::refused) {
+            throw ArgumentError(
+                text("the store at ", address.text(), " refuses this process: ", reply->reason));
+        }
+        return {.socket = std::move(connected.socket)};
+    } catch (const TimeoutError&) {
+        return {.no_store = text("it is silent for ", duration_text(timeout))};
+    } catch (const PeerLostError&) {
+        return {.no_store = "it closes the connection"};
+    } catch (const FormatError& error) {
+        return {.no_store = error.what()};
+    }
+}
+
+/// Tries until the deadline, since the server may come later than its clients. Calls `before_retry`, which
+/// may throw, after each attempt in vain.
+template <class BeforeRetry>
+[[nodiscard]] Socket reach_store(const TcpStoreAddress& address, std::string_view token,
+                                 std::chrono::milliseconds timeout, BeforeRetry&& before_retry) {
+    constexpr std::chrono::milliseconds longest_pause(250);
+    const Deadline deadline(timeout);
+    std::chrono::milliseconds pause(20);
+    while (true) {
+        const auto time = std::clamp(deadline.left(), std::chrono::milliseconds(1), default_reply_timeout);
+        StoreAttempt attempt = try_store(address, token, time);
+        if (attempt.socket.is_open()) return std::move(attempt.socket);
+        if (deadline.left() <= pause) {
+            std::this_thread::sleep_for(deadline.left());
+            if (!attempt.no_store.empty()) {
+                throw TimeoutError(
+                    text("what listens at ", address.text(), " is no dptk store: ", attempt.no_store));
+            }
+            throw TimeoutError(text("no answer from ", address.text(), " within ", duration_text(timeout),
+                                    " (", attempt.no_answer, ")"));
+        }
+        before_retry();
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 3 / 2, longest_pause);
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::shared_ptr<TcpStore> TcpStore::connect(TcpStoreAddress address, TcpStoreOptions options) {
+    detail::Socket socket = detail::reach_store(address, options.token, options.timeout, [] {});
+    return std::shared_ptr<TcpStore>(new TcpStore(std::move(address), std::move(options), std::move(socket)));
+}
+
+DPTK_INLINE TcpStore::~TcpStore() {
+    if (!socket_.is_open()) return;
+    try {
+        socket_.send_all(encode(detail::StoreRequest{}), detail::Deadline(std::chrono::milliseconds(100)));
+    } catch (const Error&) {
+        // The server is gone, or will take this client for lost.
+    }
+}
+
+DPTK_INLINE void TcpStore::set_reply_timeout(std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(mutex_);
+    reply_timeout_ = timeout;
+}
+
+DPTK_INLINE void TcpStore::set(std::string_view key, std::string_view value) {
+    check(key, value);
+    call({detail::StoreOperation::set, 0, {key, value}});
+}
+
+DPTK_INLINE std::string TcpStore::get(std::string_view key, std::chrono::milliseconds timeout) {
+    detail::check_store_key(key);
+    Answer answer = call({detail::StoreOperation::get, timeout.count(), {key}}, timeout);
+    if (answer.status == detail::StoreStatus::done) return std::move(answer.text);
+    const std::string missing(key);
+    detail::throw_missing_keys({&missing, 1}, timeout, where());
+}
+
+DPTK_INLINE std::optional<std::string> TcpStore::find(std::string_view key) {
+    detail::check_store_key(key);
+    Answer answer = call({detail::StoreOperation::find, 0, {key}});
+    if (answer.status == detail::StoreStatus::absent) return std::nullopt;
+    return std::move(answer.text);
+}
+
+DPTK_INLINE std::int64_t TcpStore::add(std::string_view key, std::int64_t amount) {
+    detail::check_store_key(key);
+    return call({detail::StoreOperation::add, amount, {key}}).number;
+}
+
+DPTK_INLINE std::string TcpStore::compare_and_set(std::string_view key, std::string_view expected,
+                                                  std::string_view desired) {
+    check(key, expected);
+    check(key, desired);
+    return call({detail::StoreOperation::compare_and_set, 0, {key, expected, desired}}).text;
+}
+
+DPTK_INLINE void TcpStore::wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) {
+    for (const std::string& key : keys) detail::check_store_key(key);
+    const detail::Deadline deadline(timeout);
+    std::vector<std::string> missing;
+    while (!keys.empty()) {
+        const auto some = keys.first(std::min(keys.size(), detail::max_request_fields));
+        keys = keys.subspan(some.size());
+        const auto left = deadline.left();
+        detail::StoreRequest request{detail::StoreOperation::wait, left.count(), {}};
+        request.fields.assign(some.begin(), some.end());
+        for (const std::uint32_t index : call(request, left).missing) missing.push_back(some[index]);
+    }
+    if (!missing.empty()) detail::throw_missing_keys(missing, timeout, where());
+}
+
+DPTK_INLINE bool TcpStore::erase(std::string_view key) {
+    detail::check_store_key(key);
+    return call({detail::StoreOperation::erase, 0, {key}}).status == detail::StoreStatus::done;
+}
+
+DPTK_INLINE void TcpStore::set_last_will(std::string_view key, std::string_view value) {
+    if (!key.empty()) detail::check_store_key(key);
+    detail::check_store_value(key, value);
+    call({detail::StoreOperation::last_will, 0, {key, value}});
+}
+
+DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+    try {
+        detail::Socket socket = detail::reach_store(address_, options_.token, reply_timeout_, [&] {
+            exchange_or_fail({detail::StoreOperation::find, 0, {"alive"}}, reply_timeout_);
+        });
+        std::shared_ptr<TcpStore> copy(new TcpStore(address_, options_, std::move(socket)));
+        copy->reply_timeout_ = reply_timeout_;
+        return copy;
+    } catch (const TimeoutError& error) {
+        throw PeerLostError(detail::text("the store at ", address_.text(), " is gone: ", error.what()));
+    }
+}
+
+DPTK_INLINE TcpStore::TcpStore(TcpStoreAddress address, TcpStoreOptions options, detail::Socket socket)
+    : address_(std::move(address)), options_(std::move(options)), socket_(std::move(socket)) {}
+
+DPTK_INLINE void TcpStore::check(std::string_view key, std::string_view value) {
+    detail::check_store_key(key);
+    detail::check_store_value(key, value);
+}
+
+DPTK_INLINE std::string TcpStore::where() const {
+    return " in the store at " + address_.text();
+}
+
+DPTK_INLINE void TcpStore::check_alive() const {
+    if (!socket_.is_open()) throw PeerLostError(problem_);
+}
+
+DPTK_INLINE TcpStore::Answer TcpStore::call(const detail::StoreRequest& request,
+                                            std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+    timeout = std::clamp(timeout, std::chrono::milliseconds(0), detail::longest_wait);
+    Answer answer = exchange_or_fail(request, timeout + reply_timeout_);
+    if (answer.status == detail::StoreStatus::rejected) throw ArgumentError(answer.text + where());
+    return answer;
+}
+
+DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(const detail::StoreRequest& request,
+                                                        std::chrono::milliseconds patience) {
+    try {
+        return exchange(request, patience);
+    } catch (const TimeoutError&) {
+        fail(detail::text("no reply for ", detail::duration_text(patience)));
+    } catch (const std::exception& error) {
+        fail(error.what());
+    }
+}
+
+DPTK_INLINE TcpStore::Answer TcpStore::exchange(const detail::StoreRequest& request,
+                                                std::chrono::milliseconds patience) const {
+    const detail::Deadline deadline(patience);
+    socket_.send_all(encode(request), deadline);
+    const std::string body = detail::receive_frame(socket_, detail::max_reply_bytes, deadline);
+    std::optional<detail::StoreReply> reply = detail::parse_reply(body);
+    if (!reply) throw FormatError("its reply makes no sense");
+    for (const std::uint32_t index : reply->missing) {
+        if (index >= request.fields.size()) throw FormatError("its reply makes no sense");
+    }
+    return {reply->status, reply->number, std::string(reply->text), std::move(reply->missing)};
+}
+
+DPTK_INLINE void TcpStore::fail(std::string_view reason) {
+    socket_.close();
+    problem_ = detail::text("the store at ", address_.text(), " is gone: ", reason);
+    throw PeerLostError(problem_);
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,108 @@
+/// DeviceLane over CUDA and dptk's kernels. Including this registers it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/cuda/device.hpp"
+#include "dptk/core/cuda/detail/device_math.hpp"
+#include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/detail/kernels.hpp"
+#include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/detail/device_lane.hpp"
+
+namespace DPTK_NAMESPACE::cuda::detail {
+
+class CudaLane final : public dptk::detail::DeviceLane {
+  public:
+    CudaLane(int device, StreamRef program);
+
+    /// Blocks until the device has done all that it has been given.
+    DPTK_INLINE ~CudaLane() override;
+
+    [[nodiscard]] Device device() const noexcept override { return {DeviceType::cuda, device_}; }
+    [[nodiscard]] StreamRef stream() const noexcept override { return stream_; }
+
+    [[nodiscard]] bool is_captured() const override { return is_capturing(program_); }
+
+    DPTK_INLINE void follow_program() override;
+
+    DPTK_INLINE void lead_program() override;
+
+    DPTK_INLINE void write_words(std::span<const double, word_count> own) override;
+
+    [[nodiscard]] DPTK_INLINE Buffer words() noexcept override;
+
+    using DeviceLane::copy;
+
+    DPTK_INLINE void copy(std::span<const dptk::detail::LaneCopy> tensors,
+                          const dptk::detail::LaneWeight& weight, DType from) override;
+
+    DPTK_INLINE void accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor,
+                                DType from) override;
+
+    [[nodiscard]] DPTK_INLINE std::shared_ptr<void> allocate(std::size_t bytes) override;
+
+    DPTK_INLINE void write(const Buffer& element, double value) override;
+
+    DPTK_INLINE void write_all(const Buffer& to, const void* from) override;
+
+    DPTK_INLINE void read(const Buffer& from, void* to) override;
+
+    [[nodiscard]] dptk::detail::DeviceMath& math() noexcept override { return math_; }
+
+    DPTK_INLINE void judge(const Buffer& status) override;
+
+    [[nodiscard]] DPTK_INLINE bool was_bad(bool all) override;
+
+  private:
+    /// How many steps had been bad when a step was judged.
+    struct Report {
+        PinnedBuffer<double> bad_steps;
+        std::optional<Event> there;
+    };
+
+    /// Those that have elements, but for what `is_there`.
+    template <class IsThere>
+    void note_copies(std::span<const dptk::detail::LaneCopy> tensors, IsThere&& is_there) {
+        copies_.clear();
+        for (const dptk::detail::LaneCopy& tensor : tensors) {
+            if (tensor.to.count > 0 && !is_there(tensor))
+                copies_.push_back({tensor.from, tensor.to.data, real_count(tensor.to)});
+        }
+    }
+
+    [[nodiscard]] double* bad_steps() noexcept { return words_.data() + word_count; }
+
+    [[nodiscard]] bool is_news(double bad_steps) noexcept;
+
+    int device_;
+    std::optional<DeviceScope> scope_;  // while it is made
+    StreamRef program_;
+    Stream stream_;
+    CudaMath math_;
+    DeviceBuffer<double> words_;
+    std::vector<Report> reports_;
+    std::size_t judged_ = 0;
+    double known_bad_steps_ = 0;
+    std::vector<kernels::CopiedTensor> copies_;
+};
+
+inline const bool lanes_are_registered = [] {
+    dptk::detail::registered_lane_maker() = [](int device, StreamRef program) {
+        return std::unique_ptr<dptk::detail::DeviceLane>(std::make_unique<CudaLane>(device, program));
+    };
+    return true;
+}();
+
+}  // namespace DPTK_NAMESPACE::cuda::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/cuda/detail/device_lane.ipp"
+#endif

@@ -1,0 +1,52 @@
+/// Building messages from pieces. GCC 12 has no std::format, and <sstream> is dear to include.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+void append_text(std::string& out, std::string_view piece);
+
+void append_text(std::string& out, char piece);
+
+void append_number(std::string& out, long long number);
+void append_number(std::string& out, unsigned long long number);
+void append_number(std::string& out, double number);
+
+template <class Number>
+    requires std::integral<Number> || std::floating_point<Number>
+void append_text(std::string& out, Number piece) {
+    if constexpr (std::floating_point<Number>) {
+        append_number(out, static_cast<double>(piece));
+    } else if constexpr (std::signed_integral<Number>) {
+        append_number(out, static_cast<long long>(piece));
+    } else {
+        append_number(out, static_cast<unsigned long long>(piece));
+    }
+}
+
+/// The pieces, one after the other: text("rank ", 3, " of ", 4).
+template <class... Pieces>
+[[nodiscard]] std::string text(const Pieces&... pieces) {
+    std::string out;
+    (append_text(out, pieces), ...);
+    return out;
+}
+
+/// A shape as people write it: [64, 3, 3, 3].
+[[nodiscard]] std::string shape_text(std::span<const std::size_t> shape);
+
+/// "0, 2, 3"
+[[nodiscard]] std::string list_text(std::span<const int> numbers);
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/core/detail/text.ipp"
+#endif

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "dptk/ddp/detail/device_lanes.hpp"
+
+#include <algorithm>
+
+#include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE DeviceLanes DeviceLanes::make(const std::vector<ParameterRef>& parameters,
+                                          std::span<const std::size_t> order, StreamRef program) {
+    DeviceLanes made;
+    if (order.empty()) return made;
+    const auto is_on_host = [&](std::size_t i) { return parameters[i].device.type == DeviceType::cpu; };
+    if (std::ranges::any_of(order, is_on_host)) return made;
+    const LaneMaker make_lane = registered_lane_maker();
+    if (make_lane == nullptr) return made;
+    for (const ParameterRef& parameter : parameters) {  // in the order that all ranks have
+        if (parameter.device.type == DeviceType::cpu || made.has(parameter.device)) continue;
+        made.lanes_.push_back(make_lane(parameter.device.index, program));
+    }
+    if (made.size() > 1 && program != StreamRef())
+        throw ArgumentError("a stream for a model that spans devices, which have streams of their own");
+    return made;
+}
+
+DPTK_INLINE const std::shared_ptr<DeviceLane>& DeviceLanes::shared(std::size_t n) const noexcept {
+    return lanes_[n];
+}
+
+DPTK_INLINE bool DeviceLanes::has(Device device) const {
+    return number_of(device) < size();
+}
+
+DPTK_INLINE std::size_t DeviceLanes::number_of(Device device) const {
+    const auto found =
+        std::ranges::find_if(lanes_, [&](const auto& lane) { return lane->device() == device; });
+    return static_cast<std::size_t>(found - lanes_.begin());
+}
+
+DPTK_INLINE void DeviceLanes::follow_program() const {
+    for (const auto& lane : lanes_) lane->follow_program();
+}
+
+DPTK_INLINE void DeviceLanes::lead_program() const {
+    for (const auto& lane : lanes_) lane->lead_program();
+}
+
+}  // namespace DPTK_NAMESPACE::detail

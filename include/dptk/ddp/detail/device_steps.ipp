@@ -1,0 +1,344 @@
+#pragma once
+
+#include "dptk/ddp/detail/device_steps.hpp"
+
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/log.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/trace.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE DeviceSteps::DeviceSteps(ProcessGroup& group, const ModelParameters& parameters,
+                                     BucketSet& buckets, DeviceLanes lanes, bool is_own)
+    : GradientSteps(group, parameters, buckets),
+      lanes_(std::move(lanes)),
+      is_own_(is_own),
+      words_(lanes_.size()),
+      buffers_(lanes_.size()),
+      for_hooks_(lanes_.size()),
+      sums_(parameters.size()) {}
+
+DPTK_INLINE DeviceSteps::~DeviceSteps() {
+    const bool is_amid = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
+    if (is_amid || group_.channel().control().health()->failed()) return;
+    try {
+        if (!is_captured() && was_bad(true))
+            log(LogLevel::error, group_.rank(),
+                text("the last step on the devices was a mistake of some rank; of this one: ",
+                     last_.problem.empty() ? "none" : last_.problem));
+    } catch (const std::exception& error) {
+        log(LogLevel::error, group_.rank(), error.what());
+    }
+}
+
+DPTK_INLINE void DeviceSteps::set_hook(std::shared_ptr<CommHook> hook) {
+    has_repeated_ = false;
+    hook_.reset();
+    if (!hook) return;
+    guarded([&] {
+        for (std::size_t n = 0; n < lanes_.size(); ++n)
+            if (!for_hooks_[n].memory) for_hooks_[n] = allocate(lanes_[n], 2, DType::f64);
+    });
+    hook_ = std::make_unique<HookRunner>(group_, std::move(hook), is_own_);
+}
+
+DPTK_INLINE void DeviceSteps::check_capturable() const {
+    if (has_repeated_ && (!hook_ || hook_->hook().is_capturable())) return;
+    throw ArgumentError(text("rank ", group_.rank(), ": a step is captured into a CUDA graph, and none ",
+                             "has been made before that does the same, with the same buckets and hook"));
+}
+
+DPTK_INLINE void DeviceSteps::accumulate(std::size_t samples) {
+    guarded([&] {
+        lanes_.follow_program();
+        for (std::size_t b = 0; b < buckets_.size(); ++b) accumulate_bucket(b, static_cast<double>(samples));
+        lanes_.lead_program();
+    });
+    note_accumulated(samples);
+}
+
+DPTK_INLINE void DeviceSteps::forget_sums() {
+    GradientSteps::forget_sums();
+    guarded([&] {
+        for (const OwnedBuffer& sum : sums_)
+            if (sum.memory) zero(lanes_.on(sum.elements.device), sum.elements);
+    });
+}
+
+DPTK_INLINE void DeviceSteps::begin(const OwnStep& own) {
+    has_begun_ = true;
+    repeats_ = !hook_ || hook_->hook().is_capturable();
+    const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
+    const double words[] = {static_cast<double>(own.samples.value_or(0) + accumulated_samples()),
+                            one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
+                            one_if(!own.problem.empty())};
+    guarded([&] {
+        for (std::size_t n = 0; n < lanes_.size(); ++n) {
+            lanes_[n].follow_program();
+            lanes_[n].write_words(words);
+            words_[n] = start_sum(lanes_[n], lanes_[n].words());
+        }
+    });
+}
+
+DPTK_INLINE bool DeviceSteps::goes_on(OwnStep& own) {
+    if (!has_begun_) begin(own);
+    return true;
+}
+
+DPTK_INLINE void DeviceSteps::send(const ModelBuffers& buffers, int root, const OwnStep& own) {
+    guarded([&] {
+        for (std::size_t n = 0; n < lanes_.size(); ++n) send_those_on(n, buffers, root, own);
+        lanes_.lead_program();
+    });
+}
+
+DPTK_INLINE bool DeviceSteps::finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) {
+    guarded([&] {
+        for (std::size_t b = 0; b < buckets_.size(); ++b) copy_out(b, own, unused);
+        judge();
+    });
+    GradientSteps::forget_sums();  // their memory is zero again
+    const auto now = trace::Clock::now();
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+        clock.note_trip(b, buckets_[b].gradients().bytes(), {now, now});
+    if (is_captured()) return true;  // a graph's steps are judged when it is launched
+    has_repeated_ = repeats_;
+    const OwnStep before = std::exchange(last_, own);
+    return was_well(own, before, false);
+}
+
+DPTK_INLINE bool DeviceSteps::was_well(OwnStep& own) {
+    return was_well(own, std::exchange(last_, {}), true);
+}
+
+DPTK_INLINE void DeviceSteps::reset() {
+    GradientSteps::reset();
+    has_begun_ = false;
+    works_.assign(buckets_.size(), Work());
+}
+
+DPTK_INLINE void DeviceSteps::copy(DeviceLane& lane, const LaneCopy& tensor, const LaneWeight& weight,
+                                   DType from) {
+    lane.copy(std::span(&tensor, 1), weight, from);
+}
+
+DPTK_INLINE void DeviceSteps::zero(DeviceLane& lane, const Buffer& elements) {
+    copy(lane, {elements, elements.data}, {.factor = 0}, elements.dtype);
+}
+
+DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double samples) {
+    const Buffer all = buckets_[b].gradients();
+    DeviceLane& lane = lanes_.on(all.device);
+    std::vector<LaneCopy> to_sums;
+    std::vector<LaneCopy> zeros;
+    for (const std::size_t i : buckets_[b].indices()) {
+        const ParameterRef& parameter = parameters_[i];
+        if (parameter.gradient == nullptr) continue;
+        if (samples == 0) {
+            zeros.push_back(
+                {{parameter.gradient, parameter.count, all.dtype, all.device}, parameter.gradient});
+            continue;
+        }
+        if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
+        to_sums.push_back({sums_[i].elements, parameter.gradient});
+    }
+    lane.accumulate(to_sums, samples, all.dtype);
+    lane.copy(zeros, {.factor = 0});
+}
+
+DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, const OwnStep& own,
+                                           const std::vector<bool>& takes_part) {
+    const DType dtype = buckets_[b].gradients().dtype;
+    const std::size_t samples = own.samples.value_or(0);
+    std::vector<LaneCopy> to_sums;
+    std::vector<LaneCopy> sums;
+    std::vector<LaneCopy> sent;  // which are zero again
+    std::vector<LaneCopy> gradients;
+    std::vector<LaneCopy> zeros;
+    const std::vector<std::size_t>& indices = buckets_[b].indices();
+    for (std::size_t position = 0; position < indices.size(); ++position) {
+        const ParameterRef& parameter = parameters_[indices[position]];
+        const Buffer place = buckets_[b].gradient(position, parameter.count);
+        const OwnedBuffer& sum = sums_[indices[position]];
+        const bool has_own = takes_part[position] && samples > 0;
+        if (!sum.memory) {
+            (has_own ? gradients : zeros).push_back({place, parameter.gradient});
+            continue;
+        }
+        if (has_own) to_sums.push_back({sum.elements, parameter.gradient});
+        sums.push_back({place, sum.elements.data});
+        sent.push_back({sum.elements, sum.elements.data});
+    }
+    lane.accumulate(to_sums, static_cast<double>(samples), dtype);
+    lane.copy(sums, {.factor = 1, .divisor = lane.samples_sum()}, accumulation_dtype(dtype));
+    lane.copy(sent, {.factor = 0});
+    lane.copy(gradients, weight_of(lane, own, samples));
+    lane.copy(zeros, {.factor = 0});
+}
+
+DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& buffers, int root,
+                                            const OwnStep& own) {
+    DeviceLane& lane = lanes_[n];
+    const auto take_bytes = [](Buffer buffer) {
+        return Buffer{buffer.data, buffer.bytes(), DType::u8, buffer.device};
+    };
+    constexpr std::size_t alignment = 64;
+    const auto place_of = [](const Buffer& bytes) {
+        return (bytes.count + alignment - 1) / alignment * alignment;
+    };
+    std::size_t all = 0;
+    for (const Buffer& buffer : buffers.buffers())
+        if (buffer.device == lane.device()) all += place_of(take_bytes(buffer));
+    if (all == 0) return;
+    if (!buffers_[n].memory) buffers_[n] = allocate(lane, all, DType::u8);
+    std::vector<LaneCopy> in;
+    std::vector<LaneCopy> out;
+    std::size_t first = 0;
+    for (const Buffer& buffer : buffers.buffers()) {
+        if (buffer.device != lane.device()) continue;
+        const Buffer bytes = take_bytes(buffer);
+        const Buffer place = buffers_[n].elements.slice(first, bytes.count);
+        in.push_back({place, bytes.data});
+        out.push_back({bytes, place.data});
+        first += place_of(bytes);
+    }
+    lane.follow_program();
+    const bool is_root = group_.rank() == root;
+    if (is_root && own.has_buffers) lane.copy(in, {});
+    const Buffer sent = buffers_[n].elements;
+    start(lane, {.verb = Verb::broadcast, .input = sent, .output = sent, .root = root}, buffers_[n].memory)
+        .wait(lane.stream());
+    if (!is_root && own.has_buffers) lane.copy(out, {});
+}
+
+DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const OwnStep& own,
+                                            const std::vector<bool>& takes_part) {
+    guarded([&] {
+        const trace::Span span("copy in");
+        const std::size_t n = lanes_.number_of(buckets_[b].gradients().device);
+        lanes_[n].follow_program();
+        std::exchange(words_[n], Work()).wait(lanes_[n].stream());  // of which the weights are shares
+        if (has_accumulated()) {
+            copy_in_sums(lanes_[n], b, own, takes_part);
+        } else {
+            copy_in(lanes_[n], b, own, takes_part);
+        }
+        if (hook_) {
+            run_hook(n, b, own);
+        } else {
+            sum_bucket(lanes_[n], b, own);
+        }
+    });
+}
+
+DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own,
+                                      const std::vector<bool>& takes_part) {
+    std::vector<LaneCopy> gradients;
+    std::vector<LaneCopy> zeros;
+    const std::vector<std::size_t>& indices = buckets_[b].indices();
+    for (std::size_t position = 0; position < indices.size(); ++position) {
+        const ParameterRef& parameter = parameters_[indices[position]];
+        (takes_part[position] ? gradients : zeros)
+            .push_back({buckets_[b].gradient(position, parameter.count), parameter.gradient});
+    }
+    lane.copy(gradients, weight_of(lane, own, own.samples.value_or(0)));
+    lane.copy(zeros, {.factor = 0});
+}
+
+DPTK_INLINE LaneWeight DeviceSteps::weight_of(DeviceLane& lane, const OwnStep& own,
+                                              std::size_t samples) const {
+    if (own.samples) return {.factor = static_cast<double>(samples), .divisor = lane.samples_sum()};
+    return {.factor = 1.0 / ranks_that_count()};
+}
+
+DPTK_INLINE void DeviceSteps::sum_bucket(DeviceLane& lane, std::size_t b, const OwnStep& own) {
+    if (is_last(b)) lane.write(buckets_[b].status_element(), status_of(own));
+    Collective call = buckets_[b].all_reduce(ReduceOp::sum);
+    call.bucket = static_cast<int>(b);
+    works_[b] = start(lane, call, buckets_[b].memory());
+}
+
+DPTK_INLINE void DeviceSteps::run_hook(std::size_t n, std::size_t b, const OwnStep& own) {
+    DeviceLane& lane = lanes_[n];
+    const Buffer weight = for_hooks_[n].elements.slice(0, 1);
+    const LaneWeight of_all = weight_of(lane, own, own.samples.value_or(0) + accumulated_samples());
+    lane.write(weight, of_all.factor);
+    copy(lane, {weight, weight.data}, {.factor = 1, .divisor = of_all.divisor}, weight.dtype);
+    HookBucket bucket = hook_bucket(buckets_, b, parameters_.refs());
+    bucket.step = own.number;
+    bucket.weight = std::numeric_limits<double>::quiet_NaN();
+    bucket.device_weight = weight;
+    bucket.stream = lane.stream();
+    bucket.lane = lanes_.shared(n);
+    {
+        const CurrentDevice on(lane.device().index);
+        hook_->run(bucket);
+    }
+    if (!is_last(b)) return;
+    lane.write(own_status(n), status_of(own));
+    works_[b] = start_sum(lane, own_status(n));
+}
+
+DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const OwnStep& own, const UnusedParameters& unused) {
+    const trace::Span span("copy out");
+    DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
+    std::exchange(works_[b], Work()).wait(lane.stream());
+    if (!own.has_addresses || own.is_shadow) return;
+    std::vector<LaneCopy> averages;
+    const std::vector<std::size_t>& indices = buckets_[b].indices();
+    for (std::size_t position = 0; position < indices.size(); ++position) {
+        const ParameterRef& parameter = parameters_[indices[position]];
+        if (unused[indices[position]]) continue;
+        const Buffer average = buckets_[b].gradient(position, parameter.count);
+        averages.push_back({average.at(parameter.gradient), average.data});
+    }
+    lane.copy(averages, {});
+}
+
+DPTK_INLINE void DeviceSteps::judge() {
+    const std::size_t with_status = lanes_.number_of(buckets_[buckets_.size() - 1].gradients().device);
+    for (std::size_t n = 0; n < lanes_.size(); ++n) {
+        std::exchange(words_[n], Work()).wait(lanes_[n].stream());
+        Buffer status = hook_ ? own_status(with_status) : buckets_[buckets_.size() - 1].status_element();
+        if (n != with_status) status.data = nullptr;
+        lanes_[n].judge(status);
+        lanes_[n].lead_program();
+    }
+}
+
+DPTK_INLINE bool DeviceSteps::was_bad(bool all) {
+    bool any = false;
+    for (std::size_t n = 0; n < lanes_.size(); ++n) any = lanes_[n].was_bad(all) || any;
+    return any;
+}
+
+DPTK_INLINE bool DeviceSteps::was_well(OwnStep& own, const OwnStep& step, bool all) {
+    bool is_bad = false;
+    guarded([&] { is_bad = was_bad(all); });
+    group_.channel().control().health()->check();  // what was broken off looks like any other end
+    if (!is_bad) return true;
+    own = step;
+    if (!any_problem(own)) own.note_count();
+    return false;
+}
+
+DPTK_INLINE Work DeviceSteps::start_sum(const DeviceLane& lane, const Buffer& elements) {
+    return start(lane, {.verb = Verb::all_reduce, .input = elements, .output = elements}, nullptr);
+}
+
+DPTK_INLINE Work DeviceSteps::start(const DeviceLane& lane, Collective call,
+                                    std::shared_ptr<const void> keep_alive) {
+    call.stream = lane.stream();
+    if (!lane.is_captured()) return group_.channel().start(call, std::move(keep_alive));
+    group_.channel().run(call);
+    return {};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

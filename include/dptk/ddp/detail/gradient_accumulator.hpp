@@ -1,0 +1,48 @@
+/// The gradients of micro-batches, each weighted by its samples, until the step that sends them.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dptk/comm/algorithms/exchange.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Sums are kept in f32, and in f64 for f64.
+class GradientAccumulator {
+  public:
+    /// Adds the gradients of `samples` samples, each the mean over them, and sets them to zero. Those of no
+    /// samples do not count, whatever they hold. `takes(i)`: whether parameter i takes part.
+    template <class Takes>
+    void add(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
+        if (sums_.empty()) sums_.resize(parameters.size());
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            const ParameterRef& parameter = parameters[i];
+            if (parameter.count == 0 || !takes(i)) continue;
+            if (samples > 0) add_to(i, parameter, static_cast<double>(samples));
+            std::memset(parameter.gradient, 0, parameter.count * dtype_size(parameter.dtype));
+        }
+    }
+
+    /// to = sum * sum_factor + gradient * factor, rounded once. A factor of 0 makes zeros, whatever the
+    /// gradient holds.
+    void blend(const Buffer& to, std::size_t i, double sum_factor, const void* gradient, double factor) const;
+
+    /// Forgets the sums; the memory is kept for the next ones.
+    void clear();
+
+  private:
+    void add_to(std::size_t i, const ParameterRef& parameter, double samples);
+
+    std::vector<std::unique_ptr<algorithms::Scratch>> sums_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/detail/gradient_accumulator.ipp"
+#endif

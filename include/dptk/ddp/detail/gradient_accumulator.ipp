@@ -1,0 +1,50 @@
+#pragma once
+
+#include "dptk/ddp/detail/gradient_accumulator.hpp"
+
+#include "dptk/comm/algorithms/local_reduce.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE void GradientAccumulator::blend(const Buffer& to, std::size_t i, double sum_factor,
+                                            const void* gradient, double factor) const {
+    visit_dtype(to.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (Real<T>) {
+            using Wide = typename Arithmetic<T>::type;
+            const void* sums = sums_[i] ? sums_[i]->buffer().data : nullptr;
+            for (std::size_t e = 0; e < to.count; ++e) {
+                Wide value{0};
+                if (sums != nullptr) value = load<Wide>(sums, e) * static_cast<Wide>(sum_factor);
+                if (factor != 0) value += static_cast<Wide>(load<T>(gradient, e)) * static_cast<Wide>(factor);
+                store<T>(to.data, e, static_cast<T>(value));
+            }
+        }
+    });
+}
+
+DPTK_INLINE void GradientAccumulator::clear() {
+    for (const auto& sum : sums_) {
+        if (sum) std::memset(sum->buffer().data, 0, sum->buffer().bytes());
+    }
+}
+
+DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& parameter, double samples) {
+    if (!sums_[i]) {
+        const Buffer like{nullptr, parameter.count, accumulation_dtype(parameter.dtype), {}};
+        sums_[i] = std::make_unique<algorithms::Scratch>(like);
+    }
+    visit_dtype(parameter.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (Real<T>) {
+            using Wide = typename Arithmetic<T>::type;
+            void* sums = sums_[i]->buffer().data;
+            for (std::size_t e = 0; e < parameter.count; ++e) {
+                const Wide gradient = static_cast<Wide>(load<T>(parameter.gradient, e));
+                store<Wide>(sums, e, load<Wide>(sums, e) + gradient * static_cast<Wide>(samples));
+            }
+        }
+    });
+}
+
+}  // namespace DPTK_NAMESPACE::detail

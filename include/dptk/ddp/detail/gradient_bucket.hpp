@@ -1,0 +1,81 @@
+/// The memory of one bucket: the gradients that travel together, and one element behind the last bucket's
+/// that carries the ranks' status.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/ddp/bucket_plan.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+class GradientBucket {
+  public:
+    enum class Status { none, last_element };
+
+    /// Collective, since the memory is the transport's. Every gradient is aligned to 64 bytes, and so is each
+    /// of `parts` equal parts of the bucket.
+    GradientBucket(ProcessGroup& group, const Bucket& bucket, const std::vector<ParameterRef>& parameters,
+                   Status status, std::size_t parts);
+
+    /// The parameters in this bucket.
+    [[nodiscard]] const std::vector<std::size_t>& indices() const noexcept { return indices_; }
+
+    /// Where the gradient of the `position`th of them lies; `count` elements of it.
+    [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept;
+
+    /// Where it begins in the bucket, in elements.
+    [[nodiscard]] std::size_t offset(std::size_t position) const noexcept { return offsets_[position]; }
+
+    /// All gradients, with zeros between them.
+    [[nodiscard]] Buffer gradients() const noexcept { return all_.slice(0, gradients_); }
+
+    /// The element that carries the status, where there is one.
+    [[nodiscard]] Buffer status_element() const noexcept { return all_.slice(all_.count - 1, 1); }
+
+    /// In host memory: above 0 after the reduction where any rank has raised it.
+    void set_status(bool raised);
+
+    [[nodiscard]] bool status() const;
+
+    [[nodiscard]] Collective all_reduce(const Reduction& reduction) const noexcept;
+
+    /// The part of one of `ranks` ranks.
+    [[nodiscard]] Buffer part(int rank, int ranks) const noexcept;
+
+    [[nodiscard]] Collective reduce_scatter(const Reduction& reduction, int rank, int ranks) const noexcept;
+
+    [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
+
+  private:
+    template <class Fn>
+    void visit_floating(Fn&& fn) const {
+        visit_dtype(all_.dtype, [&](auto zero) {
+            if constexpr (Real<decltype(zero)>) fn(zero);
+        });
+    }
+
+    std::vector<std::size_t> indices_;
+    std::vector<std::size_t> offsets_;
+    std::size_t gradients_ = 0;  // elements
+    Buffer all_;
+    std::shared_ptr<void> memory_;
+};
+
+/// to = from. In device memory it takes its place in the device's default stream. `from` may be `to`.
+void copy_gradient(const Buffer& to, const void* from);
+
+/// to = from * factor; zeros for a factor of 0, whatever `from` holds. In device memory all factors but 0 are
+/// left to the reduction.
+void copy_scaled(const Buffer& to, const void* from, double factor);
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/detail/gradient_bucket.ipp"
+#endif

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "dptk/ddp/detail/gradient_postprocessing.hpp"
+
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE GradientNorm Averages::clip_norm(double max_norm, double norm_type) {
+    check_norm_type(norm_type);
+    if (!steps_.lanes()) return GradientNorm(dptk::clip_grad_norm(in_host_memory(), max_norm, norm_type));
+    return clipping().clip_norm(on_devices(), max_norm, norm_type);
+}
+
+DPTK_INLINE void Averages::clip_value(double limit) {
+    if (!steps_.lanes()) return dptk::clip_grad_value(in_host_memory(), limit);
+    clipping().clip_value(on_devices(), limit);
+}
+
+DPTK_INLINE bool Averages::unscale(double scale) {
+    check_not_captured("unscale()");
+    bool finite = true;
+    if (steps_.lanes()) {
+        break_job_unless_agreed(group_.channel().job(),
+                                [&] { finite = clipping().unscale(on_devices(), scale); });
+    } else {
+        finite = detail::unscale(in_host_memory(), scale);
+    }
+    return group_.all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
+}
+
+DPTK_INLINE bool Averages::has(std::size_t i) const {
+    return buckets_.has(i) && (parameters_[i].gradient != nullptr || !parameters_[i].late_gradient);
+}
+
+DPTK_INLINE std::vector<ParameterRef> Averages::in_host_memory() const {
+    std::vector<ParameterRef> in_buckets;
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+        if (has(i)) in_buckets.push_back(parameters_[i]);
+    return in_buckets;
+}
+
+DPTK_INLINE std::vector<Buffer> Averages::on_devices() const {
+    std::vector<Buffer> buffers;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        const ParameterRef& parameter = parameters_[i];
+        if (has(i))
+            buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
+    }
+    return buffers;
+}
+
+DPTK_INLINE DeviceClipping& Averages::clipping() {
+    if (!clipping_) {
+        check_not_captured("clipping for the first time");
+        clipping_.emplace(*steps_.lanes());
+    }
+    return *clipping_;
+}
+
+DPTK_INLINE void Averages::check_not_captured(std::string_view what) const {
+    if (!steps_.is_captured()) return;
+    throw ArgumentError(
+        text("rank ", group_.rank(), ": ", what, " in a step that is captured into a CUDA graph"));
+}
+
+}  // namespace DPTK_NAMESPACE::detail

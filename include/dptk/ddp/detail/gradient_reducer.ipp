@@ -1,0 +1,433 @@
+#pragma once
+
+#include "dptk/ddp/detail/gradient_reducer.hpp"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/trace.hpp"
+#include "dptk/ddp/detail/device_steps.hpp"
+#include "dptk/ddp/detail/host_steps.hpp"
+#include "dptk/ddp/detail/launch_order.hpp"
+#include "dptk/ddp/detail/model_table.hpp"
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSource source,
+                                             DistributedDataParallelOptions options, Outcome outcome)
+    : parameters_(std::move(source)), options_(std::move(options)), outcome_(outcome), unused_(options_) {
+    if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
+        own_group_ = std::make_unique<ProcessGroup>(std::move(own));
+    }
+    group_ = own_group_ ? own_group_.get() : &group;
+
+    std::string problem;
+    std::string device_problem;
+    detail::DeviceLanes lanes;
+    try {
+        parameters_.find(options_);
+        buffers_ = detail::ModelBuffers(options_);
+        check_options();
+        lanes = make_lanes();
+    } catch (const BackendError& error) {
+        device_problem = error.what();
+    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+        problem = error.what();
+    }
+    detail::check_no_problem<ArgumentError>(*group_, problem);
+    detail::check_no_problem<BackendError>(*group_, device_problem);
+    detail::check_equal_tables(
+        *group_, "models",
+        detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
+            (lanes.empty() ? "" : "\nsteps by kernels"));
+    make_steps(std::move(lanes));
+    make_buckets(detail::first_launch_order(parameters_.ignored()));
+    clock_.emplace(*group_);
+    clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
+}
+
+DPTK_INLINE void GradientReducer::broadcast_values(int root) {
+    buffers_.broadcast(*group_, root, options_.stream);
+    parameters_.broadcast_values(*group_, root, options_.stream);
+}
+
+DPTK_INLINE Buffer GradientReducer::gradient_memory(std::size_t i) {
+    const std::lock_guard lock(mutex_);
+    check_in_bucket(i);
+    pinned_ = true;
+    return buckets_.gradient(i, parameters_[i].count);
+}
+
+DPTK_INLINE std::shared_ptr<void> GradientReducer::bucket_memory(std::size_t i) const {
+    check_in_bucket(i);
+    return buckets_[buckets_.place(i).bucket].memory();
+}
+
+DPTK_INLINE void GradientReducer::check() {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    if (!steps_->was_well(own_)) throw_problems();
+}
+
+DPTK_INLINE void GradientReducer::check_in_bucket(std::size_t i) const {
+    check_index(i);
+    if (!buckets_.has(i)) throw ArgumentError(detail::text("parameter ", parameters_[i].name, " is ignored"));
+}
+
+DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
+    return clock_->statistics().steps;
+}
+
+DPTK_INLINE DdpStatistics GradientReducer::statistics() {
+    const std::lock_guard lock(mutex_);
+    DdpStatistics now = clock_->statistics();
+    now.bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
+    return now;
+}
+
+DPTK_INLINE void GradientReducer::set_comm_hook(std::shared_ptr<CommHook> hook) {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
+    steps_->set_hook(std::move(hook));
+}
+
+DPTK_INLINE void GradientReducer::begin_step() {
+    begin(std::nullopt);
+}
+
+DPTK_INLINE void GradientReducer::synchronize() {
+    const std::lock_guard lock(mutex_);
+    if (local_scopes_ > 0) return;
+    if (!begun_) begin_locked(std::nullopt);
+    end_step();
+}
+
+DPTK_INLINE void GradientReducer::synchronize(std::size_t sample_count) {
+    const std::lock_guard lock(mutex_);
+    check_counts_allowed();
+    check_not_begun();
+    begin_locked(sample_count);
+    end_step();
+}
+
+DPTK_INLINE void GradientReducer::shadow() {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    own_.is_shadow = true;
+    begin_locked(0);
+    end_step();
+}
+
+DPTK_INLINE void GradientReducer::set_joined(const JoinRound& round) {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    steps_->set_joined(round);
+}
+
+DPTK_INLINE void GradientReducer::accumulate(std::size_t sample_count) {
+    const std::lock_guard lock(mutex_);
+    if (begun_) return own_.note("accumulate() in the middle of a step");
+    read_addresses(Late::found);
+    if (!own_.has_addresses || !own_.problem.empty()) return;
+    if (!steps_->lanes() && !buckets_.devices().empty())
+        return own_.note(
+            "accumulate() is for gradients that are all in host memory, or all in device "
+            "memory, in a program with dptk's kernels");
+    steps_->accumulate(sample_count);
+}
+
+DPTK_INLINE detail::Averages& GradientReducer::averages() {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    return *averages_;
+}
+
+DPTK_INLINE GradientReducer::NoSync::NoSync(GradientReducer& reducer) : reducer_(reducer) {
+    const std::lock_guard lock(reducer_.mutex_);
+    reducer_.check_not_begun();
+    ++reducer_.local_scopes_;
+}
+
+DPTK_INLINE GradientReducer::NoSync::~NoSync() {
+    const std::lock_guard lock(reducer_.mutex_);
+    --reducer_.local_scopes_;
+}
+
+DPTK_INLINE void GradientReducer::check_options() const {
+    detail::BucketSet::check_caps(options_);
+    if (options_.find_unused_parameters && options_.ready != Ready::marked)
+        throw ArgumentError(
+            "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
+            "part in a step");
+    if (options_.find_unused_parameters && outcome_ != Outcome::everywhere)
+        throw ArgumentError("find_unused_parameters is not for sharded gradients");
+    if (outcome_ != Outcome::everywhere) {
+        detail::require_host_memory(parameters_.refs(), "a sharded optimizer");
+        detail::require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
+    }
+    if (!is_marked()) detail::require_lasting_gradients(parameters_.refs(), "Ready::at_synchronize");
+}
+
+DPTK_INLINE detail::DeviceLanes GradientReducer::make_lanes() const {
+    detail::DeviceLanes lanes;
+    const bool has_host_buffers = buffers_.has_any() && !buffers_.are_on_devices();
+    if (outcome_ == Outcome::everywhere && !has_host_buffers)
+        lanes = detail::DeviceLanes::make(parameters_.refs(),
+                                          detail::first_launch_order(parameters_.ignored()), options_.stream);
+    if (options_.stream != StreamRef() && lanes.empty())
+        throw ArgumentError(
+            "a stream is for gradients that are all in device memory, as are the buffers, in a program "
+            "with dptk's kernels");
+    for (const Buffer& buffer : buffers_.buffers()) {
+        if (buffer.on_device() && !lanes.has(buffer.device))
+            throw ArgumentError(
+                detail::text("a buffer is on ", device_name(buffer.device),
+                             ", where it can be with gradients that are all in device memory, and some "
+                             "of them there, in a program with dptk's kernels"));
+    }
+    return lanes;
+}
+
+DPTK_INLINE void GradientReducer::make_steps(detail::DeviceLanes lanes) {
+    const bool is_own = own_group_ != nullptr;
+    if (lanes.empty()) {
+        steps_ = std::make_unique<detail::HostSteps>(*group_, parameters_, buckets_, outcome_, is_own,
+                                                     is_marked());
+    } else {
+        steps_ =
+            std::make_unique<detail::DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes), is_own);
+    }
+    averages_.emplace(*group_, parameters_, buckets_, *steps_);
+}
+
+DPTK_INLINE void GradientReducer::make_buckets(const std::vector<std::size_t>& order) {
+    const bool on_device = steps_->lanes() != nullptr;
+    steps_->take_new_buckets();
+    buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
+    reset_step();
+}
+
+DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count) {
+    const std::lock_guard lock(mutex_);
+    if (sample_count) check_counts_allowed();
+    if (local_scopes_ > 0) return;
+    check_not_begun();
+    begin_locked(sample_count);
+    if (leaves_early()) begin_among_ranks();
+    if (buffers_.has_any() && may_communicate_here()) static_cast<void>(goes_on());
+}
+
+DPTK_INLINE void GradientReducer::check_counts_allowed() const {
+    if (local_scopes_ == 0) return;
+    throw ArgumentError(detail::text("rank ", group_->rank(),
+                                     ": a sample count inside no_sync, which weighs all micro-batches the "
+                                     "same; accumulate(n) weighs them by their samples"));
+}
+
+DPTK_INLINE void GradientReducer::check_not_begun() const {
+    if (!begun_) return;
+    throw ArgumentError(detail::text("rank ", group_->rank(),
+                                     ": a step begins in the middle of another; synchronize(), without a "
+                                     "sample count, ends the one that begin_step or a mark has begun"));
+}
+
+DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample_count) {
+    begun_ = true;
+    clock_->begin();
+    own_.number = clock_->statistics().steps;
+    own_.samples = sample_count;
+    if (!own_.samples && steps_->has_accumulated()) own_.samples = 0;
+    read_buffers();
+    if (!is_marked()) return;
+    read_addresses();
+    if (own_.samples != std::size_t{0}) return;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (buckets_.has(i)) marks_.mark(i, State::unused, buckets_);
+    }
+}
+
+DPTK_INLINE void GradientReducer::read_buffers() {
+    try {
+        buffers_.read();
+    } catch (const std::exception& error) {  // also of the program's own ranges
+        own_.note(error.what());
+        own_.has_buffers = false;
+    }
+}
+
+DPTK_INLINE void GradientReducer::read_addresses(Late late) {
+    try {
+        parameters_.read_addresses();
+        for (std::size_t i = 0; late == Late::found && i < parameters_.size(); ++i)
+            if (buckets_.has(i)) parameters_.find_gradient(i, IfMissing::null);
+        if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
+    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+        own_.note(error.what());
+        own_.has_addresses = false;
+    }
+}
+
+DPTK_INLINE void GradientReducer::begin_among_ranks() {
+    if (steps_->is_captured()) check_capturable();
+    steps_->begin(own_);
+}
+
+DPTK_INLINE bool GradientReducer::goes_on() {
+    if (!steps_->has_begun() && steps_->is_captured()) check_capturable();
+    if (!steps_->goes_on(own_)) return false;
+    if (buffers_.has_any() && !std::exchange(buffers_are_sent_, true))
+        steps_->send(buffers_, steps_->joined().first, own_);
+    return true;
+}
+
+DPTK_INLINE void GradientReducer::check_capturable() {
+    try {
+        const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
+        if (!settled || options_.find_unused_parameters)
+            throw ArgumentError(detail::text("rank ", group_->rank(),
+                                             ": a step is captured into a CUDA graph before buckets are "
+                                             "settled, which two steps do, or with find_unused_parameters"));
+        steps_->check_capturable();
+    } catch (...) {
+        reset_step();
+        throw;
+    }
+}
+
+DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradient) {
+    check_index(i);
+    const std::lock_guard lock(mutex_);
+    if (local_scopes_ > 0 || !buckets_.has(i)) return;
+    if (!begun_) {
+        if (steps_->has_accumulated())
+            own_.note(detail::text("gradient ", parameters_[i].name,
+                                   " is marked behind accumulate(), without begin_step(n)"));
+        begin_locked(std::nullopt);
+    }
+    // Begun early, the ranks' words have arrived when the first bucket is full.
+    if (is_marked() && !steps_->has_begun() && leaves_early()) begin_among_ranks();
+    if (own_.samples == std::size_t{0}) return;
+    note_mark(i, state);
+    if (state == State::ready && is_marked()) take_gradient(i, gradient);
+    if (!leaves_early()) return;
+    // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
+    while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
+        if (!goes_on()) return;
+        launch();
+    }
+}
+
+DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
+    if (!is_marked()) return own_.note("a gradient is marked, but the option is Ready::at_synchronize");
+    if (!marks_.mark(i, state, buckets_))
+        own_.note(detail::text("gradient ", parameters_[i].name, " was marked twice"));
+    if (state == State::ready && unused_.is_out_for_good(i))
+        own_.note(detail::text("static_graph: gradient ", parameters_[i].name,
+                               " is ready, and no rank has used its parameter in the first step"));
+}
+
+DPTK_INLINE void GradientReducer::take_gradient(std::size_t i, void* gradient) {
+    const ParameterRef& parameter = parameters_[i];
+    const bool is_late = static_cast<bool>(parameter.late_gradient);
+    if (parameter.count == 0 || (!is_late && gradient == nullptr)) return;
+    if (!is_late)
+        return own_.note(
+            detail::text("gradient ", parameter.name, " is marked with an address, and is no late one"));
+    if (gradient == nullptr)
+        return own_.note(
+            detail::text("the late gradient ", parameter.name, " is marked without its address"));
+    parameters_.set_gradient(i, gradient);
+    if (options_.gradient_as_bucket_view && !buckets_.is_view(i, parameter))
+        own_.note(buckets_.view_problem(i, parameter));
+}
+
+DPTK_INLINE void GradientReducer::find_gradients() {
+    if (!own_.has_addresses || own_.is_shadow) return;
+    break_job_unless_agreed(group_->channel().job(), [&] {
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (buckets_.has(i) && !unused_[i]) parameters_.find_gradient(i, IfMissing::make);
+        }
+    });
+}
+
+DPTK_INLINE void GradientReducer::end_step() {
+    clock_->end_compute();
+    const trace::Span span("synchronize");
+    if (!is_marked()) read_addresses();
+    if (!goes_on()) throw_problems();
+    while (steps_->next() < buckets_.size()) launch();
+    // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
+    unused_.exchange(
+        *group_, parameters_.size(),
+        steps_->has_accumulated() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
+    find_gradients();
+    reduction_ = steps_->reduction(own_);
+    if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
+    clock_->end_step(marks_.arrived());
+    rebuild();
+    reset_step();
+}
+
+DPTK_INLINE void GradientReducer::launch() {
+    takes_part_.clear();
+    for (const std::size_t i : buckets_[steps_->next()].indices()) takes_part_.push_back(takes_part(i));
+    steps_->launch(own_, takes_part_);
+}
+
+DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
+    if (is_marked() && marks_[i] == State::waiting) {
+        if (!options_.find_unused_parameters)
+            own_.note(detail::text("gradient ", parameters_[i].name,
+                                   " was neither marked ready nor unused before synchronize()"));
+        marks_.mark(i, State::unused, buckets_);
+    }
+    const bool is_there = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
+    return marks_[i] != State::unused && is_there && own_.has_addresses && !own_.is_shadow;
+}
+
+DPTK_INLINE void GradientReducer::rebuild() {
+    const bool may_change = options_.find_unused_parameters && !options_.static_graph;
+    const bool must_stay = options_.gradient_as_bucket_view || outcome_ != Outcome::everywhere;
+    if (rebuilt_ || !is_marked() || may_change || must_stay) return;
+    const detail::NewOrder agreed = detail::agree_on_order(*group_, pinned_, marks_.arrived(),
+                                                           detail::first_launch_order(parameters_.ignored()));
+    rebuilt_ = agreed.is_settled;
+    if (!agreed.order.empty()) make_buckets(agreed.order);
+}
+
+DPTK_INLINE void GradientReducer::throw_problems() {
+    const std::string problems = detail::gather_problems(*group_, own_.problem);
+    steps_->forget_sums();
+    unused_.forget();
+    reset_step();
+    detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
+}
+
+DPTK_INLINE void GradientReducer::reset_step() {
+    begun_ = false;
+    buffers_are_sent_ = false;
+    own_ = {};
+    steps_->reset();
+    marks_.reset(parameters_.size(), buckets_);
+}
+
+DPTK_INLINE bool GradientReducer::may_communicate_here() const {
+    return own_group_ != nullptr && group_->channel().callable_from_this_thread();
+}
+
+DPTK_INLINE bool GradientReducer::leaves_early() const {
+    return may_communicate_here() && steps_->overlaps();
+}
+
+DPTK_INLINE void GradientReducer::check_index(std::size_t i) const {
+    if (i >= parameters_.size()) {
+        throw ArgumentError(detail::text("rank ", group_->rank(), ": there is no parameter ", i, " among ",
+                                         parameters_.size()));
+    }
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "dptk/ddp/detail/launch_order.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = ignored.size(); i-- > 0;) {
+        if (!ignored[i]) order.push_back(i);
+    }
+    return order;
+}
+
+DPTK_INLINE NewOrder agree_on_order(ProcessGroup& group, bool pinned, const std::vector<std::size_t>& arrived,
+                                    const std::vector<std::size_t>& before) {
+    const auto as_flag = [](bool flag) { return static_cast<std::uint8_t>(flag ? 1 : 0); };
+    std::uint8_t flags[] = {as_flag(pinned), as_flag(group.rank() == 0 && arrived.empty())};
+    group.all_reduce(flags, ReduceOp::max);
+    const bool is_pinned = flags[0] != 0;
+    const bool is_unknown = flags[1] != 0;
+    if (is_pinned || is_unknown) return {.is_settled = is_pinned, .order = {}};
+    std::vector<std::uint64_t> order(before.size());
+    if (group.rank() == 0) {
+        const auto rest = std::ranges::copy(arrived, order.begin()).out;
+        std::ranges::copy_if(before, rest,
+                             [&](std::size_t i) { return std::ranges::find(arrived, i) == arrived.end(); });
+    }
+    group.broadcast(order);
+    return {.is_settled = true, .order = {order.begin(), order.end()}};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "dptk/ddp/detail/model_buffers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dptk/comm/coalesced.hpp"
+#include "dptk/ddp/detail/model_parameters.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE ModelBuffers::ModelBuffers(const DistributedDataParallelOptions& options) {
+    if (!options.buffers || !options.broadcast_buffers) return;
+    source_ = options.buffers;
+    buffers_ = source_->collect();
+    check_memory();
+}
+
+DPTK_INLINE bool ModelBuffers::are_on_devices() const noexcept {
+    return !buffers_.empty() && buffers_.front().on_device();
+}
+
+DPTK_INLINE void ModelBuffers::read() {
+    if (!source_) return;
+    std::vector<Buffer> now = source_->collect();
+    const auto is_same = [](const Buffer& a, const Buffer& b) {
+        return same_shape(a, b) && a.device == b.device;
+    };
+    if (!std::ranges::equal(now, buffers_, is_same))
+        throw ArgumentError("the model's buffers are not those of construction");
+    buffers_ = std::move(now);
+}
+
+DPTK_INLINE void ModelBuffers::broadcast(ProcessGroup& group, int root, StreamRef stream) const {
+    if (are_on_devices()) {
+        for (const Buffer& buffer : buffers_)
+            ModelParameters::run(
+                group,
+                {.verb = Verb::broadcast, .input = buffer, .output = buffer, .root = root, .stream = stream});
+        return;
+    }
+    const ErasedBuffers erased{buffers_, {}};
+    run_coalesced(group, {.verb = Verb::broadcast, .root = root}, erased, erased);
+}
+
+DPTK_INLINE void ModelBuffers::check_memory() const {
+    for (const Buffer& buffer : buffers_) {
+        if (buffer.on_device() != are_on_devices())
+            throw ArgumentError(
+                "buffers are in host memory or on devices, and not some of them here and "
+                "some there");
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "dptk/ddp/detail/model_table.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <optional>
+
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>& parameters,
+                                                 const DistributedDataParallelOptions& options) {
+    std::vector<bool> ignored(parameters.size(), false);
+    for (const std::string& name : options.parameters_to_ignore) {
+        const auto found = std::ranges::find(parameters, name, &ParameterRef::name);
+        if (found == parameters.end())
+            throw ArgumentError(text("there is no parameter ", name, " to ignore"));
+        ignored[static_cast<std::size_t>(found - parameters.begin())] = true;
+    }
+    return ignored;
+}
+
+[[nodiscard]] DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& options) {
+    const auto cap_text = [](const std::optional<double>& cap) {
+        return cap ? text(*cap, " MiB") : std::string("default");
+    };
+    std::string out =
+        text("Ready::", options.ready == Ready::marked ? "marked" : "at_synchronize", "\nbucket_cap_mb ",
+             cap_text(options.bucket_cap_mb), "\nfirst_bucket_mb ", cap_text(options.first_bucket_mb), "\n");
+    const auto add_flag = [&](const char* name, bool value) {
+        out += text(name, value ? " true" : " false", "\n");
+    };
+    add_flag("find_unused_parameters", options.find_unused_parameters);
+    add_flag("static_graph", options.static_graph);
+    add_flag("gradient_as_bucket_view", options.gradient_as_bucket_view);
+    add_flag("init_sync", options.init_sync);
+    add_flag("broadcast_buffers", options.broadcast_buffers);
+    const char* trace = std::getenv("DPTK_TRACE");
+    add_flag("DPTK_TRACE", trace != nullptr && *trace != '\0');
+    return out;
+}
+
+DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignored) {
+    std::string out = text(ignored ? "ignored " : "", "parameter ", parameter.name, " of ",
+                           dtype_name(parameter.dtype), " ", shape_text(parameter.shape));
+    out += text(" with ", parameter.count, " elements");
+    if (parameter.layout != 0) out += text(" in layout ", parameter.layout);
+    return out + "\n";
+}
+
+/// Which parameters and buffers share a device, whatever its number on this rank.
+[[nodiscard]] DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters,
+                                                   const std::vector<Buffer>& buffers) {
+    std::vector<Device> devices;
+    std::string out;
+    const auto add = [&](const std::string& what, Device device) {
+        if (device.type == DeviceType::cpu) return;
+        const auto found = std::ranges::find(devices, device);
+        out += text(what, " on device ", found - devices.begin(), " of the model\n");
+        if (found == devices.end()) devices.push_back(device);
+    };
+    for (const ParameterRef& parameter : parameters) add("parameter " + parameter.name, parameter.device);
+    for (std::size_t i = 0; i < buffers.size(); ++i) add(text("buffer ", i), buffers[i].device);
+    return out;
+}
+
+DPTK_INLINE std::string model_table(const DistributedDataParallelOptions& options,
+                                    const std::vector<ParameterRef>& parameters,
+                                    const std::vector<bool>& ignored, const std::vector<Buffer>& buffers) {
+    std::string out = option_lines(options);
+    for (std::size_t i = 0; i < parameters.size(); ++i) out += parameter_line(parameters[i], ignored[i]);
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+        out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
+    return out + device_lines(parameters, buffers);
+}
+
+DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
+                                 const std::vector<ParameterRef>& now) {
+    if (now.size() != before.size()) {
+        const auto different =
+            std::ranges::mismatch(before, now, {}, &ParameterRef::name, &ParameterRef::name);
+        throw ArgumentError(text(
+            "there were ", before.size(), " parameters at construction, and are ", now.size(), " now: ",
+            different.in2 == now.end() ? different.in1->name + " is gone" : different.in2->name + " is new"));
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        if (now[i].count == before[i].count && now[i].dtype == before[i].dtype &&
+            now[i].device == before[i].device)
+            continue;
+        const auto place = [](const ParameterRef& parameter) {
+            return text(parameter.count, " x ", dtype_name(parameter.dtype),
+                        parameter.device == Device{} ? "" : " on " + device_name(parameter.device));
+        };
+        throw ArgumentError(text("parameter ", before[i].name, " was ", place(before[i]),
+                                 " at construction, and is ", place(now[i]), " now"));
+    }
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "dptk/ddp/detail/step_clock.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "dptk/core/log.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE StepClock::~StepClock() {
+    const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
+    if (!timeline_ || unwinding || group_.channel().control().health()->failed()) return;
+    try {
+        timeline_->write();
+    } catch (const std::exception& error) {
+        log(LogLevel::error, group_.rank(), error.what());
+    }
+}
+
+DPTK_INLINE void StepClock::begin() {
+    begin_ = trace::Clock::now();
+}
+
+DPTK_INLINE void StepClock::end_compute() {
+    compute_end_ = trace::Clock::now();
+    step_ = {.compute = seconds(begin_, compute_end_)};
+    step_bytes_ = 0;
+}
+
+DPTK_INLINE void StepClock::note_trip(std::size_t bucket, std::size_t bytes,
+                                      const BucketTraffic::Trip& trip) {
+    step_.communication += seconds(trip.begin, trip.end);
+    step_.overlapped += seconds(trip.begin, std::min(trip.end, compute_end_));
+    step_bytes_ += bytes;
+    if (timeline_)
+        timeline_->recorder().record(
+            {text("bucket ", bucket), trace::Lane::communication, trip.begin, trip.end});
+}
+
+DPTK_INLINE void StepClock::end_step(const std::vector<std::size_t>& arrival_order) {
+    statistics_.last_step = step_;
+    statistics_.all_steps += step_;
+    statistics_.bytes += step_bytes_;
+    statistics_.arrival_order = arrival_order;
+    ++statistics_.steps;
+}
+
+DPTK_INLINE double StepClock::seconds(trace::Clock::time_point begin, trace::Clock::time_point end) {
+    return std::max(std::chrono::duration<double>(end - begin).count(), 0.0);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "dptk/ddp/detail/step_header.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
+    write(own);
+    work_ = group.channel().start(call(), sums_);
+    started_ = true;
+}
+
+DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
+    // Where calls go on by the caller alone, a started call and a blocking one do not match.
+    if (group.channel().progresses_by_caller()) return start(group, own);
+    write(own);
+    group.channel().run(call());
+    started_ = true;
+}
+
+DPTK_INLINE double StepHeader::weight() const noexcept {
+    if (!own_.samples) return 1;
+    return sums_->samples == 0 ? 0 : static_cast<double>(*own_.samples) / sums_->samples;
+}
+
+DPTK_INLINE double StepHeader::sample_weight() const noexcept {
+    return sums_->samples == 0 ? 0 : 1 / sums_->samples;
+}
+
+DPTK_INLINE bool StepHeader::do_some_count() const noexcept {
+    return sums_->counting != 0 && sums_->counting != sums_->present;
+}
+
+DPTK_INLINE void StepHeader::reset() {
+    started_ = false;
+    work_ = Work();
+    own_ = {};
+}
+
+DPTK_INLINE void StepHeader::write(const Own& own) {
+    own_ = own;
+    const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
+    *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
+              one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
+              one_if(own.has_problem)};
+}
+
+DPTK_INLINE Collective StepHeader::call() const {
+    const Buffer buffer{sums_.get(), sizeof(Sums) / sizeof(double), DType::f64, {}};
+    return {.verb = Verb::all_reduce, .input = buffer, .output = buffer};
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,134 @@
+/// The computation of a Trainer on a GPU. What it does goes on the network's stream, and the host waits only
+/// where totals are fetched, and at the first step of each batch size.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/cuda/graph.hpp"
+#include "dptk/core/device_span.hpp"
+#include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/nn/cuda/backend.hpp"
+#include "dptk/nn/cuda/loss.hpp"
+#include "dptk/nn/cuda/optimizer.hpp"
+#include "dptk/nn/sequential.hpp"
+#include "dptk/train/detail/cuda/batches.hpp"
+#include "dptk/train/detail/host_computation.hpp"
+#include "dptk/train/trainer_options.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// See the one for host memory for what the calls do. The network's device is the current one in all of them.
+/// Ends before the DistributedDataParallel whose collectives its graph has.
+template <>
+class TrainerComputation<nn::Cuda> {
+  public:
+    using Totals = nn::DeviceLoss;
+
+    TrainerComputation(nn::Sequential<nn::Cuda>& net, const TrainerOptions& options)
+        : net_(net),
+          stream_(net.backend().stream()),
+          wants_graph_(options.cuda_graph),
+          comm_hook_(options.comm_hook),
+          batches_(net.input_shape(), options, stream_),
+          sgd_(options.sgd, stream_) {}
+
+    [[nodiscard]] std::string problem(const TrainerOptions& options) const {
+        if (options.reproducible_shards > 0)
+            return "Trainer: reproducible_shards are for networks in host memory";
+        if (options.cuda_graph && stream_ == StreamRef())
+            return "Trainer: cuda_graph needs a network on a stream of its own, not on the default one";
+        if (options.cuda_graph && choose_device_transport().name != "nccl")
+            return "Trainer: cuda_graph needs NCCL, and gradients go through the host";
+        return "";
+    }
+
+    [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
+        return {.ready = ready, .stream = stream_};
+    }
+
+    [[nodiscard]] Totals make_totals() const { return nn::DeviceLoss(stream_); }
+
+    void put_gradients_into(DistributedDataParallel& ddp) {
+        for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
+            const Buffer gradient = ddp.gradient_buffer(i);
+            net_.set_gradient_storage(
+                i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device));
+        }
+    }
+
+    void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
+        batches_.load(dataset, indices);
+    }
+
+    /// Where the network's memory has moved on a rank, all of them capture anew: NCCL demands that a graph
+    /// with its collectives is launched on all ranks or on none.
+    void begin_epoch(ProcessGroup& group) {
+        if (!wants_graph_) return;
+        const bool has_moved = graph_memory_ != net_.backend().memory_version();
+        if (group.all_reduce_value<int>(has_moved ? 1 : 0, ReduceOp::max) == 0) return;
+        graph_.reset();
+        plain_steps_ = 0;
+    }
+
+    /// A step in which all ranks have full batches is captured after the first few of an epoch, which have
+    /// planned and allocated what it needs, and once a hook does the same in all steps.
+    template <std::invocable Step>
+    void run(bool all_are_full, Step&& step) {
+        const bool may_capture = plain_steps_ >= plain_steps && repeats_;
+        const bool is_plain = !wants_graph_ || !all_are_full || (!graph_ && !may_capture);
+        if (is_plain) {
+            repeats_ = !comm_hook_ || comm_hook_->is_capturable();
+            std::forward<Step>(step)();
+            if (all_are_full) ++plain_steps_;
+            return;
+        }
+        if (!graph_) {
+            graph_ = cuda::Graph::capture(stream_, std::forward<Step>(step));
+            graph_memory_ = net_.backend().memory_version();
+        }
+        graph_->launch(stream_);
+    }
+
+    void forward(Totals& totals) {
+        totals.add(net_.forward(batches_.images()), batches_.labels(), output_gradient_);
+    }
+
+    template <std::invocable<std::size_t> OnReady>
+    void backward(OnReady&& on_ready) {
+        net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
+    }
+
+    void step_values(std::span<const ParameterRef> parameters) { sgd_.step(parameters); }
+
+    void check(DistributedDataParallel& ddp) { ddp.check(); }
+
+  private:
+    /// Of a full batch, before one is captured: buckets are settled in the first, and problems of a step are
+    /// known in the next.
+    static constexpr std::size_t plain_steps = 3;
+
+    nn::Sequential<nn::Cuda>& net_;
+    StreamRef stream_;
+    bool wants_graph_;
+    std::shared_ptr<const CommHook> comm_hook_;
+    DeviceBatches batches_;
+    nn::DeviceTensor<float> output_gradient_;
+    nn::FusedSGD sgd_;
+    std::size_t plain_steps_ = 0;  // since the last graph
+    bool repeats_ = false;         // the last step's hook did what it does in all later ones
+    std::optional<cuda::Graph> graph_;
+    std::size_t graph_memory_ = 0;
+};
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,112 @@
+/// What a Trainer leaves to a network's backend: to load batches, to compute losses and gradients, and to
+/// step the values. This is the one for networks in host memory; train/detail/cuda/computation.hpp has that for
+/// GPUs.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "dptk/core/config.hpp"
+#include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/distributed_data_parallel.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/nn/backend.hpp"
+#include "dptk/nn/loss.hpp"
+#include "dptk/nn/sequential.hpp"
+#include "dptk/optim/sgd.hpp"
+#include "dptk/train/image_batch.hpp"
+#include "dptk/train/trainer_options.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+template <nn::NetworkBackend Backend>
+class TrainerComputation {
+  public:
+    using Scalar = typename Backend::Scalar;
+    static_assert(std::same_as<typename Backend::Tensor, nn::Tensor<Scalar>>,
+                  "dptk: a Trainer of a network on a GPU needs <dptk/train/detail/cuda/computation.hpp>");
+
+    /// Sums over this rank's samples.
+    struct Totals {
+        double loss = 0;
+        double correct = 0;
+        double samples = 0;
+
+        void reset() { *this = {}; }
+        [[nodiscard]] const Totals& fetch() const noexcept { return *this; }
+    };
+
+    TrainerComputation(nn::Sequential<Backend>& net, const TrainerOptions& options)
+        : net_(net), pixel_scale_(static_cast<Scalar>(options.pixel_scale)), sgd_(options.sgd) {}
+
+    /// What of the options cannot be had; empty for nothing.
+    [[nodiscard]] std::string problem(const TrainerOptions& options) const {
+        if (options.cuda_graph) return "Trainer: cuda_graph is for networks on a GPU";
+        if (options.data_on_device) return "Trainer: data_on_device is for networks on a GPU";
+        return "";
+    }
+
+    [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const { return {.ready = ready}; }
+
+    [[nodiscard]] Totals make_totals() const { return {}; }
+
+    /// From now on gradients are computed in their buckets, which are not to be made anew.
+    void put_gradients_into(DistributedDataParallel& ddp) {
+        for (std::size_t i = 0; i < net_.parameter_count(); ++i)
+            net_.set_gradient_storage(i, ddp.template gradient_memory<Scalar>(i));
+    }
+
+    /// The batch of the passes that follow: one sample or more.
+    void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
+        batch_.load(dataset, indices, pixel_scale_);
+    }
+
+    /// Before the first step of an epoch. Collective.
+    void begin_epoch(ProcessGroup& /*group*/) {}
+
+    /// A step, behind load(): calls `step`, which is the same for each number of samples. `all_are_full`: all
+    /// ranks have a full batch.
+    template <std::invocable Step>
+    void run(bool /*all_are_full*/, Step&& step) {
+        std::forward<Step>(step)();
+    }
+
+    /// Adds the batch's loss and hits to the totals.
+    void forward(Totals& totals) {
+        const nn::Tensor<Scalar>& logits = net_.forward(batch_.images());
+        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_.labels(), output_gradient_);
+        const auto samples = static_cast<double>(batch_.labels().size());
+        totals.loss += result.loss * samples;
+        totals.correct += static_cast<double>(result.correct);
+        totals.samples += samples;
+    }
+
+    template <std::invocable<std::size_t> OnReady>
+    void backward(OnReady&& on_ready) {
+        net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
+    }
+
+    /// One step of all values along their gradients.
+    void step_values(std::span<const ParameterRef> parameters) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            const ParameterRef& parameter = parameters[i];
+            sgd_.step(i, std::span(static_cast<Scalar*>(parameter.value), parameter.count),
+                      std::span<const Scalar>(static_cast<Scalar*>(parameter.gradient), parameter.count));
+        }
+    }
+
+    /// Throws what went wrong in steps that nobody has waited for. Collective.
+    void check(DistributedDataParallel& /*ddp*/) {}
+
+  private:
+    nn::Sequential<Backend>& net_;
+    Scalar pixel_scale_;
+    SGD<Scalar> sgd_;
+    ImageBatch<Scalar> batch_;
+    nn::Tensor<Scalar> output_gradient_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
