@@ -3,8 +3,8 @@
 // The last bucket leaves when backward has ended, and so its time is always exposed; what is exposed beyond
 // it, in percent of the whole communication, would be zero with an ideal overlap.
 //   overlap [--quick]
-#include <dptk/comm/simulated.hpp>
 #include <dptk/ddp.hpp>
+#include "simulated/simulated.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 // which each rank has a link of its own; and buckets travel one after the other, each from when backward has
 // filled it.
 //   scaling [--quick]
-#include <dptk/comm/simulated.hpp>
 #include <dptk/train.hpp>
+#include "simulated/simulated.hpp"
 
 #include <algorithm>
 #include <cstdio>

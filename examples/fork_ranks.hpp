@@ -58,12 +58,12 @@ int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
 /// Returns how they have ended, in rank order. Call it before the first thread is started: a fork has none of
 /// the threads of its parent, but all of their locks.
 template <class Fn>
-[[nodiscard]] std::vector<dptk::ChildEnd> fork_ranks(int size, Fn fn) {
+[[nodiscard]] std::vector<dptk::detail::ChildEnd> fork_ranks(int size, Fn fn) {
     std::fflush(nullptr);  // what is buffered would be written by each process
     auto pipes = make_pipes(static_cast<std::size_t>(size));
     std::vector<pid_t> processes;
     for (int rank = 0; rank < size; ++rank) {
-        processes.push_back(dptk::fork_rank([&] {
+        processes.push_back(dptk::detail::fork_rank([&] {
             std::signal(SIGPIPE, SIG_IGN);  // write() then fails with EPIPE where nobody can read any more
             std::vector<PipePair> own = std::move(pipes[static_cast<std::size_t>(rank)]);
             pipes.clear();  // a pipe ends when the last process that could write to it has closed it
@@ -72,7 +72,7 @@ template <class Fn>
     }
     pipes.clear();
 
-    std::vector<dptk::ChildEnd> ends;
+    std::vector<dptk::detail::ChildEnd> ends;
     for (const pid_t process : processes) {
         int status = 0;
         while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {

@@ -52,7 +52,7 @@ void train(dptk::ProcessGroup& group) {
 }
 
 /// Whether all ranks have ended well; tells of those that have not.
-bool all_well(const std::vector<dptk::ChildEnd>& ends) {
+bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
     bool well = true;
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
         if (ends[rank].well()) continue;

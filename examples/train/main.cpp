@@ -96,7 +96,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data& data, 
                             options.epochs, trained.loss, accuracy,
                             static_cast<double>(trained.samples) / trained.seconds));
         if (options.verify) {
-            const auto hash = dptk::agreed_parameter_hash(group, trainer.parameters());
+            const auto hash = dptk::detail::agreed_parameter_hash(group, trainer.parameters());
             printer.line(format("parameters: %016llx on all %d rank(s)",
                                 static_cast<unsigned long long>(hash), group.size()));
         }

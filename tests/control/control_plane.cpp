@@ -55,27 +55,28 @@ class SilentStore final : public dptk::Store {
 TEST_CASE("a deadline strikes, and the last resort comes, however long the store is silent") {
     dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
     const auto store = std::make_shared<SilentStore>();
-    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
     std::mutex mutex;
     std::condition_variable changed;
     std::string cause;
-    const auto plane = dptk::ControlPlane::make({.rank = 0,
-                                                 .size = 2,
-                                                 .store = store,
-                                                 .timeout = 500ms,
-                                                 .has_heartbeat = true,
-                                                 .last_resort =
-                                                     [&](const std::string& text) {
-                                                         const std::lock_guard lock(mutex);
-                                                         cause = text;
-                                                         changed.notify_all();
-                                                     }},
-                                                health);
-    const dptk::Activity::CallReader reader{[](dptk::Activity::Call) { return std::string("barrier"); },
-                                            [](dptk::Activity::Call) { return -1; }};
-    const auto activity = std::make_shared<dptk::Activity>(
-        dptk::ChannelIdentity{.name = "0", .ranks = {0, 1}, .timeout = 500ms},
-        dptk::Activity::Calls::collectives, reader);
+    const auto plane = dptk::detail::ControlPlane::make({.rank = 0,
+                                                         .size = 2,
+                                                         .store = store,
+                                                         .timeout = 500ms,
+                                                         .has_heartbeat = true,
+                                                         .last_resort =
+                                                             [&](const std::string& text) {
+                                                                 const std::lock_guard lock(mutex);
+                                                                 cause = text;
+                                                                 changed.notify_all();
+                                                             }},
+                                                        job_state);
+    const dptk::detail::CallTracker::CallReader reader{
+        [](dptk::detail::CallTracker::Call) { return std::string("barrier"); },
+        [](dptk::detail::CallTracker::Call) { return -1; }};
+    const auto activity = std::make_shared<dptk::detail::CallTracker>(
+        dptk::detail::ChannelIdentity{.name = "0", .ranks = {0, 1}, .timeout = 500ms},
+        dptk::detail::CallTracker::Calls::collectives, reader);
     plane->open(activity);
     activity->begin({});
     {
@@ -92,20 +93,22 @@ TEST_CASE("a deadline strikes, and the last resort comes, however long the store
 }
 
 TEST_CASE("messages that follow each other closely are not taken for one that takes long") {
-    const auto health = std::make_shared<dptk::JobHealth>();
-    const auto plane = dptk::ControlPlane::make(
-        {.rank = 0, .size = 2, .store = std::make_shared<dptk::InProcessStore>(), .timeout = 500ms}, health);
-    const dptk::Activity::CallReader reader{[](dptk::Activity::Call) { return std::string("recv"); },
-                                            [](dptk::Activity::Call) { return 1; }};
-    const auto activity = std::make_shared<dptk::Activity>(
-        dptk::ChannelIdentity{.name = "0/messages", .ranks = {0, 1}, .timeout = 500ms},
-        dptk::Activity::Calls::messages, reader);
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
+    const auto plane = dptk::detail::ControlPlane::make(
+        {.rank = 0, .size = 2, .store = std::make_shared<dptk::InProcessStore>(), .timeout = 500ms},
+        job_state);
+    const dptk::detail::CallTracker::CallReader reader{
+        [](dptk::detail::CallTracker::Call) { return std::string("recv"); },
+        [](dptk::detail::CallTracker::Call) { return 1; }};
+    const auto activity = std::make_shared<dptk::detail::CallTracker>(
+        dptk::detail::ChannelIdentity{.name = "0/messages", .ranks = {0, 1}, .timeout = 500ms},
+        dptk::detail::CallTracker::Calls::messages, reader);
     plane->open(activity);
     const auto begin = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - begin < 1500ms) {
         const dptk::detail::ActiveCall active(*activity, dptk::Message{.verb = dptk::Verb::recv, .peer = 1});
         std::this_thread::sleep_for(20ms);
     }
-    CHECK_FALSE(health->failed());
+    CHECK_FALSE(job_state->failed());
     plane->close(activity);
 }

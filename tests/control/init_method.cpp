@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
-#include <dptk/control/launch/detail/init_method.hpp>
 #include <dptk/control/launch/detail/slurm.hpp>
+#include <dptk/control/launch/init_method.hpp>
 #include <dptk/core/error.hpp>
 
 #include <string>
@@ -45,17 +45,17 @@ TEST_CASE("anything else is an error that shows it") {
 }
 
 TEST_CASE("the first host of SLURM's lists") {
-    CHECK(dptk::first_slurm_host("n1") == "n1");
-    CHECK(dptk::first_slurm_host("n1,n2") == "n1");
-    CHECK(dptk::first_slurm_host("n[1-2]") == "n1");
-    CHECK(dptk::first_slurm_host("gpu[007-012,20],login") == "gpu007");
-    CHECK(dptk::first_slurm_host("rack[2,4]node[3-5]") == "rack2node3");
-    CHECK(dptk::first_slurm_host("n[1-") == "");
-    CHECK(dptk::first_slurm_host("") == "");
+    CHECK(dptk::detail::first_slurm_host("n1") == "n1");
+    CHECK(dptk::detail::first_slurm_host("n1,n2") == "n1");
+    CHECK(dptk::detail::first_slurm_host("n[1-2]") == "n1");
+    CHECK(dptk::detail::first_slurm_host("gpu[007-012,20],login") == "gpu007");
+    CHECK(dptk::detail::first_slurm_host("rack[2,4]node[3-5]") == "rack2node3");
+    CHECK(dptk::detail::first_slurm_host("n[1-") == "");
+    CHECK(dptk::detail::first_slurm_host("") == "");
 }
 
 TEST_CASE("SLURM's port follows from the job's number") {
-    CHECK(dptk::slurm_port("7") == 15007);
-    CHECK(dptk::slurm_port("1234567") == 19567);
-    CHECK_THROWS_AS(static_cast<void>(dptk::slurm_port("12a4")), dptk::ArgumentError);
+    CHECK(dptk::detail::slurm_port("7") == 15007);
+    CHECK(dptk::detail::slurm_port("1234567") == 19567);
+    CHECK_THROWS_AS(static_cast<void>(dptk::detail::slurm_port("12a4")), dptk::ArgumentError);
 }

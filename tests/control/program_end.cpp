@@ -25,38 +25,38 @@ struct ServedJob {
         return dptk::TcpStore::connect({"127.0.0.1", server.port()});
     }
 
-    void fail() const { store->set(dptk::ControlPlane::abort_key, "rank 0: it broke"); }
+    void fail() const { store->set(dptk::detail::ControlPlane::abort_key, "rank 0: it broke"); }
 };
 
 }  // namespace
 
 TEST_CASE("rank 0 of a failed job ends after the others know why") {
     const ServedJob job;
-    dptk::ProgramEnd::get().add_job(job.store, 0, 3, 1min);
-    dptk::ProgramEnd::get().await_readers();  // the job is well: nobody is waited for
+    dptk::detail::ProgramEnd::get().add_job(job.store, 0, 3, 1min);
+    dptk::detail::ProgramEnd::get().await_readers();  // the job is well: nobody is waited for
 
-    job.store->set(dptk::ControlPlane::left_key(2), "");
+    job.store->set(dptk::detail::ControlPlane::left_key(2), "");
     job.fail();
-    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
     std::atomic<bool> joined = false;
     std::thread late([&] {
         std::this_thread::sleep_for(200ms);
         joined = true;
-        const auto plane =
-            dptk::join_control_plane({.rank = 1, .size = 3, .store = job.join(), .timeout = 1min}, health);
-        CHECK(health->wait_until_failed(1min));
+        const auto plane = dptk::detail::join_control_plane(
+            {.rank = 1, .size = 3, .store = job.join(), .timeout = 1min}, job_state);
+        CHECK(job_state->wait_until_failed(1min));
     });
-    CHECK(dptk::ProgramEnd::get().wait().empty());
+    CHECK(dptk::detail::ProgramEnd::get().wait().empty());
     CHECK(joined);
-    CHECK(job.store->find(dptk::ControlPlane::ended_key(1)));
+    CHECK(job.store->find(dptk::detail::ControlPlane::ended_key(1)));
     late.join();
-    CHECK(health->cause() == "rank 0: it broke");
+    CHECK(job_state->cause() == "rank 0: it broke");
 }
 
 TEST_CASE("rank 0 of a failed job does not wait for ever") {
     const ServedJob job;
-    dptk::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
+    dptk::detail::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
     job.fail();
-    CHECK(dptk::ProgramEnd::get().wait().empty());
-    CHECK_FALSE(job.store->find(dptk::ControlPlane::ended_key(1)));
+    CHECK(dptk::detail::ProgramEnd::get().wait().empty());
+    CHECK_FALSE(job.store->find(dptk::detail::ControlPlane::ended_key(1)));
 }

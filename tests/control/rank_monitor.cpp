@@ -13,22 +13,23 @@ namespace {
 
 struct Job {
     dptk::InProcessStore store;
-    dptk::RankMonitor::clock::time_point now{};
-    dptk::RankMonitor monitor{{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"}, 10s, now};
+    dptk::detail::RankMonitor::clock::time_point now{};
+    dptk::detail::RankMonitor monitor{{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"}, 10s, now};
     std::uint64_t beats = 0;
 
-    void beat(int rank, const dptk::ChannelStatus& channel = {"0", 3, false, 0ms, -1, ""}) {
-        store.set(dptk::ControlPlane::status_key(rank), to_text(dptk::RankStatus{++beats, {channel}}));
+    void beat(int rank, const dptk::detail::ChannelStatus& channel = {"0", 3, false, 0ms, -1, ""}) {
+        store.set(dptk::detail::ControlPlane::status_key(rank),
+                  to_text(dptk::detail::RankStatus{++beats, {channel}}));
     }
 
     /// Waits for a message, for two seconds now.
-    static dptk::ChannelStatus in_message(int peer) {
+    static dptk::detail::ChannelStatus in_message(int peer) {
         return {"0/messages", 3, true, 2s, peer, "recv(4 x f32, tag 0)"};
     }
 
     void leave(int rank, std::uint64_t calls) {
-        store.set(dptk::ControlPlane::left_key(rank),
-                  to_text(dptk::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
+        store.set(dptk::detail::ControlPlane::left_key(rank),
+                  to_text(dptk::detail::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
     }
 
     /// Time passes in small steps, in which these ranks beat.
@@ -45,9 +46,9 @@ struct Job {
 }  // namespace
 
 TEST_CASE("a status survives the way through the store") {
-    const dptk::RankStatus status{
+    const dptk::detail::RankStatus status{
         7, {{"0", 41, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #41"}, {"0.0", 0, false, 3ms, -1, ""}}};
-    const std::optional<dptk::RankStatus> back = dptk::parse_rank_status(to_text(status));
+    const std::optional<dptk::detail::RankStatus> back = dptk::detail::parse_rank_status(to_text(status));
     REQUIRE(back);
     CHECK(back->beat == 7);
     REQUIRE(back->channels.size() == 2);
@@ -57,7 +58,7 @@ TEST_CASE("a status survives the way through the store") {
     CHECK(back->channel("0.0")->sequence == 0);
     CHECK(back->channel("0.1") == nullptr);
     for (const char* garbage : {"", "x", "1\n0 x idle 1 y", "1\n0", "1\n\n"})
-        CHECK_FALSE(dptk::parse_rank_status(garbage));
+        CHECK_FALSE(dptk::detail::parse_rank_status(garbage));
 }
 
 TEST_CASE("ranks that beat are well, whatever they do") {
@@ -140,10 +141,10 @@ TEST_CASE(
     SUBCASE("it is waited for from any rank") {
         job.leave(2, 0);
         for (int i = 0; i < 2; ++i) {
-            job.beat(0, Job::in_message(dptk::Activity::any_peer));
+            job.beat(0, Job::in_message(dptk::detail::CallTracker::any_peer));
             CHECK_FALSE(job.pass(1s, {}));
         }
-        job.beat(0, Job::in_message(dptk::Activity::any_peer));
+        job.beat(0, Job::in_message(dptk::detail::CallTracker::any_peer));
         const std::optional<std::string> verdict = job.pass(1s, {});
         REQUIRE(verdict);
         CHECK(*verdict ==

@@ -1,8 +1,8 @@
 // Processes that meet in a store, as threads.
 #include <doctest/doctest.h>
+#include <dptk/control/launch/detail/rendezvous.hpp>
 #include <dptk/control/net/host.hpp>
 #include <dptk/control/store/in_process_store.hpp>
-#include <dptk/control/launch/detail/rendezvous.hpp>
 
 #include <chrono>
 #include <memory>
@@ -16,14 +16,14 @@ using namespace std::chrono_literals;
 namespace {
 
 /// What each of the processes gets to hear: the error's text, or "met".
-std::vector<std::string> meet(const std::vector<dptk::RendezvousOptions>& processes) {
+std::vector<std::string> meet(const std::vector<dptk::detail::RendezvousOptions>& processes) {
     const auto store = std::make_shared<dptk::InProcessStore>();
     std::vector<std::string> heard(processes.size());
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < processes.size(); ++i) {
         threads.emplace_back([&, i] {
             try {
-                const dptk::Peers peers = dptk::rendezvous(*store->clone(), processes[i]);
+                const dptk::detail::Peers peers = dptk::detail::rendezvous(*store->clone(), processes[i]);
                 const bool complete =
                     peers.labels.size() == static_cast<std::size_t>(processes[i].world_size);
                 const auto place = dptk::detail::local_place(peers.hosts, processes[i].rank);
@@ -84,7 +84,7 @@ TEST_CASE(
         std::this_thread::sleep_for(300ms);
         copy->add("readers", 1);
     });
-    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::rendezvous(store, {.rank = 0, .world_size = 3})),
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::detail::rendezvous(store, {.rank = 0, .world_size = 3})),
                          "rank 0: two processes have rank 0", dptk::MismatchError);
     CHECK(store.find("readers") == "2");
 }

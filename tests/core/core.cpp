@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 #include <dptk/core/buffer.hpp>
+#include <dptk/core/detail/text.hpp>
 #include <dptk/core/dtype.hpp>
 #include <dptk/core/log.hpp>
-#include <dptk/core/detail/text.hpp>
 #include <dptk/core/version.hpp>
 
 #include <string>

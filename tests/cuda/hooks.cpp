@@ -41,8 +41,10 @@ TEST_CASE("PowerSGD's state goes from device memory to host memory, and back") {
         const auto first = dptk::hooks::powersgd(options);
         const auto second = dptk::hooks::powersgd(options);
         const auto third = dptk::hooks::powersgd(options);
-        std::vector<float> expected = test::hooked_averages<test::HostMatrix>(group, whole, {.steps = 6});
-        std::vector<float> found = test::hooked_averages<test::DeviceMatrix>(group, first, {.steps = 2});
+        std::vector<float> expected =
+            test::hooked_postprocessing<test::HostMatrix>(group, whole, {.steps = 6});
+        std::vector<float> found =
+            test::hooked_postprocessing<test::DeviceMatrix>(group, first, {.steps = 2});
         const auto go_on = [&](const std::vector<float>& more) {
             found.insert(found.end(), more.begin(), more.end());
         };
@@ -50,9 +52,9 @@ TEST_CASE("PowerSGD's state goes from device memory to host memory, and back") {
         CHECK(first->state().errors.at(0).size() == 120);
         CHECK_FALSE(first->state().errors.contains(1));
         second->load_state(first->state());
-        go_on(test::hooked_averages<test::HostMatrix>(group, second, {.steps = 2, .first_step = 2}));
+        go_on(test::hooked_postprocessing<test::HostMatrix>(group, second, {.steps = 2, .first_step = 2}));
         third->load_state(second->state());
-        go_on(test::hooked_averages<test::DeviceMatrix>(group, third, {.steps = 2, .first_step = 4}));
+        go_on(test::hooked_postprocessing<test::DeviceMatrix>(group, third, {.steps = 2, .first_step = 4}));
         test::check_near(found, expected, 1e-3);
         CHECK(third->bytes_sent() < whole->bytes_sent());
     });

@@ -325,13 +325,13 @@ TEST_CASE("device memory is refused where a group reaches host memory alone") {
 TEST_CASE("ranks find each other through a store") {
     const test::Machine machine(3);
     const auto store = std::make_shared<dptk::InProcessStore>();
-    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 3; ++rank) {
         ranks.emplace_back([&, rank] {
             dptk::cuda::set_device(rank);
             dptk::NcclCommunicator group(
-                dptk::NcclTransport({.rank = rank, .size = 3, .store = store, .health = health}));
+                dptk::NcclTransport({.rank = rank, .size = 3, .store = store, .job_state = job_state}));
             CHECK(group.all_reduce_value(1) == 3);
             CHECK(group.local_rank() == rank);
             CHECK(group.local_size() == 3);

@@ -119,7 +119,7 @@ class DeviceAwareThreads {
     [[nodiscard]] int rank() const { return threads_.rank(); }
     [[nodiscard]] int size() const { return threads_.size(); }
     [[nodiscard]] std::string_view backend() const { return "device-aware threads"; }
-    [[nodiscard]] std::shared_ptr<dptk::ControlPlane> control() const { return threads_.control(); }
+    [[nodiscard]] std::shared_ptr<dptk::detail::ControlPlane> control() const { return threads_.control(); }
     void send(const dptk::Buffer& buffer, int to, int tag) { threads_.send(buffer, to, tag); }
     void recv(const dptk::Buffer& buffer, int from, int tag) { threads_.recv(buffer, from, tag); }
     [[nodiscard]] bool takes_device_memory(const dptk::Collective& call) const {

@@ -76,7 +76,7 @@ Trained train(ProcessGroup& group, dptk::Trainer<Cuda>& trainer, int epochs) {
         for (const double number : {trained.loss, trained.accuracy, tested.loss, tested.accuracy})
             result.numbers.push_back(number);
     }
-    result.hash = dptk::agreed_parameter_hash(group, trainer.parameters());
+    result.hash = dptk::detail::agreed_parameter_hash(group, trainer.parameters());
     return result;
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("two ranks that share a GPU train as one does" * doctest::skip(is_laun
             options.data_on_device = group.rank() == 1;
             dptk::Trainer<Cuda> trainer(group, gpu.net, options);
             CHECK(trainer.train_epoch(samples, 0).loss == doctest::Approx(alone).epsilon(1e-3));
-            static_cast<void>(dptk::agreed_parameter_hash(group, trainer.parameters()));
+            static_cast<void>(dptk::detail::agreed_parameter_hash(group, trainer.parameters()));
         });
     }
     ::unsetenv("DPTK_DEVICE_BACKEND");

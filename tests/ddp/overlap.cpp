@@ -95,12 +95,12 @@ TEST_CASE("a group of some ranks counts all of the job's") {
         CHECK_FALSE(half.channel().competes_with_compute());
     };
     test::launch_on_hosts({"a", "a", "a", "a"}, check, 8);
-    const auto check_crowded = [&](dptk::ProcessGroup& group) {
+    const auto check_cpu_budget = [&](dptk::ProcessGroup& group) {
         CHECK(group.channel().competes_with_compute());
         dptk::ProcessGroup half = group.split(group.rank() / 2);
         CHECK(half.channel().competes_with_compute());
     };
-    test::launch_on_hosts({"a", "a", "a", "a"}, check_crowded, 4);
+    test::launch_on_hosts({"a", "a", "a", "a"}, check_cpu_budget, 4);
 }
 
 TEST_CASE("hooks run on a thread of their own where buckets overlap, and buffers come before") {

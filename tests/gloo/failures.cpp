@@ -120,7 +120,7 @@ TEST_CASE("a failure of the job ends every call that waits, with its cause, and 
                     if (rank == 1) {
                         while (waiting < ranks - 1) std::this_thread::sleep_for(1ms);
                         std::this_thread::sleep_for(20ms);
-                        job.health->fail("the reactor is on fire");
+                        job.job_state->fail("the reactor is on fire");
                         return;
                     }
                     ++waiting;
@@ -156,7 +156,7 @@ TEST_CASE("a failure of the job ends the wait for ranks that do not come") {
     const test::Job job{.size = 2};
     std::jthread failing([&] {
         std::this_thread::sleep_for(50ms);
-        job.health->fail("rank 1 has not even started");
+        job.job_state->fail("rank 1 has not even started");
     });
     CHECK(contains(test::message_of<dptk::PeerLostError>([&] { GlooTransport transport(job.options(0)); }),
                    "rank 1 has not even started"));
@@ -172,11 +172,11 @@ TEST_CASE("a rank that tells where it listens, and then does not answer, ends co
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         const std::string endpoint(bytes.begin(), bytes.end());
         // Its address for rank 0, and an address where rank 0 is expected to wait for rank 1.
-        const dptk::detail::GlooContact contact{"here", "127.0.0.1", endpoint + endpoint};
+        const dptk::detail::GlooPeerInfo contact{"here", "127.0.0.1", endpoint + endpoint};
         job.store->set("gloo/1", contact.to_value());
         std::jthread failing([&] {
             std::this_thread::sleep_for(300ms);
-            if (job_fails) job.health->fail("rank 1 stands still");
+            if (job_fails) job.job_state->fail("rank 1 stands still");
         });
         const auto begin = std::chrono::steady_clock::now();
         std::string message;
@@ -200,7 +200,7 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         endpoint.assign(bytes.begin(), bytes.end());
     }
-    const dptk::detail::GlooContact contact{"elsewhere", "127.0.0.1", endpoint + endpoint};
+    const dptk::detail::GlooPeerInfo contact{"elsewhere", "127.0.0.1", endpoint + endpoint};
     job.store->set("gloo/1", contact.to_value());
     std::string message;
     try {
@@ -225,7 +225,7 @@ TEST_CASE("a message of another size is a mismatch, told on the receiving rank")
     std::vector<float> data(3);
     CHECK(test::message_of<dptk::MismatchError>([&] { transport.recv(test::buffer(data), 1, 2); }) ==
           "rank 1 sends 20 bytes to rank 0, which expects 12");
-    job.health->fail("another size");
+    job.job_state->fail("another size");
 }
 
 TEST_CASE("a rank that has left takes nothing from those that go on without it, or come late") {
@@ -343,13 +343,13 @@ struct ProcessJob {
 };
 
 [[nodiscard]] GlooTransport connect(int rank, int size, std::shared_ptr<dptk::Store> store,
-                                    std::shared_ptr<dptk::JobHealth> health) {
+                                    std::shared_ptr<dptk::detail::JobState> job_state) {
     return GlooTransport({.rank = rank,
                           .size = size,
                           .store = std::move(store),
                           .interface = "127.0.0.1",
                           .timeout = 60s,
-                          .health = std::move(health)});
+                          .job_state = std::move(job_state)});
 }
 
 [[nodiscard]] int integer_of(const char* variable) {
@@ -405,7 +405,7 @@ TEST_CASE("a rank in a process of its own" * doctest::skip()) {
         {"127.0.0.1", static_cast<std::uint16_t>(integer_of("DPTK_TEST_PORT"))}, {.timeout = 60s});
     const int rank = integer_of("DPTK_TEST_RANK");
     GlooTransport transport =
-        connect(rank, integer_of("DPTK_TEST_SIZE"), store, std::make_shared<dptk::JobHealth>());
+        connect(rank, integer_of("DPTK_TEST_SIZE"), store, std::make_shared<dptk::detail::JobState>());
     const Call call = transfers()[static_cast<std::size_t>(integer_of("DPTK_TEST_CALL"))];
     transport.barrier();
     const int signal = role.starts_with("killed") ? SIGKILL : SIGSTOP;
@@ -431,15 +431,15 @@ enum class Knows { nobody, the_control_plane };
     const test::Alarm alarm(120);
     ::setenv("DPTK_TEST_CALL", std::to_string(call).c_str(), 1);
     ::setenv("DPTK_TEST_DELAY", std::to_string(delay).c_str(), 1);
-    const auto health = std::make_shared<dptk::JobHealth>();
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
     const ProcessJob job(3, role);
-    GlooTransport transport = connect(0, 3, job.server.local(), health);
+    GlooTransport transport = connect(0, 3, job.server.local(), job_state);
     const Call transfer = transfers()[static_cast<std::size_t>(call)];
     transport.barrier();
     std::jthread failing([&] {
         if (knows == Knows::nobody) return;
         std::this_thread::sleep_for(1s);
-        health->fail("rank 1 is lost");
+        job_state->fail("rank 1 is lost");
     });
     const std::string message = test::message_of<dptk::PeerLostError>([&] {
         while (true) transfer.make(transport);

@@ -25,7 +25,7 @@ struct Job {
     int size = 1;
     std::shared_ptr<dptk::Store> store = std::make_shared<dptk::InProcessStore>();
     /// One for all, as if the control plane told each rank at once.
-    std::shared_ptr<dptk::JobHealth> health = std::make_shared<dptk::JobHealth>();
+    std::shared_ptr<dptk::detail::JobState> job_state = std::make_shared<dptk::detail::JobState>();
     std::chrono::milliseconds timeout = 60s;
 
     [[nodiscard]] dptk::GlooOptions options(int rank) const {
@@ -34,7 +34,7 @@ struct Job {
                 .store = store,
                 .interface = "127.0.0.1",
                 .timeout = timeout,
-                .health = health};
+                .job_state = job_state};
     }
 };
 
@@ -49,7 +49,7 @@ void on_ranks(const Job& job, Fn&& fn) {
                 fn(transport);
                 transport.leave();
             } catch (const std::exception& error) {
-                job.health->fail(error.what());
+                job.job_state->fail(error.what());
                 FAIL_CHECK("rank " << rank << ": " << error.what());
             }
         });

@@ -1,6 +1,6 @@
 // What is particular to the transport over Gloo: large sums, messages, duplicates, options.
-#include <dptk/comm/detail/channel.hpp>
 #include <dptk/comm/communicator.hpp>
+#include <dptk/comm/detail/channel.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -149,7 +149,7 @@ TEST_CASE("a communicator over Gloo works in the background and closes in any or
         });
     }
     threads.clear();
-    CHECK(!job.health->failed());
+    CHECK(!job.job_state->failed());
 }
 
 TEST_CASE("one rank needs no store and makes no connections") {

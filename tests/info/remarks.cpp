@@ -18,7 +18,7 @@ Gpu gpu_number(int number) {
 }
 
 /// A job in which nothing is wrong: `per_host` ranks on each host, with a core and a thread each.
-JobFacts healthy_job(int hosts, int per_host) {
+JobFacts working_job(int hosts, int per_host) {
     JobFacts job;
     std::vector<int> cores;
     for (int core = 0; core < per_host; ++core) cores.push_back(core);
@@ -57,18 +57,18 @@ void check_mentions(const std::string& remark, const std::vector<std::string>& p
 }  // namespace
 
 TEST_CASE("nothing is said where nothing is wrong") {
-    CHECK(find_remarks(healthy_job(1, 1)).empty());
-    CHECK(find_remarks(healthy_job(2, 4)).empty());
+    CHECK(find_remarks(working_job(1, 1)).empty());
+    CHECK(find_remarks(working_job(2, 4)).empty());
 }
 
 TEST_CASE("a job that could not be joined is told with its reason") {
-    JobFacts job = healthy_job(1, 1);
+    JobFacts job = working_job(1, 1);
     job.launch_problem = "no transport serves torchrun";
     check_mentions(only_remark(job), {"has not joined", "no transport serves torchrun"});
 }
 
 TEST_CASE("ranks that take the same GPU are named") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     for (RankFacts& rank : job.ranks) {
         rank.gpu.gpus = {gpu_number(rank.host.name == "n1" ? 1 : 2 + rank.local_rank)};
         rank.device = 0;
@@ -78,7 +78,7 @@ TEST_CASE("ranks that take the same GPU are named") {
 }
 
 TEST_CASE("GPUs without an identity of their own are told apart by host and bus") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     for (RankFacts& rank : job.ranks) {
         rank.gpu.gpus = {gpu_number(0), gpu_number(1)};
         for (Gpu& gpu : rank.gpu.gpus) gpu.uuid.clear();
@@ -90,7 +90,7 @@ TEST_CASE("GPUs without an identity of their own are told apart by host and bus"
 }
 
 TEST_CASE("a driver that shows no GPU is told once a host") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     for (RankFacts& rank : job.ranks) {
         if (rank.host.name == "n2") rank.gpu.problem = "cuInit: CUDA_ERROR_NO_DEVICE";
     }
@@ -98,7 +98,7 @@ TEST_CASE("a driver that shows no GPU is told once a host") {
 }
 
 TEST_CASE("a driver older than the CUDA runtime is told") {
-    JobFacts job = healthy_job(1, 1);
+    JobFacts job = working_job(1, 1);
     job.ranks[0].libraries.cuda_runtime = "12.4";
     job.ranks[0].libraries.cuda_driver = "12.2";
     CHECK(find_remarks(job).empty());  // releases of one major version go together
@@ -107,7 +107,7 @@ TEST_CASE("a driver older than the CUDA runtime is told") {
 }
 
 TEST_CASE("fewer cores than ranks on a host are told, whoever may use which") {
-    JobFacts job = healthy_job(2, 4);
+    JobFacts job = working_job(2, 4);
     for (RankFacts& rank : job.ranks) {
         if (rank.host.name == "n2") rank.host.cores = {rank.local_rank % 2};
     }
@@ -115,7 +115,7 @@ TEST_CASE("fewer cores than ranks on a host are told, whoever may use which") {
 }
 
 TEST_CASE("hosts of one name are different where they booted apart") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     for (RankFacts& rank : job.ranks) {
         rank.host.boot_id = rank.host.name;
         rank.host.name = "localhost";
@@ -128,7 +128,7 @@ TEST_CASE("hosts of one name are different where they booted apart") {
 }
 
 TEST_CASE("the limit of the control group counts as cores") {
-    JobFacts job = healthy_job(1, 4);
+    JobFacts job = working_job(1, 4);
     for (RankFacts& rank : job.ranks) rank.host.cpu_limit = 1.5;
     check_mentions(only_remark(job), {"4 ranks (ranks 0-3) share 1.5 core(s)", "at most 1"});
     // Each rank in a group of its own has that much for itself.
@@ -137,21 +137,21 @@ TEST_CASE("the limit of the control group counts as cores") {
 }
 
 TEST_CASE("more threads than cores are told, unless a host is alone with one rank") {
-    JobFacts job = healthy_job(1, 4);
+    JobFacts job = working_job(1, 4);
     for (RankFacts& rank : job.ranks) rank.omp_num_threads = "2";
     check_mentions(only_remark(job), {"8 threads in 4 ranks on 4 cores:", "OMP_NUM_THREADS=1"});
     for (RankFacts& rank : job.ranks) rank.omp_num_threads = "";
     check_mentions(only_remark(job), {"16 threads", "not set", "OMP_NUM_THREADS=1"});
     for (RankFacts& rank : job.ranks) rank.host.cores = {rank.rank};
     CHECK(find_remarks(job).empty());  // OpenMP keeps to the cores that a rank is bound to
-    JobFacts alone = healthy_job(1, 1);
+    JobFacts alone = working_job(1, 1);
     alone.ranks[0].host.cores = {0, 1, 2, 3};
     alone.ranks[0].omp_num_threads = "";
     CHECK(find_remarks(alone).empty());
 }
 
 TEST_CASE("a /dev/shm of less than 64 MiB a rank is told") {
-    JobFacts job = healthy_job(1, 2);
+    JobFacts job = working_job(1, 2);
     for (RankFacts& rank : job.ranks) rank.host.shm_size = 128 * mib;
     CHECK(find_remarks(job).empty());
     for (RankFacts& rank : job.ranks) rank.host.shm_size = 64 * mib;
@@ -159,7 +159,7 @@ TEST_CASE("a /dev/shm of less than 64 MiB a rank is told") {
 }
 
 TEST_CASE("an MPI whose threads may not communicate is told with the ranks that have it") {
-    JobFacts job = healthy_job(1, 3);
+    JobFacts job = working_job(1, 3);
     job.ranks[1].libraries.mpi_thread_level = "serialized";
     job.ranks[2].libraries.mpi_thread_level = "serialized";
     check_mentions(only_remark(job), {"\"serialized\" on ranks 1-2", "MPI_THREAD_MULTIPLE"});
@@ -168,16 +168,16 @@ TEST_CASE("an MPI whose threads may not communicate is told with the ranks that 
 }
 
 TEST_CASE("versions that differ are told with the ranks that have them") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     job.ranks[2].libraries.nccl = job.ranks[3].libraries.nccl = "2.20.5";
     check_mentions(only_remark(job), {"versions of NCCL", "2.20.5 on ranks 2-3", "none on ranks 0-1"});
-    job = healthy_job(2, 1);
+    job = working_job(2, 1);
     job.ranks[1].libraries.dptk = "0.2.0";
     check_mentions(only_remark(job), {"versions of dptk", "0.1.0 on rank 0", "0.2.0 on rank 1"});
 }
 
 TEST_CASE("a rank is called slow beyond 1.3 times the median, and not before") {
-    JobFacts job = healthy_job(2, 2);
+    JobFacts job = working_job(2, 2);
     job.compute = ComputeResult{.work = "x", .slowest = {.rank = 3, .ratio = 1.29}};
     job.all_reduce = {{.bytes = 4, .slowest = {.rank = 1, .ratio = 9}},
                       {.bytes = 64 * mib, .slowest = {.rank = 2, .ratio = 1.29}}};
@@ -190,7 +190,7 @@ TEST_CASE("a rank is called slow beyond 1.3 times the median, and not before") {
 }
 
 TEST_CASE("ranks of a host divide its cores, within those that each may use") {
-    JobFacts job = healthy_job(1, 2);
+    JobFacts job = working_job(1, 2);
     for (RankFacts& rank : job.ranks) rank.host.cores = {0, 1, 2, 3, 4};
     CHECK(share_of_cores(job, 1) == 2);
     job.ranks[1].host.cores = {0};

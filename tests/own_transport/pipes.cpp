@@ -46,7 +46,7 @@ REGISTER_LISTENER("failures", 1, FailureCounter);
 /// Runs fn(PipeTransport) as `size` processes. A rank ends badly where fn throws, where one of its CHECKs
 /// fails, and where it hangs.
 template <class Fn>
-std::vector<dptk::ChildEnd> run_ranks(int size, Fn fn) {
+std::vector<dptk::detail::ChildEnd> run_ranks(int size, Fn fn) {
     return fork_ranks(size, [fn](PipeTransport transport) {
         failures = 0;
         fn(std::move(transport));
@@ -56,15 +56,15 @@ std::vector<dptk::ChildEnd> run_ranks(int size, Fn fn) {
 
 /// The same for fn(ProcessGroup&).
 template <class Fn>
-std::vector<dptk::ChildEnd> run_groups(int size, Fn fn) {
+std::vector<dptk::detail::ChildEnd> run_groups(int size, Fn fn) {
     return run_ranks(size, [fn](PipeTransport transport) {
         dptk::ProcessGroup group = PipeCommunicator(std::move(transport));
         fn(group);
     });
 }
 
-bool all_well(const std::vector<dptk::ChildEnd>& ends) {
-    return std::ranges::all_of(ends, &dptk::ChildEnd::well);
+bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
+    return std::ranges::all_of(ends, &dptk::detail::ChildEnd::well);
 }
 
 /// Reads and writes that are under way fail with EINTR at each of these.
@@ -169,7 +169,7 @@ TEST_CASE("where a rank throws, all ranks end with an error") {
             static_cast<void>(group.all_reduce_value(i));
         }
     });
-    for (const dptk::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
+    for (const dptk::detail::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
 }
 
 TEST_CASE("a rank that throws does not wait for what it has started") {
@@ -181,7 +181,7 @@ TEST_CASE("a rank that throws does not wait for what it has started") {
         }
         group.recv(std::span(&number, 1), 1);
     });
-    for (const dptk::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
+    for (const dptk::detail::ChildEnd& end : ends) CHECK(end.exit_status() == 1);
 }
 
 TEST_CASE("where a rank is killed, the others end with an error") {

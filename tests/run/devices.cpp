@@ -7,7 +7,7 @@
 #include "dptk-run/devices.hpp"
 
 TEST_CASE("GPUs are the numbered devices that CUDA_VISIBLE_DEVICES shows") {
-    const dptk::TemporaryDirectory devices("dptk-test");
+    const dptk::detail::TemporaryDirectory devices("dptk-test");
     for (const char* const name :
          {"nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia", "null"}) {
         std::fclose(std::fopen((devices.path() + "/" + name).c_str(), "w"));

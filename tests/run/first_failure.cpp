@@ -14,21 +14,21 @@
 namespace {
 
 using namespace std::chrono_literals;
-using dptk::FailureKind;
-using dptk::FailureNote;
-using dptk::FirstFailure;
-using dptk::RankEnd;
+using dptk::detail::FailureKind;
+using dptk::detail::FailureReport;
+using dptk::detail::FirstFailure;
+using dptk::detail::RankEnd;
 
-dptk::ChildEnd exited(int status) {
-    return dptk::ChildEnd(status << 8);
+dptk::detail::ChildEnd exited(int status) {
+    return dptk::detail::ChildEnd(status << 8);
 }
 
-dptk::ChildEnd killed(int signal) {
-    return dptk::ChildEnd(signal);
+dptk::detail::ChildEnd killed(int signal) {
+    return dptk::detail::ChildEnd(signal);
 }
 
-RankEnd end(int rank, dptk::ChildEnd how, std::chrono::milliseconds after,
-            std::optional<FailureNote> note = std::nullopt) {
+RankEnd end(int rank, dptk::detail::ChildEnd how, std::chrono::milliseconds after,
+            std::optional<FailureReport> note = std::nullopt) {
     return {.rank = rank,
             .process = 1,
             .end = how,
@@ -43,18 +43,19 @@ RankEnd asked(RankEnd rank) {
 }
 
 int first(const std::vector<RankEnd>& ends) {
-    const auto failure = dptk::find_first_failure(ends, {});
+    const auto failure = dptk::detail::find_first_failure(ends, {});
     return failure && failure->kind == FirstFailure::Kind::own ? failure->who.rank : -1;
 }
 
-const FailureNote cause{FailureKind::cause, "bad data"};
-const FailureNote consequence{FailureKind::consequence, "rank 7 is gone"};
+const FailureReport cause{FailureKind::cause, "bad data"};
+const FailureReport consequence{FailureKind::consequence, "rank 7 is gone"};
 
 }  // namespace
 
 TEST_CASE("where all end well nobody has failed") {
-    CHECK_FALSE(dptk::find_first_failure({}, {}));
-    CHECK_FALSE(dptk::find_first_failure(std::vector{end(0, exited(0), 1ms), end(1, exited(0), 2ms)}, {}));
+    CHECK_FALSE(dptk::detail::find_first_failure({}, {}));
+    CHECK_FALSE(
+        dptk::detail::find_first_failure(std::vector{end(0, exited(0), 1ms), end(1, exited(0), 2ms)}, {}));
 }
 
 TEST_CASE("among failures alike the earliest is the first") {
@@ -84,38 +85,39 @@ TEST_CASE("who was asked to end has not failed, unless it tells a cause of its o
 TEST_CASE("where all failures are consequences, a stopped rank explains them, or another host") {
     const std::vector<RankEnd> ends{end(0, exited(1), 1ms, consequence),
                                     asked(end(1, killed(SIGTERM), 300ms))};
-    const auto elsewhere = dptk::find_first_failure(ends, {});
+    const auto elsewhere = dptk::detail::find_first_failure(ends, {});
     REQUIRE(elsewhere);
     CHECK(elsewhere->kind == FirstFailure::Kind::elsewhere);
     CHECK(elsewhere->headline == "the first failure is elsewhere: rank 7 is gone");
-    const auto stopped = dptk::find_first_failure(ends, std::vector<dptk::StoppedRank>{{1, SIGSTOP}});
+    const auto stopped =
+        dptk::detail::find_first_failure(ends, std::vector<dptk::detail::StoppedRank>{{1, SIGSTOP}});
     REQUIRE(stopped);
     CHECK(stopped->kind == FirstFailure::Kind::stopped);
     CHECK(stopped->headline == "rank 1 is stopped (SIGSTOP), the others gave it up: rank 7 is gone");
 }
 
 TEST_CASE("a note is read as it was written, and nothing else is a note") {
-    const dptk::TemporaryDirectory folder("dptk-test");
+    const dptk::detail::TemporaryDirectory folder("dptk-test");
     const std::string path = folder.path() + "/note";
-    CHECK_FALSE(dptk::read_failure_note(path.c_str()));
-    dptk::write_failure_note(path.c_str(), {FailureKind::consequence, "two\nlines"});
-    auto note = dptk::read_failure_note(path.c_str());
+    CHECK_FALSE(dptk::detail::read_failure_report(path.c_str()));
+    dptk::detail::write_failure_report(path.c_str(), {FailureKind::consequence, "two\nlines"});
+    auto note = dptk::detail::read_failure_report(path.c_str());
     REQUIRE(note);
     CHECK(note->kind == FailureKind::consequence);
     CHECK(note->text == "two\nlines");
-    dptk::write_failure_note(path.c_str(), {FailureKind::cause, ""});
-    note = dptk::read_failure_note(path.c_str());
+    dptk::detail::write_failure_report(path.c_str(), {FailureKind::cause, ""});
+    note = dptk::detail::read_failure_report(path.c_str());
     REQUIRE(note);
     CHECK(note->kind == FailureKind::cause);
     CHECK(note->text.empty());
     std::FILE* const file = std::fopen(path.c_str(), "w");
     std::fputs("caus", file);
     std::fclose(file);
-    CHECK_FALSE(dptk::read_failure_note(path.c_str()));
+    CHECK_FALSE(dptk::detail::read_failure_report(path.c_str()));
 }
 
 TEST_CASE("after a failure the others are asked when it has settled, and killed after the grace") {
-    using dptk::StopSchedule;
+    using dptk::detail::StopSchedule;
     using Action = StopSchedule::Action;
     const StopSchedule::Time start{};
     StopSchedule schedule;

@@ -30,7 +30,7 @@ std::string error_of_spawn(int size, void (*fn)(dptk::ProcessGroup&)) {
 /// The text that `fn` writes to the file it is given, from any process.
 template <class Fn>
 std::string written_by(Fn&& fn) {
-    const dptk::TemporaryDirectory folder("dptk-test");
+    const dptk::detail::TemporaryDirectory folder("dptk-test");
     const std::string path = folder.path() + "/text";
     fn(path);
     std::string text(4096, '\0');
@@ -148,8 +148,8 @@ TEST_CASE("a stopped rank is named when the others give it up") {
         }
         static_cast<void>(read(stopping[0], &byte, 1));
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        dptk::write_failure_note(std::getenv("DPTK_ERROR_FILE"),
-                                 {dptk::FailureKind::consequence, "rank 1 is silent"});
+        dptk::detail::write_failure_report(std::getenv("DPTK_ERROR_FILE"),
+                                           {dptk::detail::FailureKind::consequence, "rank 1 is silent"});
         return 1;
     });
     const auto failure = ranks.wait();

@@ -1,4 +1,4 @@
-// Averages in device memory that are clipped and unscaled, for stand-ins and for real GPUs.
+// GradientPostprocessing in device memory that are clipped and unscaled, for stand-ins and for real GPUs.
 #pragma once
 
 #include <doctest/doctest.h>

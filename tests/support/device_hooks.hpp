@@ -59,8 +59,8 @@ inline float hooked_element(int rank, int step, std::size_t p, std::size_t e) {
 
 /// All steps' averages.
 template <class Matrix>
-std::vector<float> hooked_averages(ProcessGroup& group, const std::shared_ptr<CommHook>& hook,
-                                   const HookedTraining& training) {
+std::vector<float> hooked_postprocessing(ProcessGroup& group, const std::shared_ptr<CommHook>& hook,
+                                         const HookedTraining& training) {
     Matrix a(12, 10), b(1, 7), c(8, 20), da(12, 10), db(1, 7), dc(8, 20);
     Matrix* const gradients[] = {&da, &db, &dc};
     DistributedDataParallel ddp(group, std::tie(a, b, c), std::tie(da, db, dc),
@@ -175,8 +175,10 @@ inline void check_hook(ProcessGroup& group, const NamedHook& hook) {
     for (const HookedTraining& training :
          {HookedTraining{}, HookedTraining{.ready = Ready::marked, .counts_samples = true},
           HookedTraining{.counts_samples = true, .accumulates = true}}) {
-        const std::vector<float> found = hooked_averages<DeviceMatrix>(group, hook.make(group), training);
-        check_near(found, hooked_averages<HostMatrix>(group, hook.make(group), training), hook.tolerance);
+        const std::vector<float> found =
+            hooked_postprocessing<DeviceMatrix>(group, hook.make(group), training);
+        check_near(found, hooked_postprocessing<HostMatrix>(group, hook.make(group), training),
+                   hook.tolerance);
     }
 }
 

@@ -19,7 +19,7 @@ namespace test {
 template <class Fn>
 void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
                      std::optional<int> processors = std::nullopt) {
-    using Transport = dptk::NodeTransport<dptk::ThreadTransport>;
+    using Transport = dptk::ShmTransport<dptk::ThreadTransport>;
     const dptk::detail::ThreadJob job(static_cast<int>(hosts.size()), {});
     dptk::launch_threads(job.size, [&](dptk::ProcessGroup& outer) {
         const auto rank = static_cast<std::size_t>(outer.rank());
@@ -27,10 +27,10 @@ void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
             Transport transport(job.transport(outer.rank()), {.host = hosts[rank], .processors = processors});
             const std::set<std::string> different(hosts.begin(), hosts.end());
             CHECK(transport.shares_memory() == (different.size() < hosts.size()));
-            dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
+            dptk::ProcessGroup group(dptk::ShmCommunicator<dptk::ThreadTransport>(std::move(transport)));
             fn(group);
         } catch (const std::exception& error) {
-            job.health->fail(error.what());
+            job.job_state->fail(error.what());
             throw;
         }
     });

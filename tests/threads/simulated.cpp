@@ -1,6 +1,6 @@
 // The simulated network: its times, in virtual time to the last bit, and what real time shows of them.
+#include "simulated/simulated.hpp"
 #include <doctest/doctest.h>
-#include <dptk/comm/simulated.hpp>
 
 #include <array>
 #include <atomic>

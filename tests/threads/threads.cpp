@@ -46,9 +46,9 @@ TEST_CASE("a function that throws while elements are combined ends everybody, an
 }
 
 TEST_CASE("messages that wait are taken back when the job fails, or when their sender does so") {
-    const auto health = std::make_shared<dptk::JobHealth>();
-    const auto mailbox = std::make_shared<dptk::detail::ThreadMailbox>(2, health);
-    health->subscribe(mailbox);
+    const auto job_state = std::make_shared<dptk::detail::JobState>();
+    const auto mailbox = std::make_shared<dptk::detail::ThreadMailbox>(2, job_state);
+    job_state->subscribe(mailbox);
     std::vector<int> one(1);
     const dptk::Buffer buffer = dptk::detail::buffer_of(one);
     const auto post = [&](dptk::Verb verb, int rank) {
@@ -59,7 +59,7 @@ TEST_CASE("messages that wait are taken back when the job fails, or when their s
     mailbox->withdraw(*withdrawn);
     auto received = post(dptk::Verb::recv, 1);
     CHECK_FALSE(received->wait(std::chrono::milliseconds(1)));
-    health->fail("that was all");
+    job_state->fail("that was all");
     CHECK(received->wait(std::chrono::nanoseconds(0)));
     CHECK(received->unseen_error() != nullptr);
     CHECK_THROWS_AS(static_cast<void>(post(dptk::Verb::send, 0)), dptk::PeerLostError);

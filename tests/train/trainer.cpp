@@ -43,7 +43,7 @@ Trained train(ProcessGroup& group, dptk::TrainerOptions options) {
     const dptk::DistributedSampler sampler(samples, group, {.padding = dptk::Padding::none});
     const dptk::BatchSampler batches(sampler, options.batch_size);
     return {trainer.evaluate(digits("test")).accuracy,
-            dptk::agreed_parameter_hash(group, trainer.parameters()),
+            dptk::detail::agreed_parameter_hash(group, trainer.parameters()),
             batches.size() * static_cast<std::size_t>(options.epochs)};
 }
 

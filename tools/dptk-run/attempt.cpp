@@ -1,7 +1,7 @@
 #include "attempt.hpp"
 
+#include <dptk/control/health/failure_report.hpp>
 #include <dptk/control/process/child_process.hpp>
-#include <dptk/control/health/failure_note.hpp>
 #include <dptk/core/detail/text.hpp>
 
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 
 namespace run {
 
-using dptk::StopSchedule;
+using dptk::detail::StopSchedule;
 using dptk::detail::text;
 
 namespace {
@@ -76,7 +76,7 @@ void Attempt::take_signal(int signal, Time now) {
     if (schedule_.asked()) {
         if (signal == SIGINT) schedule_.kill(now);
     } else {
-        console_.say(text(dptk::signal_name(signal), ": ending the ranks"));
+        console_.say(text(dptk::detail::signal_name(signal), ": ending the ranks"));
         stop_signal_ = signal;
         schedule_.stop(now);
     }
@@ -109,9 +109,9 @@ void Attempt::note_change(Rank& rank, int wait_status, Time now) {
     guard_.forget(rank.process());
     result_.ends.push_back({.rank = rank.number(),
                             .process = rank.process(),
-                            .end = dptk::ChildEnd(wait_status),
+                            .end = dptk::detail::ChildEnd(wait_status),
                             .after = now - start_,
-                            .note = dptk::read_failure_note(rank.note_path().c_str()),
+                            .note = dptk::detail::read_failure_report(rank.note_path().c_str()),
                             .asked_to_end = schedule_.asked()});
     if (result_.ends.back().end.well()) return;
     schedule_.failure(now);
@@ -125,9 +125,9 @@ void Attempt::act(StopSchedule::Action action) {
         if (rank->ended) continue;
         if (ask && rank->stop_signal != 0) result_.stopped.push_back({rank->number(), rank->stop_signal});
         if (ask) {
-            dptk::ask_to_end(rank->process(), stop_signal_);
+            dptk::detail::ask_to_end(rank->process(), stop_signal_);
         } else {
-            dptk::kill_rank(rank->process());
+            dptk::detail::kill_rank(rank->process());
         }
     }
     end_orphans(ask ? stop_signal_ : SIGKILL);

@@ -22,8 +22,8 @@
 namespace run {
 
 struct AttemptResult {
-    std::vector<dptk::RankEnd> ends;
-    std::vector<dptk::StoppedRank> stopped;
+    std::vector<dptk::detail::RankEnd> ends;
+    std::vector<dptk::detail::StoppedRank> stopped;
     std::vector<Tail> tails;  // by local rank
     bool failed = false;      // a rank failed before a signal asked it to end
     int signal = 0;           // that asked the job to end; SIGPIPE where nobody reads what it prints
@@ -49,7 +49,7 @@ class Attempt {
     void watch_console(Time now);
     void reap(Time now);
     void note_change(Rank& rank, int wait_status, Time now);
-    void act(dptk::StopSchedule::Action action);
+    void act(dptk::detail::StopSchedule::Action action);
     void end_orphans(int signal);
     void look_after_orphans(Time now);
     void pass_on_output(Time now);
@@ -69,7 +69,7 @@ class Attempt {
     Time start_ = Clock::now();
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::array<ConsoleTurn, 2> turns_;
-    dptk::StopSchedule schedule_;
+    dptk::detail::StopSchedule schedule_;
     int stop_signal_ = SIGTERM;  // what ranks are asked to end with
     std::optional<Time> gone_;   // since when no process of the job is left
     AttemptResult result_;

@@ -17,11 +17,11 @@ std::string_view name_of(std::string_view entry) {
 
 Environment::Environment() {
     for (char** entry = environ; *entry != nullptr; ++entry) {
-        if (!dptk::is_stale_launcher_variable(name_of(*entry))) entries_.emplace_back(*entry);
+        if (!dptk::detail::is_stale_launcher_variable(name_of(*entry))) entries_.emplace_back(*entry);
     }
 }
 
-void Environment::set(const std::vector<dptk::EnvironmentVariable>& variables) {
+void Environment::set(const std::vector<dptk::detail::EnvironmentVariable>& variables) {
     for (const auto& [name, value] : variables) {
         std::erase_if(entries_, [&](const std::string& entry) { return name_of(entry) == name; });
         entries_.push_back(name + "=" + value);

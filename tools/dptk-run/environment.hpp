@@ -14,7 +14,7 @@ class Environment {
     /// This process's own, without what other launchers left in it.
     Environment();
 
-    void set(const std::vector<dptk::EnvironmentVariable>& variables);
+    void set(const std::vector<dptk::detail::EnvironmentVariable>& variables);
 
     [[nodiscard]] bool contains(const std::string& name) const;
 

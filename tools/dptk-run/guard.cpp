@@ -37,7 +37,7 @@ void guard(int pipe, const char* directory) {
         }
     }
     for (const pid_t watched : ranks) kill(-watched, SIGKILL);
-    dptk::remove_directory(directory);
+    dptk::detail::remove_directory(directory);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "job.hpp"
 
 #include <dptk/control/process/random_word.hpp>
-#include <dptk/core/error.hpp>
 #include <dptk/core/detail/text.hpp>
+#include <dptk/core/error.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -43,7 +43,7 @@ void share_cores(Job& job) {
 
 }  // namespace
 
-dptk::RankPlace Job::place(int local_rank) const {
+dptk::detail::RankPlace Job::place(int local_rank) const {
     return {.rank = options.node_rank * local_size + local_rank,
             .world_size = world_size(),
             .local_rank = local_rank,

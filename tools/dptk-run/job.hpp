@@ -21,7 +21,7 @@ struct Job {
     std::string remark;
 
     [[nodiscard]] int world_size() const { return local_size * options.nnodes; }
-    [[nodiscard]] dptk::RankPlace place(int local_rank) const;
+    [[nodiscard]] dptk::detail::RankPlace place(int local_rank) const;
 };
 
 /// Throws dptk::ArgumentError where this host does not have what the options ask for.

@@ -34,7 +34,7 @@ void open_standard_descriptors() {
 
 run::AttemptResult run_once(const run::Job& job, int restart_count, const std::string& notes_dir,
                             const run::Signals& signals, run::Guard& guard, run::Console& console) {
-    std::optional<dptk::HeldPort> port;
+    std::optional<dptk::detail::ReservedPort> port;
     if (job.options.master_port == 0) port.emplace();
     const run::Options& options = job.options;
     const run::Meeting meeting{
@@ -53,13 +53,13 @@ struct Ending {
 };
 
 Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& console) {
-    const dptk::TemporaryDirectory notes("dptk-run");
+    const dptk::detail::TemporaryDirectory notes("dptk-run");
     run::Guard guard(notes.path());
     run::adopt_orphans();
     for (int restart_count = 0;; ++restart_count) {
         const run::AttemptResult result = run_once(job, restart_count, notes.path(), signals, guard, console);
         if (!result.failed) return {result.signal == 0 ? 0 : 128 + result.signal, result.signal != 0};
-        const auto failure = dptk::find_first_failure(result.ends, result.stopped);
+        const auto failure = dptk::detail::find_first_failure(result.ends, result.stopped);
         console.say(run::failure_report(job, result, *failure));
         if (result.signal != 0 || restart_count == job.options.max_restarts) {
             return {failure->who.end.exit_status(), result.signal != 0};

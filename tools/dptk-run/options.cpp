@@ -131,7 +131,7 @@ std::string wrong_environment(const Given& given) {
         if (equals == 0 || equals == std::string::npos) {
             return text("--env ", variable, ": expected NAME=VALUE");
         }
-        for (const auto& [name, value] : dptk::rank_environment({}, {}, "")) {
+        for (const auto& [name, value] : dptk::detail::rank_environment({}, {}, "")) {
             if (variable.substr(0, equals) == name)
                 return text("--env ", name, " is what dptk-run sets itself");
         }

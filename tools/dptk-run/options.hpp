@@ -27,7 +27,7 @@ struct Options {
     std::string log_dir;  // empty: no files
     Streams redirects = Streams::none;
     Streams tee = Streams::none;
-    std::vector<dptk::EnvironmentVariable> environment;
+    std::vector<dptk::detail::EnvironmentVariable> environment;
     std::vector<std::string> command;
 };
 

@@ -1,8 +1,8 @@
 #include "rank.hpp"
 
 #include <dptk/control/process/child_process.hpp>
-#include <dptk/core/error.hpp>
 #include <dptk/core/detail/text.hpp>
+#include <dptk/core/error.hpp>
 
 #include <unistd.h>
 
@@ -54,13 +54,13 @@ Rank::Rank(const Job& job, const Meeting& meeting, int local_rank, const Signals
 pid_t Rank::start(const Job& job, const Meeting& meeting, const Signals& signals) {
     std::remove(note_path_.c_str());  // of an earlier attempt
     Environment environment = job.environment;
-    environment.set(dptk::rank_environment(place_, meeting.place, note_path_));
+    environment.set(dptk::detail::rank_environment(place_, meeting.place, note_path_));
     const std::vector<char*> variables = environment.pointers();
     std::vector<char*> arguments;
     for (const std::string& word : job.options.command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
 
-    const pid_t process = dptk::fork_rank([&]() noexcept {
+    const pid_t process = dptk::detail::fork_rank([&]() noexcept {
         dup2(streams_[0].write_end(), STDOUT_FILENO);
         dup2(streams_[1].write_end(), STDERR_FILENO);
         signals.undo();

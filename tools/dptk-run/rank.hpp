@@ -16,7 +16,7 @@ namespace run {
 
 /// Where the ranks of one attempt meet, and where they leave their notes.
 struct Meeting {
-    dptk::JobPlace place;
+    dptk::detail::JobPlace place;
     std::string notes_dir;
 };
 
@@ -39,7 +39,7 @@ class Rank {
   private:
     [[nodiscard]] pid_t start(const Job& job, const Meeting& meeting, const Signals& signals);
 
-    dptk::RankPlace place_;
+    dptk::detail::RankPlace place_;
     std::string note_path_;
     Tail tail_;
     std::array<RankStream, 2> streams_;

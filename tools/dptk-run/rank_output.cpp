@@ -1,7 +1,7 @@
 #include "rank_output.hpp"
 
-#include <dptk/core/error.hpp>
 #include <dptk/core/detail/text.hpp>
+#include <dptk/core/error.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -11,9 +11,9 @@ namespace run {
 
 namespace {
 
-using dptk::host_name;
+using dptk::detail::host_name;
 using dptk::detail::text;
-using Kind = dptk::FirstFailure::Kind;
+using Kind = dptk::detail::FirstFailure::Kind;
 
 std::string seconds_text(std::chrono::steady_clock::duration time) {
     std::array<char, 32> number{};
@@ -32,7 +32,7 @@ std::string indented(std::string_view lines, std::string_view indent) {
 }
 
 /// The rank whose output explains most: the one that is stopped, or else the one that failed.
-int rank_to_show(const AttemptResult& result, const dptk::FirstFailure& failure) {
+int rank_to_show(const AttemptResult& result, const dptk::detail::FirstFailure& failure) {
     return failure.kind == Kind::stopped ? result.stopped.front().rank : failure.who.rank;
 }
 
@@ -45,9 +45,10 @@ std::string last_lines(const Tail& tail, int rank) {
 
 }  // namespace
 
-std::string failure_report(const Job& job, const AttemptResult& result, const dptk::FirstFailure& failure) {
+std::string failure_report(const Job& job, const AttemptResult& result,
+                           const dptk::detail::FirstFailure& failure) {
     const int first_rank = job.place(0).rank;
-    const dptk::RankEnd& who = failure.who;
+    const dptk::detail::RankEnd& who = failure.who;
     std::string out = failure.headline;
     if (failure.kind == Kind::own && who.note && !who.note->text.empty()) {
         out += text('\n', indented(who.note->text, "  "));

@@ -13,6 +13,6 @@ namespace run {
 /// Several lines, without the end of the last: which rank failed first, how, where, when, and what it
 /// printed.
 [[nodiscard]] std::string failure_report(const Job& job, const AttemptResult& result,
-                                         const dptk::FirstFailure& failure);
+                                         const dptk::detail::FirstFailure& failure);
 
 }  // namespace run

@@ -24,10 +24,10 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/dtype.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -156,7 +156,7 @@ class ModuleParameters {
                 .device = value.device,
                 .count = value.count,
                 .value = value.data,
-                .late_gradient = [this, i](IfMissing if_missing) { return gradient(i, if_missing); },
+                .lazy_gradient = [this, i](IfMissing if_missing) { return gradient(i, if_missing); },
                 .layout = layout_of(tensors_[i])});
         }
     }

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 
 namespace DPTK_NAMESPACE::libtorch {

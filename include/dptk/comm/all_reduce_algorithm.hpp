@@ -1,4 +1,5 @@
-/// AllReduceAlgorithm names the ways in which an all_reduce can be carried out; comm/algorithms/run.hpp has them.
+/// AllReduceAlgorithm names the ways in which an all_reduce can be carried out; comm/algorithms/run.hpp has
+/// them.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ namespace detail {
 
 namespace detail {
 
-/// A call without its memory, in the two words that an Activity holds.
+/// A call without its memory, in the two words that an CallTracker holds.
 class PackedCall {
   public:
     explicit PackedCall(const Collective& call) noexcept {
@@ -122,9 +122,9 @@ class PackedCall {
 
     PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept;
 
-    explicit PackedCall(Activity::Call call) noexcept : first_(call.first), second_(call.second) {}
+    explicit PackedCall(CallTracker::Call call) noexcept : first_(call.first), second_(call.second) {}
 
-    [[nodiscard]] Activity::Call words() const noexcept { return {first_, second_}; }
+    [[nodiscard]] CallTracker::Call words() const noexcept { return {first_, second_}; }
 
     [[nodiscard]] Verb verb() const noexcept { return static_cast<Verb>(byte(0)); }
 
@@ -154,7 +154,7 @@ class PackedCall {
     std::uint64_t second_ = 0;
 };
 
-[[nodiscard]] std::string describe_packed(Activity::Call call);
+[[nodiscard]] std::string describe_packed(CallTracker::Call call);
 
 }  // namespace detail
 

@@ -82,7 +82,7 @@ DPTK_INLINE std::string_view PackedCall::op_name() const noexcept {
     return byte(1) == user_function ? "user's function" : reduce_op_name(static_cast<ReduceOp>(byte(1)));
 }
 
-DPTK_INLINE std::string describe_packed(Activity::Call call) {
+DPTK_INLINE std::string describe_packed(CallTracker::Call call) {
     return PackedCall(call).describe();
 }
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "dptk/comm/message_verbs.hpp"
 #include "dptk/comm/detail/transport_channel.hpp"
+#include "dptk/comm/message_verbs.hpp"
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
 
@@ -23,30 +23,31 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
   public:
     /// Takes the transport over.
     explicit BasicCommunicator(T transport)
-        : channel_(std::make_unique<TransportChannel<T>>(std::move(transport))) {}
+        : channel_(std::make_unique<detail::TransportChannel<T>>(std::move(transport))) {}
 
     /// Goes on with a channel that there is.
-    explicit BasicCommunicator(std::unique_ptr<TransportChannel<T>> channel) : channel_(std::move(channel)) {}
+    explicit BasicCommunicator(std::unique_ptr<detail::TransportChannel<T>> channel)
+        : channel_(std::move(channel)) {}
 
     /// An independent communicator over the same ranks: calls on one never meet calls on the other.
     /// Collective.
     [[nodiscard]] BasicCommunicator duplicate()
         requires detail::HasDuplicate<T>
     {
-        return BasicCommunicator(std::unique_ptr<TransportChannel<T>>(
-            static_cast<TransportChannel<T>*>(channel_->duplicate().release())));
+        return BasicCommunicator(std::unique_ptr<detail::TransportChannel<T>>(
+            static_cast<detail::TransportChannel<T>*>(channel_->duplicate().release())));
     }
 
     /// The engine below: what all verbs go through.
-    [[nodiscard]] TransportChannel<T>& channel() { return *channel_; }
+    [[nodiscard]] detail::TransportChannel<T>& channel() { return *channel_; }
     /// The same.
-    [[nodiscard]] const TransportChannel<T>& channel() const { return *channel_; }
+    [[nodiscard]] const detail::TransportChannel<T>& channel() const { return *channel_; }
 
     /// Gives the channel away, for ProcessGroup.
-    [[nodiscard]] std::unique_ptr<Channel> release() && { return std::move(channel_); }
+    [[nodiscard]] std::unique_ptr<detail::Channel> release() && { return std::move(channel_); }
 
   private:
-    std::unique_ptr<TransportChannel<T>> channel_;
+    std::unique_ptr<detail::TransportChannel<T>> channel_;
 };
 
 }  // namespace DPTK_NAMESPACE

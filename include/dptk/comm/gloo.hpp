@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "dptk/comm/gloo/transport.hpp"
-#include "dptk/comm/shm.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/comm/shm.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "dptk/control/health/heartbeat.hpp"
-#include "dptk/control/launch/detail/rendezvous_store.hpp"
 #include "dptk/control/health/program_end.hpp"
 #include "dptk/control/launch/detail/rendezvous.hpp"
+#include "dptk/control/launch/detail/rendezvous_store.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -39,9 +39,9 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
                         .size = launch.world_size,
                         .interface = request.network_interface,
                         .timeout = request.timeout};
-    const auto health = std::make_shared<JobHealth>();
+    const auto job_state = std::make_shared<JobState>();
     if (launch.world_size > 1) {
-        const MeetingPlace place = find_meeting_place(request);
+        const RendezvousStore place = open_rendezvous_store(request);
         Peers peers =
             rendezvous(*place.store, {launch.rank, launch.world_size, request.timeout, place.where});
         options.hosts = std::move(peers.hosts);
@@ -50,16 +50,16 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
         plane.peers = std::move(peers.labels);
         plane.before_terminate = [] { ProgramEnd::get().await_readers(); };
         if (launch.rank == 0) ProgramEnd::get().add_job(place.store, 0, launch.world_size, request.timeout);
-        options.control = join_control_plane(std::move(plane), health, request.heartbeat_timeout);
+        options.control = join_control_plane(std::move(plane), job_state, request.heartbeat_timeout);
     } else {
-        options.control = ControlPlane::make(std::move(plane), health);
+        options.control = ControlPlane::make(std::move(plane), job_state);
     }
     const std::shared_ptr<ControlPlane> control = options.control;  // outlives a transport that fails
-    hear_last_words(control);
+    add_terminate_listener(control);
     try {
-        return NodeCommunicator<GlooTransport>(NodeTransport(GlooTransport(std::move(options))));
+        return ShmCommunicator<GlooTransport>(ShmTransport(GlooTransport(std::move(options))));
     } catch (const std::exception& error) {  // the others are about to connect to this rank
-        health->fail(error.what());
+        job_state->fail(error.what());
         throw;
     }
 }
@@ -73,8 +73,8 @@ DPTK_INLINE std::unique_ptr<Channel> create_gloo_subgroup(const SubgroupRequest&
                         .timeout = request.identity.timeout,
                         .control = request.job.control,
                         .hosts = request.hosts};
-    return std::make_unique<TransportChannel<NodeTransport<GlooTransport>>>(
-        NodeTransport(GlooTransport(std::move(options))), request.job, request.identity);
+    return std::make_unique<TransportChannel<ShmTransport<GlooTransport>>>(
+        ShmTransport(GlooTransport(std::move(options))), request.job, request.identity);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

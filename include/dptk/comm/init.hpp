@@ -7,7 +7,7 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/control/health/control_plane.hpp"
-#include "dptk/control/launch/detail/job_request.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -8,8 +8,8 @@
 
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/self.hpp"
-#include "dptk/core/log.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -86,7 +86,7 @@ DPTK_INLINE ProcessGroup init_process_group(const InitOptions& options) {
 DPTK_INLINE bool is_initialized() {
     detail::DefaultGroup& last = detail::default_group();
     const std::lock_guard lock(last.mutex);
-    const std::shared_ptr<ControlPlane> control = last.control.lock();
+    const std::shared_ptr<detail::ControlPlane> control = last.control.lock();
     return control && !control->has_left();
 }
 

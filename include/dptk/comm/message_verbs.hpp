@@ -49,7 +49,7 @@ class MessageVerbs {
     }
 
   private:
-    [[nodiscard]] Channel& channel() { return static_cast<Self&>(*this).channel(); }
+    [[nodiscard]] detail::Channel& channel() { return static_cast<Self&>(*this).channel(); }
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "dptk/comm/mpi/transport.hpp"
-#include "dptk/comm/shm.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
+#include "dptk/comm/shm.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -62,10 +62,10 @@ DPTK_INLINE void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
 
 DPTK_INLINE ProcessGroup create_mpi_group(const JobRequest& request) {
     check_launched_by_linked_mpi(request.launch);
-    return NodeCommunicator<MpiTransport>(
-        NodeTransport(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
-                                                    .heartbeat_timeout = request.heartbeat_timeout,
-                                                    .bind_address = request.bind_address})));
+    return ShmCommunicator<MpiTransport>(
+        ShmTransport(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
+                                                   .heartbeat_timeout = request.heartbeat_timeout,
+                                                   .bind_address = request.bind_address})));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

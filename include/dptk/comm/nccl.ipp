@@ -19,10 +19,10 @@ DPTK_INLINE std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channe
     options.size = group.size();
     options.control = job.control;
     options.timeout = identity.timeout;
-    const auto exchange = [&](const NcclCard& own) {
-        std::vector<NcclCard> cards(ranks.size());
+    const auto exchange = [&](const NcclPeerInfo& own) {
+        std::vector<NcclPeerInfo> cards(ranks.size());
         group.run({.verb = Verb::all_gather,
-                   .input = buffer_of(std::span<const NcclCard>(&own, 1)),
+                   .input = buffer_of(std::span<const NcclPeerInfo>(&own, 1)),
                    .output = buffer_of(cards)});
         return cards;
     };

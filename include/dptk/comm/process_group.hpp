@@ -17,6 +17,9 @@
 
 namespace DPTK_NAMESPACE {
 
+/// The color of ranks that split() puts into no group, as MPI_UNDEFINED.
+inline constexpr int no_color = -1;
+
 /// Options of ProcessGroup's subgroup, split and split_by_host.
 struct SubgroupOptions {
     /// Of every call in the subgroup; the group's own where it is not given. All ranks give the same.
@@ -36,7 +39,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
         : ProcessGroup(std::move(communicator).release()) {}
 
     /// Goes on with a channel that there is.
-    explicit ProcessGroup(std::unique_ptr<Channel> channel);
+    explicit ProcessGroup(std::unique_ptr<detail::Channel> channel);
 
     /// Whether this rank is in the group. Using a group that it is not in, or that was moved from, throws
     /// ArgumentError.
@@ -65,9 +68,9 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     [[nodiscard]] ProcessGroup split_by_host(const SubgroupOptions& options = {});
 
     /// The engine below: what all verbs go through. Throws ArgumentError where this rank is not in the group.
-    [[nodiscard]] Channel& channel();
+    [[nodiscard]] detail::Channel& channel();
     /// The same.
-    [[nodiscard]] const Channel& channel() const;
+    [[nodiscard]] const detail::Channel& channel() const;
 
   private:
     struct Outsider {
@@ -88,10 +91,10 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
 
     [[nodiscard]] ProcessGroup make_subgroup(std::span<const int> ranks, const SubgroupOptions& options);
 
-    [[nodiscard]] std::unique_ptr<Channel> subgroup_over(std::span<const int> ranks,
-                                                         const SubgroupOptions& options);
+    [[nodiscard]] std::unique_ptr<detail::Channel> subgroup_over(std::span<const int> ranks,
+                                                                 const SubgroupOptions& options);
 
-    std::unique_ptr<Channel> channel_;
+    std::unique_ptr<detail::Channel> channel_;
     std::string why_empty_;
 };
 

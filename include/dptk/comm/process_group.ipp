@@ -8,19 +8,20 @@
 #include <vector>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/comm/registry.hpp"
 #include "dptk/comm/detail/routed_channel.hpp"
+#include "dptk/comm/registry.hpp"
 #include "dptk/control/net/host.hpp"
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE ProcessGroup::ProcessGroup(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
+DPTK_INLINE ProcessGroup::ProcessGroup(std::unique_ptr<detail::Channel> channel)
+    : channel_(std::move(channel)) {
     if (channel_ && !channel_->serves_devices())
         channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
-    std::unique_ptr<Channel> copy = channel().duplicate();
+    std::unique_ptr<detail::Channel> copy = channel().duplicate();
     if (!copy) throw ArgumentError("the transport " + backend() + " has no duplicate()");
     return ProcessGroup(std::move(copy));
 }
@@ -52,17 +53,17 @@ DPTK_INLINE ProcessGroup ProcessGroup::split(int color, int key, const SubgroupO
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::split_by_host(const SubgroupOptions& options) {
-    const std::vector<std::string> hosts = detail::all_gather_text(*this, host_identity());
+    const std::vector<std::string> hosts = detail::all_gather_text(*this, detail::host_identity());
     const auto first = std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank())]);
     return split(static_cast<int>(first - hosts.begin()), 0, options);
 }
 
-DPTK_INLINE Channel& ProcessGroup::channel() {
+DPTK_INLINE detail::Channel& ProcessGroup::channel() {
     check_member();
     return *channel_;
 }
 
-DPTK_INLINE const Channel& ProcessGroup::channel() const {
+DPTK_INLINE const detail::Channel& ProcessGroup::channel() const {
     check_member();
     return *channel_;
 }
@@ -115,16 +116,17 @@ DPTK_INLINE std::string ProcessGroup::problem_with(std::span<const int> ranks,
 DPTK_INLINE ProcessGroup ProcessGroup::make_subgroup(std::span<const int> ranks,
                                                      const SubgroupOptions& options) {
     const int own = rank();
-    std::unique_ptr<Channel> part = over_own_transport(options) ? channel().subgroup(ranks, options.timeout)
-                                                                : subgroup_over(ranks, options);
+    std::unique_ptr<detail::Channel> part = over_own_transport(options)
+                                                ? channel().subgroup(ranks, options.timeout)
+                                                : subgroup_over(ranks, options);
     if (part) return ProcessGroup(std::move(part));
     return ProcessGroup(Outsider{
         detail::text("rank ", own, " is not in this group, which has the ranks ", detail::list_text(ranks))});
 }
 
-DPTK_INLINE std::unique_ptr<Channel> ProcessGroup::subgroup_over(std::span<const int> ranks,
-                                                                 const SubgroupOptions& options) {
-    const std::vector<std::string> hosts = detail::all_gather_text(*this, host_identity());
+DPTK_INLINE std::unique_ptr<detail::Channel> ProcessGroup::subgroup_over(std::span<const int> ranks,
+                                                                         const SubgroupOptions& options) {
+    const std::vector<std::string> hosts = detail::all_gather_text(*this, detail::host_identity());
     SubgroupRequest request{.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin()),
                             .hosts = {},
                             .identity = channel().next_identity(ranks, options.timeout),
@@ -133,8 +135,8 @@ DPTK_INLINE std::unique_ptr<Channel> ProcessGroup::subgroup_over(std::span<const
     for (const int member : ranks) request.hosts.push_back(hosts[static_cast<std::size_t>(member)]);
     const std::vector<TransportEntry> entries = registered_transports();
     const TransportEntry* entry = detail::find_transport(entries, options.backend);
-    std::unique_ptr<Channel> part;
-    break_job_unless_agreed(request.job, [&] { part = entry->create_subgroup(request); });
+    std::unique_ptr<detail::Channel> part;
+    detail::break_job_unless_agreed(request.job, [&] { part = entry->create_subgroup(request); });
     return part;
 }
 

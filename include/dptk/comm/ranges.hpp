@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "dptk/comm/allocation.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/allocation.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"

@@ -10,7 +10,7 @@
 
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/named_entries.hpp"
-#include "dptk/control/launch/detail/job_request.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -29,8 +29,8 @@ struct SubgroupRequest {
     int rank = 0;  ///< This process's, in the new group.
     /// Of the ranks, in the group's order.
     std::vector<std::string> hosts;
-    ChannelIdentity identity;  ///< The group's name, number and deadline.
-    ChannelJob job;            ///< The job that the group belongs to.
+    detail::ChannelIdentity identity;  ///< The group's name, number and deadline.
+    detail::ChannelJob job;            ///< The job that the group belongs to.
 };
 
 /// A transport as its header registers it.
@@ -42,7 +42,7 @@ struct TransportEntry {
     ProcessGroup (*create)(const JobRequest&);
     /// Connects some ranks of another transport's job, which has a store. Collective among them. Null where
     /// it can only connect its own.
-    std::unique_ptr<Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
+    std::unique_ptr<detail::Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
 };
 
 namespace detail {
@@ -67,10 +67,14 @@ namespace detail {
 /// All transports whose headers the program includes.
 [[nodiscard]] std::vector<TransportEntry> registered_transports();
 
-/// Whether the program includes <dptk/comm/mpi.hpp>, or <dptk/comm/gloo.hpp>.
+/// Whether the program includes <dptk/comm/mpi.hpp>.
 [[nodiscard]] bool is_mpi_available();
-/// The same for Gloo.
+
+/// Whether the program includes <dptk/comm/gloo.hpp>.
 [[nodiscard]] bool is_gloo_available();
+
+/// Whether the program includes <dptk/comm/nccl.hpp>.
+[[nodiscard]] bool is_nccl_available();
 
 }  // namespace DPTK_NAMESPACE
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "dptk/comm/detail/device_registry.hpp"
+
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE bool register_transport(const TransportEntry& entry) {
@@ -34,6 +36,12 @@ DPTK_INLINE bool is_mpi_available() {
 
 DPTK_INLINE bool is_gloo_available() {
     return detail::find_transport(registered_transports(), "gloo") != nullptr;
+}
+
+DPTK_INLINE bool is_nccl_available() {
+    return std::ranges::any_of(
+        detail::device_registry().all(),
+        [](const detail::DeviceTransportEntry& entry) { return entry.name == "nccl"; });
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -8,8 +8,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made from any transport: NodeCommunicator<Inner>(NodeTransport(Inner(...))).
+/// Made from any transport: ShmCommunicator<Inner>(ShmTransport(Inner(...))).
 template <Transport Inner>
-using NodeCommunicator = BasicCommunicator<NodeTransport<Inner>>;
+using ShmCommunicator = BasicCommunicator<ShmTransport<Inner>>;
 
 }  // namespace DPTK_NAMESPACE

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "dptk/comm/init.hpp"
-#include "dptk/control/health/failure_note.hpp"
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/health/first_failure.hpp"
-#include "dptk/control/net/reserved_port.hpp"
 #include "dptk/control/health/program_end.hpp"
 #include "dptk/control/launch/detail/rank_environment.hpp"
+#include "dptk/control/net/reserved_port.hpp"
 #include "dptk/control/process/stop_schedule.hpp"
 #include "dptk/control/process/temporary_directory.hpp"
 #include "dptk/core/config.hpp"
@@ -35,8 +35,8 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
     const auto failed = [](FailureKind kind, const char* what) {
         ProgramEnd::get().await_readers();
         const char* const path = std::getenv("DPTK_ERROR_FILE");
-        const std::optional<FailureNote> earlier = read_failure_note(path);
-        if (!earlier || earlier->kind == FailureKind::cause) write_failure_note(path, {kind, what});
+        const std::optional<FailureReport> earlier = read_failure_report(path);
+        if (!earlier || earlier->kind == FailureKind::cause) write_failure_report(path, {kind, what});
         flush_standard_streams();
         return EXIT_FAILURE;
     };
@@ -95,7 +95,7 @@ class SpawnedRanks {
 
     Clock::time_point start_;
     TemporaryDirectory files_;
-    HeldPort port_;
+    ReservedPort port_;
     StopSchedule schedule_;
     std::vector<Running> running_;
     std::vector<RankEnd> ends_;
@@ -123,10 +123,10 @@ void spawn(int size, Fn&& fn) {
     }
     const auto run_fn = [&fn](ProcessGroup& group) { fn(group); };
     detail::SpawnedRanks ranks(size, [&run_fn](int) { return detail::run_spawned_rank(run_fn); });
-    const std::optional<FirstFailure> failure = ranks.wait();
+    const std::optional<detail::FirstFailure> failure = ranks.wait();
     if (!failure) return;
     std::string message = detail::text("spawn: ", failure->headline);
-    if (failure->kind == FirstFailure::Kind::own && failure->who.note) {
+    if (failure->kind == detail::FirstFailure::Kind::own && failure->who.note) {
         message += detail::text(": ", failure->who.note->text);
     }
     throw Error(message);

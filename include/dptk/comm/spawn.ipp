@@ -107,7 +107,7 @@ DPTK_INLINE bool SpawnedRanks::note_end(const Running& rank, Clock::time_point n
                      .process = rank.process,
                      .end = ChildEnd(status),
                      .after = now - start_,
-                     .note = read_failure_note(note_path(rank.rank).c_str()),
+                     .note = read_failure_report(note_path(rank.rank).c_str()),
                      .asked_to_end = schedule_.asked()});
     if (!ends_.back().end.well()) schedule_.failure(now);
     return true;

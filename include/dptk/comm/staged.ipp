@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "dptk/comm/staged/transport.hpp"
 #include "dptk/comm/detail/transport_channel.hpp"
+#include "dptk/comm/staged/transport.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -27,14 +27,14 @@ class ThreadTransport {
     static constexpr bool interruptible = true;
 
     /// The rank of `control`, among those that share `hub`. Made by launch_threads.
-    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control);
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<detail::ControlPlane> control);
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     [[nodiscard]] int size() const noexcept { return hub_->size(); }
     [[nodiscard]] int local_rank() const noexcept { return rank_; }
     [[nodiscard]] int local_size() const noexcept { return hub_->size(); }
     [[nodiscard]] std::string_view backend() const noexcept { return "threads"; }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
 
     void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
     void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
@@ -78,7 +78,8 @@ class ThreadTransport {
   private:
     using Calls = std::vector<Collective>;
 
-    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<ControlPlane> control, int rank);
+    ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<detail::ControlPlane> control,
+                    int rank);
 
     int complete(const Message& message);
 
@@ -124,7 +125,7 @@ class ThreadTransport {
     static void copy(const Buffer& to, const Buffer& from);
 
     std::shared_ptr<detail::ThreadHub> hub_;
-    std::shared_ptr<ControlPlane> control_;
+    std::shared_ptr<detail::ControlPlane> control_;
     int rank_;
     int duplicates_ = 0;
 };
@@ -146,8 +147,8 @@ struct ThreadJob {
 
     int size;
     ThreadOptions options;
-    std::shared_ptr<JobHealth> health = std::make_shared<JobHealth>();
-    std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, health);
+    std::shared_ptr<JobState> job_state = std::make_shared<JobState>();
+    std::shared_ptr<ThreadHub> hub = ThreadHub::make(size, job_state);
     std::shared_ptr<Store> store = std::make_shared<InProcessStore>();
 
     [[nodiscard]] ThreadTransport transport(int rank) const;

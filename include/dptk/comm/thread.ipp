@@ -14,7 +14,7 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
-                                             std::shared_ptr<ControlPlane> control)
+                                             std::shared_ptr<detail::ControlPlane> control)
     : hub_(std::move(hub)), control_(std::move(control)), rank_(control_->rank()) {}
 
 DPTK_INLINE int ThreadTransport::recv_any(const Buffer& buffer, int tag) {
@@ -118,7 +118,7 @@ DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks
 }
 
 DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
-                                             std::shared_ptr<ControlPlane> control, int rank)
+                                             std::shared_ptr<detail::ControlPlane> control, int rank)
     : hub_(std::move(hub)), control_(std::move(control)), rank_(rank) {}
 
 DPTK_INLINE int ThreadTransport::complete(const Message& message) {
@@ -182,7 +182,7 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
     return {hub, ControlPlane::make({.rank = rank, .size = size, .store = store, .timeout = options.timeout},
-                                    health)};
+                                    job_state)};
 }
 
 DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
@@ -201,7 +201,7 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
                 std::exception_ptr& first = is_consequence ? consequence : cause;
                 if (!first) first = error;
             }
-            job.health->fail(text("rank ", rank, ": ", what));
+            job.job_state->fail(text("rank ", rank, ": ", what));
         };
         try {
             group.emplace(ThreadCommunicator(job.transport(rank)));
@@ -220,7 +220,7 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
         try {
             for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
         } catch (const std::exception& error) {  // those that run must not wait for the others
-            job.health->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
+            job.job_state->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
             throw;
         }
     }

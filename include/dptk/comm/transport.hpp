@@ -74,7 +74,7 @@ namespace DPTK_NAMESPACE {
 ///                              call out, perhaps on another thread
 ///   transfer(Message)          in place of send and recv, of such a transport; returns the other rank
 ///   allocate_on_device(bytes)  DeviceMemory, zeroed, that it reaches without a copy
-///   interruptible              static constexpr bool: whether JobHealth::fail ends calls that wait inside
+///   interruptible              static constexpr bool: whether JobState::fail ends calls that wait inside
 // clang-format on
 template <class T>
 concept Transport =

@@ -320,8 +320,8 @@ class CollectiveVerbs {
     }
 
   private:
-    [[nodiscard]] Channel& channel() { return static_cast<Self&>(*this).channel(); }
-    [[nodiscard]] const Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
+    [[nodiscard]] detail::Channel& channel() { return static_cast<Self&>(*this).channel(); }
+    [[nodiscard]] const detail::Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
 
     void run(Collective call, StreamRef stream) {
         call.stream = stream;

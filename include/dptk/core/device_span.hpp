@@ -8,9 +8,9 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/float16.hpp"
-#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE {
 

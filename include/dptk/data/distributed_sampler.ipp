@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/data/random_permutation.hpp"
 
 namespace DPTK_NAMESPACE {

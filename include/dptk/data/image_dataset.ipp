@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 

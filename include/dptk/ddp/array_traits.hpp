@@ -10,8 +10,8 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 

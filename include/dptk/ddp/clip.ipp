@@ -43,7 +43,7 @@ DPTK_INLINE double GradientNorm::value() const {
     if (lane_->is_captured())
         throw ArgumentError("the norm of gradients in a step that is captured into a CUDA graph");
     double norm = 0;
-    lane_->follow_program();
+    lane_->wait_for_user_stream();
     lane_->read(on_device_.elements.slice(0, 1), &norm);
     return norm;
 }

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/thread.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/thread.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
 
@@ -163,7 +163,7 @@ class DataParallel {
                 works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
         } catch (const std::exception& error) {  // those that run must not wait for the others
             cause = std::current_exception();
-            job_.health->fail(error.what());
+            job_.job_state->fail(error.what());
         }
         for (Work& work : works) {
             try {

@@ -59,7 +59,7 @@ class DistributedDataParallel {
     /// Under Ready::marked: gradient `i`, in registration order, is complete. From any thread.
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
 
-    /// The same of a gradient whose memory comes and goes with each backward (ParameterRef::late_gradient):
+    /// The same of a gradient whose memory comes and goes with each backward (ParameterRef::lazy_gradient):
     /// it lies at `gradient` until synchronize() has returned.
     void mark_ready(std::size_t i, void* gradient) { reducer_->mark_ready(i, gradient); }
 
@@ -87,7 +87,9 @@ class DistributedDataParallel {
     /// While the result lives, steps and marks do nothing, and the program's gradients add up where they are,
     /// if it does not set them to zero. The next step averages these sums over the ranks. Throws
     /// ArgumentError in the middle of a step.
-    [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
+    [[nodiscard]] detail::GradientReducer::NoSync no_sync() {
+        return detail::GradientReducer::NoSync(*reducer_);
+    }
 
     /// Takes the gradients of a micro-batch of `sample_count` samples, each the mean over them, into sums of
     /// dptk's own, and sets them to zero. The next step averages over these samples as well, so that
@@ -101,7 +103,7 @@ class DistributedDataParallel {
     void shadow() { reducer_->shadow(); }
 
     /// Of the steps that follow: see Join.
-    void set_joined(const JoinRound& round) { reducer_->set_joined(round); }
+    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     /// Gives all ranks the values, and the buffers, of rank `root`. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
@@ -155,7 +157,7 @@ class DistributedDataParallel {
 
   protected:
     /// For what marks gradients by itself: it stays where it is when this object moves.
-    [[nodiscard]] GradientReducer& reducer() noexcept { return *reducer_; }
+    [[nodiscard]] detail::GradientReducer& reducer() noexcept { return *reducer_; }
 
   private:
     template <Element T>
@@ -170,7 +172,7 @@ class DistributedDataParallel {
         return buffer;
     }
 
-    std::unique_ptr<GradientReducer> reducer_;
+    std::unique_ptr<detail::GradientReducer> reducer_;
 };
 
 }  // namespace DPTK_NAMESPACE

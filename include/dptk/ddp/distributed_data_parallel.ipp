@@ -6,7 +6,7 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                                                              const DistributedDataParallelOptions& options)
-    : reducer_(std::make_unique<GradientReducer>(group, std::move(source), options)) {
+    : reducer_(std::make_unique<detail::GradientReducer>(group, std::move(source), options)) {
     if (options.init_sync) reducer_->broadcast_values();
 }
 

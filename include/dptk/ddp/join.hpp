@@ -20,8 +20,8 @@ namespace DPTK_NAMESPACE {
 
 /// Under PyTorch's names. Equal on all ranks.
 struct JoinOptions {
-    /// Averages without sample counts: the sum over those that still have batches, divided by the number of
-    /// all ranks; or by the number of those. Sample counts weigh samples in either case.
+    /// GradientPostprocessing without sample counts: the sum over those that still have batches, divided by
+    /// the number of all ranks; or by the number of those. Sample counts weigh samples in either case.
     bool divide_by_initial_world_size = true;
     /// As soon as one rank has run out, all ranks throw.
     bool throw_on_early_termination = false;
@@ -50,7 +50,8 @@ class Join {
             if (between) between();
             sharded.step();
         };
-        members_.push_back({shadow, {}, [&sharded](const JoinRound& round) { sharded.set_joined(round); }});
+        members_.push_back(
+            {shadow, {}, [&sharded](const detail::JoinRound& round) { sharded.set_joined(round); }});
     }
 
     /// This rank has a batch. Collective, blocks. Throws Error on all ranks alike, in the same step, where
@@ -65,7 +66,7 @@ class Join {
     struct Member {
         std::function<void()> shadow;
         std::function<void(int)> finish;
-        std::function<void(const JoinRound&)> set_round;
+        std::function<void(const detail::JoinRound&)> set_round;
     };
 
     /// Returns whether any rank has a batch.

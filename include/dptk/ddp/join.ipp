@@ -21,7 +21,7 @@ DPTK_INLINE void Join::add(std::function<void()> shadow, std::function<void(int 
 
 DPTK_INLINE void Join::add(DistributedDataParallel& ddp) {
     members_.push_back({[&ddp] { ddp.shadow(); }, [&ddp](int last) { ddp.broadcast_values(last); },
-                        [&ddp](const JoinRound& round) { ddp.set_joined(round); }});
+                        [&ddp](const detail::JoinRound& round) { ddp.set_joined(round); }});
 }
 
 DPTK_INLINE void Join::finish() {
@@ -42,7 +42,7 @@ DPTK_INLINE bool Join::meet(bool has_batch) {
     if (count > 0 && count < group_.size() && options_.throw_on_early_termination) throw_early(present);
     if (count == 0) return false;
     last_ = static_cast<int>(std::ranges::find(present, 1) - present.begin());
-    const JoinRound round{count, last_, !options_.divide_by_initial_world_size};
+    const detail::JoinRound round{count, last_, !options_.divide_by_initial_world_size};
     for (const Member& member : members_) {
         if (member.set_round) member.set_round(round);
     }

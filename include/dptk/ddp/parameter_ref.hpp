@@ -41,7 +41,7 @@ struct ParameterRef {
     /// `gradient` is then null until mark_ready(i, gradient). Called by accumulate(), and by synchronize()
     /// for what this rank has not marked; may throw. The memory stays until synchronize() has returned, and
     /// clip_grad_norm() and its like where they follow. One that is made is written whole by who asks for it.
-    std::function<void*(IfMissing)> late_gradient = {};
+    std::function<void*(IfMissing)> lazy_gradient = {};
     /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major; column_major; or
     /// a number of the program's own, such as a hash of strides.
     std::uint64_t layout = 0;

@@ -2,8 +2,8 @@
 
 #include "dptk/ddp/parameter_ref.hpp"
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -17,7 +17,7 @@ DPTK_INLINE void require_host_memory(std::span<const ParameterRef> parameters, s
 
 DPTK_INLINE void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who) {
     for (const ParameterRef& parameter : parameters) {
-        if (parameter.late_gradient)
+        if (parameter.lazy_gradient)
             throw ArgumentError(text(who, " needs gradients that keep their memory, and that of ",
                                      parameter.name, " comes to be in backward"));
     }

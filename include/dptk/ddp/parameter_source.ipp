@@ -32,7 +32,7 @@ DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
         fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
     if (parameter.count == 0) return;
     if (parameter.value == nullptr) fail("has no value");
-    if (parameter.gradient == nullptr && !parameter.late_gradient) fail("has no gradient");
+    if (parameter.gradient == nullptr && !parameter.lazy_gradient) fail("has no gradient");
 }
 
 DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,

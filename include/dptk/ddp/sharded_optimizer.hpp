@@ -97,8 +97,8 @@ class ShardedOptimizer {
             group, "ShardedOptimizerOptions",
             detail::text("fused_step ", options_.fused_step, "\nparameters_as_bucket_view ",
                          options_.parameters_as_bucket_view));
-        using Outcome = GradientReducer::Outcome;
-        reducer_ = std::make_unique<GradientReducer>(
+        using Outcome = detail::GradientReducer::Outcome;
+        reducer_ = std::make_unique<detail::GradientReducer>(
             group, std::move(source), options, options_.fused_step ? Outcome::unreduced : Outcome::in_parts);
         check_types();
         if (options.init_sync) reducer_->broadcast_values();
@@ -118,7 +118,9 @@ class ShardedOptimizer {
     /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
     /// Steps and marks do nothing while the result lives: see DistributedDataParallel::no_sync.
-    [[nodiscard]] GradientReducer::NoSync no_sync() { return GradientReducer::NoSync(*reducer_); }
+    [[nodiscard]] detail::GradientReducer::NoSync no_sync() {
+        return detail::GradientReducer::NoSync(*reducer_);
+    }
     /// Takes a micro-batch's gradients into dptk's sums, and sets them to zero: see
     /// DistributedDataParallel::accumulate. Does not communicate.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
@@ -135,7 +137,7 @@ class ShardedOptimizer {
     void shadow() { reducer_->shadow(); }
 
     /// Of the steps that follow: see Join.
-    void set_joined(const JoinRound& round) { reducer_->set_joined(round); }
+    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     /// Gives all ranks the values of rank `root`. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
@@ -146,7 +148,7 @@ class ShardedOptimizer {
     void step() {
         if (reducer_->steps() == steps_) throw ArgumentError("step() without synchronize()");
         steps_ = reducer_->steps();
-        break_job_unless_agreed(reducer_->group().channel().job(), [&] {
+        detail::break_job_unless_agreed(reducer_->group().channel().job(), [&] {
             if (options_.fused_step && shards_->is_shared()) return step_shared();
             if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
             step_apart();
@@ -344,7 +346,7 @@ class ShardedOptimizer {
 
     O optimizer_;
     ShardedOptimizerOptions options_;
-    std::unique_ptr<GradientReducer> reducer_;
+    std::unique_ptr<detail::GradientReducer> reducer_;
     std::unique_ptr<Shards> shards_;
     std::size_t steps_ = 0;
 };

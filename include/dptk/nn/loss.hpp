@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

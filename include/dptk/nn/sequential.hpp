@@ -15,10 +15,10 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/detail/text.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 #include "dptk/nn/backend.hpp"

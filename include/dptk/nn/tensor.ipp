@@ -2,8 +2,8 @@
 
 #include "dptk/nn/tensor.hpp"
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "dptk/comm/reduce_op.hpp"
 #include "dptk/comm/algorithms/vector_sum.hpp"
+#include "dptk/comm/reduce_op.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 

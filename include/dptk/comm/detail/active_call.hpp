@@ -17,26 +17,26 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-[[nodiscard]] int packed_peer(Activity::Call call);
+[[nodiscard]] int packed_peer(CallTracker::Call call);
 
 /// How the calls of channels are read.
-inline constexpr Activity::CallReader call_reader{&describe_packed, &packed_peer};
+inline constexpr CallTracker::CallReader call_reader{&describe_packed, &packed_peer};
 
 /// Marks a call as under way, for as long as it lives.
 class ActiveCall {
   public:
-    ActiveCall(Activity& activity, const Collective& call) noexcept : activity_(activity) {
-        activity_.begin(PackedCall(call).words());
+    ActiveCall(CallTracker& activity, const Collective& call) noexcept : tracker_(activity) {
+        tracker_.begin(PackedCall(call).words());
     }
-    ActiveCall(Activity& activity, const Message& message) noexcept : activity_(activity) {
-        activity_.begin(pack(message).words());
+    ActiveCall(CallTracker& activity, const Message& message) noexcept : tracker_(activity) {
+        tracker_.begin(pack(message).words());
     }
-    ~ActiveCall() { activity_.end(); }
+    ~ActiveCall() { tracker_.end(); }
     ActiveCall(const ActiveCall&) = delete;
     ActiveCall& operator=(const ActiveCall&) = delete;
 
   private:
-    Activity& activity_;
+    CallTracker& tracker_;
 };
 
 /// An operation that goes on while somebody waits for it: then its call is under way.
@@ -46,7 +46,7 @@ class ResumedWork final : public WorkState {
     enum class AtFailure { ends, stays };
 
     ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                std::shared_ptr<Activity> activity, const PackedCall& call, std::function<void()> then,
+                std::shared_ptr<CallTracker> activity, const PackedCall& call, std::function<void()> then,
                 AtFailure at_failure);
 
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
@@ -71,7 +71,7 @@ class ResumedWork final : public WorkState {
 
     std::shared_ptr<WorkState> work_;
     std::shared_ptr<ControlPlane> control_;
-    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<CallTracker> tracker_;
     PackedCall call_;
     std::function<void()> then_;
     AtFailure at_failure_;

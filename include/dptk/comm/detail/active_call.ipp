@@ -5,42 +5,42 @@
 #include <string_view>
 #include <utility>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE int packed_peer(Activity::Call call) {
+DPTK_INLINE int packed_peer(CallTracker::Call call) {
     return PackedCall(call).peer();
 }
 
 DPTK_INLINE ResumedWork::ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                                     std::shared_ptr<Activity> activity, const PackedCall& call,
+                                     std::shared_ptr<CallTracker> activity, const PackedCall& call,
                                      std::function<void()> then, AtFailure at_failure)
     : work_(std::move(work)),
       control_(std::move(control)),
-      activity_(std::move(activity)),
+      tracker_(std::move(activity)),
       call_(call),
       then_(std::move(then)),
       at_failure_(at_failure) {}
 
 DPTK_INLINE bool ResumedWork::wait(std::chrono::nanoseconds timeout) {
-    if (!deadline_ && activity_->carries_messages()) {
-        activity_->begin(call_.words());
+    if (!deadline_ && tracker_->carries_messages()) {
+        tracker_->begin(call_.words());
     } else {
-        activity_->resume(call_.words());
+        tracker_->resume(call_.words());
     }
-    if (!deadline_) deadline_.emplace(activity_->identity().timeout);
+    if (!deadline_) deadline_.emplace(tracker_->identity().timeout);
     const bool ended = work_->wait(timeout);
-    activity_->end();
+    tracker_->end();
     if (ended) {
         tell_error();
         finish();
     } else if (deadline_->passed()) {
         // The watchdog sees no call under way where a program only asks, again and again.
-        control_->health()->fail(
+        control_->job_state()->fail(
             text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
-                 duration_text(activity_->identity().timeout)),
+                 duration_text(tracker_->identity().timeout)),
             Failure::deadline);
     }
     return ended || given_up();
@@ -65,7 +65,7 @@ DPTK_INLINE void ResumedWork::tell_error() {
     const std::exception_ptr error = work_->unseen_error();
     if (!error) return;
     const auto fail = [&](std::string_view what) {
-        control_->health()->fail(text("rank ", control_->rank(), ": ", what));
+        control_->job_state()->fail(text("rank ", control_->rank(), ": ", what));
     };
     try {
         std::rethrow_exception(error);
@@ -85,7 +85,7 @@ DPTK_INLINE void ResumedWork::finish() {
 
 DPTK_INLINE bool ResumedWork::given_up() {
     try {
-        control_->health()->check();
+        control_->job_state()->check();
     } catch (const Error&) {
         given_up_ = std::current_exception();
         // Until then its memory is in use.

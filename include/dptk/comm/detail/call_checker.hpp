@@ -86,11 +86,11 @@ struct WaitingPlace {
 class CallChecker {
   public:
     /// Of a channel with several ranks, whose control plane has a store.
-    CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<Activity> activity,
+    CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<CallTracker> activity,
                 std::shared_ptr<WaitingCaller> caller, Progress progress);
 
     [[nodiscard]] WaitingCaller& caller() const noexcept { return *caller_; }
-    [[nodiscard]] const std::string& channel() const noexcept { return activity_->name(); }
+    [[nodiscard]] const std::string& channel() const noexcept { return tracker_->name(); }
 
     /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
     /// MismatchError, which is agreed.
@@ -110,7 +110,7 @@ class CallChecker {
 
     void agree_on(const Collective& call, AllReduceAlgorithm algorithm);
 
-    [[nodiscard]] const std::vector<int>& ranks() const noexcept { return activity_->identity().ranks; }
+    [[nodiscard]] const std::vector<int>& ranks() const noexcept { return tracker_->identity().ranks; }
 
     [[nodiscard]] static std::string key(const WaitingPlace& place, std::string_view what);
     [[nodiscard]] static std::string waiting_key(int rank);
@@ -159,7 +159,7 @@ class CallChecker {
     void forget(std::uint64_t number);
 
     std::shared_ptr<ControlPlane> control_;
-    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<CallTracker> tracker_;
     std::shared_ptr<WaitingCaller> caller_;
     Progress progress_;
     std::shared_ptr<Store> store_;

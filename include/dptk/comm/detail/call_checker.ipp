@@ -107,16 +107,16 @@ DPTK_INLINE bool WaitingPlace::promises(const WaitingPlace& other) const {
 }
 
 DPTK_INLINE CallChecker::CallChecker(std::shared_ptr<ControlPlane> control,
-                                     std::shared_ptr<Activity> activity,
+                                     std::shared_ptr<CallTracker> activity,
                                      std::shared_ptr<WaitingCaller> caller, Progress progress)
     : control_(std::move(control)),
-      activity_(std::move(activity)),
+      tracker_(std::move(activity)),
       caller_(std::move(caller)),
       progress_(std::move(progress)),
       store_(control_->store()->clone()) {}
 
 DPTK_INLINE void CallChecker::check(const Collective& call, AllReduceAlgorithm algorithm) {
-    with_first_cause(*control_->health(), [&] { agree_on(call, algorithm); });
+    with_first_cause(*control_->job_state(), [&] { agree_on(call, algorithm); });
 }
 
 DPTK_INLINE void CallChecker::promise() {
@@ -209,7 +209,7 @@ DPTK_INLINE std::string CallChecker::await(const WaitingPlace& here, std::string
     std::optional<int> left_before;
     std::optional<std::string> verdict;
     while (!verdict) {
-        control_->health()->check();
+        control_->job_state()->check();
         try {
             verdict = store_->get(key(here, "verdict"), make_progress(progress_));
         } catch (const TimeoutError&) {
@@ -266,7 +266,7 @@ DPTK_INLINE PeerLostError CallChecker::lost(const WaitingPlace& here, int rank) 
     return PeerLostError(text(control_->label(rank), " has left its process group after ",
                               arrival(here.channel, rank).number, " calls, and ",
                               control_->label(control_->rank()), " waits for it in ",
-                              activity_->describe(activity_->look())));
+                              tracker_->describe(tracker_->look())));
 }
 
 DPTK_INLINE std::map<int, WaitingPlace> CallChecker::read_waiting() {

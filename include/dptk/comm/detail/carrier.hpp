@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/algorithms/run.hpp"
+#include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/call_checker.hpp"
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/transport.hpp"
@@ -37,7 +37,7 @@ template <Transport T>
 struct Carrier {
     std::shared_ptr<T> transport;
     ChannelJob job;
-    std::shared_ptr<Activity> activity;
+    std::shared_ptr<CallTracker> activity;
     /// Null unless DPTK_DEBUG asks for it.
     std::shared_ptr<CallChecker> checker;
 
@@ -92,22 +92,22 @@ struct Carrier {
         return make_result();
     }
 
-    int run(const Message& message, Activity& messages) const {
+    int run(const Message& message, CallTracker& messages) const {
         const ActiveCall active(messages, message);
         return transfer(*transport, message);
     }
 
     /// Throws what has failed here, which tells more than that the job has, or else that.
     void check_well() const {
-        const JobHealth& health = *job.control->health();
-        const bool job_has_failed = health.failed();  // after what has failed here was noted
+        const JobState& job_state = *job.control->job_state();
+        const bool job_has_failed = job_state.failed();  // after what has failed here was noted
         if constexpr (HasRethrow<T>) transport->rethrow_failure();
-        if (job_has_failed) health.check();
+        if (job_has_failed) job_state.check();
     }
 
     /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
     template <class Operation>
-    void guarded(Operation&& operation) const {
+    void abort_job_on_error(Operation&& operation) const {
         break_job_unless_agreed(job, operation);
     }
 };

@@ -20,10 +20,7 @@
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
-
-/// Ranks that give this to split() are in no group.
-inline constexpr int no_color = -1;
+namespace DPTK_NAMESPACE::detail {
 
 /// What all channels of one rank's job share.
 struct ChannelJob {
@@ -37,13 +34,11 @@ struct ChannelJob {
 /// The same with a channel's job.
 template <class Fn>
 void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
-    break_job_unless_agreed(*job.control->health(), *job.agreed_errors, job.control->rank(),
+    break_job_unless_agreed(*job.control->job_state(), *job.agreed_errors, job.control->rank(),
                             std::forward<Fn>(fn));
 }
 
-namespace detail {
 struct DeviceCall;
-}
 
 class Channel {
   public:
@@ -80,11 +75,11 @@ class Channel {
                                      std::function<void()> then = {}) = 0;
 
     /// Whether the devices of the call are connected already. The same on all ranks, or the call cannot be.
-    [[nodiscard]] DPTK_INLINE virtual bool is_connected_for(const detail::DeviceCall& call) const;
+    [[nodiscard]] DPTK_INLINE virtual bool is_connected_for(const DeviceCall& call) const;
 
     /// Carries out a call over several devices in each process, in their memory; all ranks have checked
     /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
-    DPTK_INLINE virtual void run_on_devices(const detail::DeviceCall& call);
+    DPTK_INLINE virtual void run_on_devices(const DeviceCall& call);
 
     /// Sends or receives on this thread. Returns the other rank. Blocks.
     virtual int run(const Message& message) = 0;
@@ -141,7 +136,7 @@ class Channel {
     [[nodiscard]] ControlPlane& control() const { return *job().control; }
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/detail/channel.ipp"

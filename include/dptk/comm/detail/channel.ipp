@@ -2,19 +2,19 @@
 
 #include "dptk/comm/detail/channel.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE bool Channel::takes_device_memory(const Collective& call) const {
     static_cast<void>(call);
     return false;
 }
 
-DPTK_INLINE bool Channel::is_connected_for(const detail::DeviceCall& call) const {
+DPTK_INLINE bool Channel::is_connected_for(const DeviceCall& call) const {
     static_cast<void>(call);
     return true;
 }
 
-DPTK_INLINE void Channel::run_on_devices(const detail::DeviceCall& call) {
+DPTK_INLINE void Channel::run_on_devices(const DeviceCall& call) {
     static_cast<void>(call);
     throw ArgumentError(
         "the memory of several devices goes over a ProcessGroup whose transport is the host's");
@@ -25,4 +25,4 @@ DPTK_INLINE std::vector<void*> Channel::peer_memory(const Buffer& memory) const 
     return {};
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

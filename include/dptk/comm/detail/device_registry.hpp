@@ -11,7 +11,7 @@
 #include "dptk/comm/detail/named_entries.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Carries out the calls of a group whose ranks have several devices each.
 class DeviceGroup {
@@ -22,7 +22,7 @@ class DeviceGroup {
     virtual ~DeviceGroup() = default;
 
     /// Collective; each call that has been checked on all ranks.
-    virtual void run(const detail::DeviceCall& call) = 0;
+    virtual void run(const DeviceCall& call) = 0;
 
     /// Blocks until all that was started is done. Throws what it has failed with.
     virtual void finish() {}
@@ -40,14 +40,10 @@ struct DeviceTransportEntry {
     std::unique_ptr<DeviceGroup> (*connect_several)(Channel& host, const std::vector<int>& devices);
 };
 
-namespace detail {
-
 DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {
     static NamedEntries<DeviceTransportEntry> registry;
     return registry;
 }
-
-}  // namespace detail
 
 /// Adds a transport, unless one of its name is there.
 bool register_device_transport(const DeviceTransportEntry& entry);
@@ -56,10 +52,7 @@ bool register_device_transport(const DeviceTransportEntry& entry);
 /// none.
 [[nodiscard]] DeviceTransportEntry choose_device_transport();
 
-/// Whether the program includes <dptk/comm/nccl.hpp>.
-[[nodiscard]] bool is_nccl_available();
-
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/detail/device_registry.ipp"

@@ -11,8 +11,8 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/algorithms/exchange.hpp"
-#include "dptk/comm/detail/device_call.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/detail/device_call.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 

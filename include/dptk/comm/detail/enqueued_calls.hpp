@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "dptk/comm/detail/carrier.hpp"
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/detail/carrier.hpp"
 #include "dptk/comm/detail/message_batch.hpp"
 #include "dptk/comm/detail/stream_calls.hpp"
 #include "dptk/comm/work.hpp"
@@ -25,7 +25,7 @@ class EnqueuedCalls {
     /// Blocks where the call is on host memory, and at a barrier, which comes behind all that was started.
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
         launch_messages();
-        if (call.verb == Verb::barrier) carrier_->guarded([&] { finish_started(); });
+        if (call.verb == Verb::barrier) carrier_->abort_job_on_error([&] { finish_started(); });
         Work work(add(call, algorithm, nullptr, [&] { return carrier_->transport->enqueue(call); }));
         if (!call.shared_shape().on_device()) work.wait();
     }
@@ -39,7 +39,7 @@ class EnqueuedCalls {
     }
 
     /// Before the first message.
-    void open_messages(std::shared_ptr<Activity> activity) {
+    void open_messages(std::shared_ptr<CallTracker> activity) {
         messages_ = StreamCalls::make(std::move(activity));
     }
 
@@ -57,7 +57,7 @@ class EnqueuedCalls {
     /// Puts the message to those that will be launched when somebody waits for one of them, or makes another
     /// call.
     [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) {
-        carrier_->guarded([&] { carrier_->transport->follow(message); });
+        carrier_->abort_job_on_error([&] { carrier_->transport->follow(message); });
         if (!batch_ || !batch_->add(message, keep_alive)) {
             batch_ = std::make_shared<MessageBatch>(
                 [carrier = carrier_, calls = messages_](std::span<const Message> messages,
@@ -92,7 +92,7 @@ class EnqueuedCalls {
     std::shared_ptr<WorkState> add(const Collective& call, AllReduceAlgorithm algorithm,
                                    std::shared_ptr<const void> keep_alive, Enqueue&& enqueue) {
         std::shared_ptr<WorkState> work;
-        carrier_->guarded([&] {
+        carrier_->abort_job_on_error([&] {
             if (carrier_->checker) {
                 carrier_->checker->promise();
                 const WaitingCaller::Here here(carrier_->checker->caller(), carrier_->checker->channel());
@@ -108,7 +108,7 @@ class EnqueuedCalls {
                                                            MessageBatch::Owners owners) {
         carrier.check_well();
         std::shared_ptr<WorkState> work;
-        carrier.guarded([&] {
+        carrier.abort_job_on_error([&] {
             work =
                 calls.add(pack_together(messages), std::make_shared<MessageBatch::Owners>(std::move(owners)),
                           [&] { return carrier.transport->enqueue_together(messages); });

@@ -6,12 +6,12 @@
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// A Work that is done when all of `parts` are. Its error is the first part's that has one.
 [[nodiscard]] Work join_works(const std::vector<Work>& parts);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/detail/joint_work.ipp"

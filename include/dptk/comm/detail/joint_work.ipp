@@ -54,12 +54,12 @@ class JointWork final : public WorkState {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Work join_works(const std::vector<Work>& parts) {
     if (parts.empty()) return {};
     if (parts.size() == 1) return parts.front();
-    return Work(std::make_shared<detail::JointWork>(parts));
+    return Work(std::make_shared<JointWork>(parts));
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
-#include "dptk/comm/work.hpp"
 #include "dptk/comm/detail/work_error.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {

@@ -1,6 +1,6 @@
 /// The calls of one channel that a GPU carries out: kept, with what they use, until they have ended, whether
-/// or not somebody keeps their Work. While there are any, the channel's Activity is in the last of them, so
-/// that deadlines hold for what the host does not wait for.
+/// or not somebody keeps their Work. While there are any, the channel's CallTracker is in the last of them,
+/// so that deadlines hold for what the host does not wait for.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-class StreamCalls final : public Watched {
+class StreamCalls final : public WatchdogTask {
   public:
-    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<Activity> activity);
+    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<CallTracker> activity);
 
     /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
     /// ended, and the next call, or finish(), comes.
@@ -30,8 +30,8 @@ class StreamCalls final : public Watched {
         let_go();
         {
             const std::lock_guard lock(mutex_);
-            if (under_way_++ > 0) activity_->end();
-            activity_->begin(call.words());
+            if (under_way_++ > 0) tracker_->end();
+            tracker_->begin(call.words());
         }
         try {
             std::shared_ptr<WorkState> work = enqueue();
@@ -60,7 +60,7 @@ class StreamCalls final : public Watched {
         std::shared_ptr<const void> keep_alive;
     };
 
-    explicit StreamCalls(std::shared_ptr<Activity> activity);
+    explicit StreamCalls(std::shared_ptr<CallTracker> activity);
 
     void one_ended() noexcept;
 
@@ -69,7 +69,7 @@ class StreamCalls final : public Watched {
 
     [[nodiscard]] std::shared_ptr<WorkState> last_call();
 
-    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<CallTracker> tracker_;
     std::mutex mutex_;
     std::deque<Call> calls_;
     std::deque<Call> ended_;

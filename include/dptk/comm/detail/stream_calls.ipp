@@ -4,7 +4,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::shared_ptr<StreamCalls> StreamCalls::make(std::shared_ptr<Activity> activity) {
+DPTK_INLINE std::shared_ptr<StreamCalls> StreamCalls::make(std::shared_ptr<CallTracker> activity) {
     std::shared_ptr<StreamCalls> calls(new StreamCalls(std::move(activity)));
     Watchdog::get().watch(calls);
     return calls;
@@ -31,10 +31,10 @@ DPTK_INLINE std::chrono::milliseconds StreamCalls::interval() const noexcept {
     return std::chrono::milliseconds(100);
 }
 
-DPTK_INLINE StreamCalls::StreamCalls(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
+DPTK_INLINE StreamCalls::StreamCalls(std::shared_ptr<CallTracker> activity) : tracker_(std::move(activity)) {}
 
 DPTK_INLINE void StreamCalls::one_ended() noexcept {
-    if (--under_way_ == 0) activity_->end();
+    if (--under_way_ == 0) tracker_->end();
 }
 
 DPTK_INLINE void StreamCalls::let_go() {

@@ -22,18 +22,18 @@
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/enqueued_calls.hpp"
 #include "dptk/comm/detail/started_calls.hpp"
-#include "dptk/comm/transport.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
-#include "dptk/comm/work.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/transport.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/control/health/control_plane.hpp"
-#include "dptk/control/process/debug.hpp"
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/control/process/debug.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/log.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 template <Transport T>
 class TransportChannel final : public Channel {
@@ -43,13 +43,13 @@ class TransportChannel final : public Channel {
     /// Of a job that has channels already, over whatever transport.
     TransportChannel(T transport, const ChannelJob& job, ChannelIdentity identity)
         : TransportChannel(std::make_shared<T>(std::move(transport)), job, std::move(identity),
-                           std::make_shared<detail::WaitingCaller>()) {}
+                           std::make_shared<WaitingCaller>()) {}
 
     ~TransportChannel() override {
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
         if (unwinding && !carrier_->job.agreed_errors->under_way()) {
-            health_->fail(detail::text("rank ", carrier_->job.control->rank(),
-                                       " left its process group while an exception was unwinding"));
+            job_state_->fail(text("rank ", carrier_->job.control->rank(),
+                                  " left its process group while an exception was unwinding"));
         }
         close();
     }
@@ -59,40 +59,40 @@ class TransportChannel final : public Channel {
     [[nodiscard]] std::string backend() const override { return std::string(transport().backend()); }
 
     [[nodiscard]] int local_rank() const override {
-        if constexpr (detail::HasLocalRank<T>) return transport().local_rank();
+        if constexpr (HasLocalRank<T>) return transport().local_rank();
         return 0;
     }
 
     [[nodiscard]] int local_size() const override {
-        if constexpr (detail::HasLocalRank<T>) return transport().local_size();
+        if constexpr (HasLocalRank<T>) return transport().local_size();
         return 1;
     }
 
     [[nodiscard]] bool callable_from_this_thread() const override {
-        if constexpr (detail::HasThreadRule<T>) return transport().callable_from_this_thread();
+        if constexpr (HasThreadRule<T>) return transport().callable_from_this_thread();
         return true;
     }
 
     [[nodiscard]] bool progresses_by_caller() const override {
-        if constexpr (detail::HasStart<T>) return transport().progresses_by_caller();
+        if constexpr (HasStart<T>) return transport().progresses_by_caller();
         return false;
     }
 
     [[nodiscard]] bool competes_with_compute() const override {
-        if constexpr (detail::HasCompetes<T>) return transport().competes_with_compute();
+        if constexpr (HasCompetes<T>) return transport().competes_with_compute();
         return false;
     }
 
     [[nodiscard]] bool takes_device_memory(const Collective& call) const override {
-        if constexpr (detail::HasTakesDeviceMemory<T>) return transport().takes_device_memory(call);
+        if constexpr (HasTakesDeviceMemory<T>) return transport().takes_device_memory(call);
         return false;
     }
 
     void run(const Collective& call) override {
         carrier_->check_well();
         check_memory(call);
-        if constexpr (detail::HasEnqueue<T>) return enqueued_->run(call, algorithm_);
-        guarded([&] {
+        if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
+        abort_job_on_error([&] {
             started_.finish_before(call);
             if (queue_.idle()) {
                 carrier_->run_on_caller(call, algorithm_);
@@ -107,13 +107,13 @@ class TransportChannel final : public Channel {
                              std::function<void()> then) override {
         carrier_->check_well();
         check_memory(call);
-        if constexpr (detail::HasEnqueue<T>) {
+        if constexpr (HasEnqueue<T>) {
             Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
             if (then) work.wait();  // of host memory: it has ended
             if (then) then();
             return work;
         }
-        if constexpr (detail::HasStart<T>) {
+        if constexpr (HasStart<T>) {
             if (transport().progresses_by_caller())
                 return Work(start_by_caller(call, std::move(keep_alive), std::move(then)));
         }
@@ -122,14 +122,14 @@ class TransportChannel final : public Channel {
 
     int run(const Message& message) override {
         begin_message(message);
-        if constexpr (detail::HasEnqueue<T>) {
+        if constexpr (HasEnqueue<T>) {
             enqueued_->run(message);
             return message.peer;
         }
         int peer = message.peer;
-        const auto transfer = [&] { peer = carrier_->run(message, *message_activity_); };
-        if constexpr (detail::HasStartMessage<T>) {
-            guarded(transfer);
+        const auto transfer = [&] { peer = carrier_->run(message, *message_tracker_); };
+        if constexpr (HasStartMessage<T>) {
+            abort_job_on_error(transfer);
         } else {
             in_order(transfer);
         }
@@ -138,44 +138,43 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Message& message, std::shared_ptr<const void> keep_alive) override {
         begin_message(message);
-        if constexpr (detail::HasEnqueue<T>) {
+        if constexpr (HasEnqueue<T>) {
             return enqueued_->start(message, std::move(keep_alive));
-        } else if constexpr (detail::HasStartMessage<T>) {
+        } else if constexpr (HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
-            guarded([&] {
-                work = std::make_shared<detail::ResumedWork>(transport().start(message),
-                                                             carrier_->job.control, message_activity_,
-                                                             detail::pack(message), nullptr, at_failure);
+            abort_job_on_error([&] {
+                work = std::make_shared<ResumedWork>(transport().start(message), carrier_->job.control,
+                                                     message_tracker_, pack(message), nullptr, at_failure);
             });
             started_.add(work, std::move(keep_alive));
             return Work(work);
         } else {
-            const auto carry_out = [carrier = carrier_, activity = message_activity_,
+            const auto carry_out = [carrier = carrier_, activity = message_tracker_,
                                     keep = std::move(keep_alive), message] {
-                carrier->job.control->health()->check();
+                carrier->job.control->job_state()->check();
                 int peer = message.peer;
-                carrier->guarded([&] { peer = carrier->run(message, *activity); });
+                carrier->abort_job_on_error([&] { peer = carrier->run(message, *activity); });
                 return message.verb == Verb::recv ? peer : -1;
             };
             if (!progresses_by_caller()) return Work(queue_.start(carry_out));
-            const auto work = std::make_shared<detail::QueuedWork>(carry_out);
+            const auto work = std::make_shared<QueuedWork>(carry_out);
             work->run();
             return Work(work);
         }
     }
 
     void launch_started() override {
-        if constexpr (detail::HasEnqueue<T>) enqueued_->launch_messages();
+        if constexpr (HasEnqueue<T>) enqueued_->launch_messages();
     }
 
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
-        if constexpr (detail::HasDuplicate<T>) {
+        if constexpr (HasDuplicate<T>) {
             carrier_->check_well();
             std::unique_ptr<TransportChannel> copy;
             in_order([&] {
                 copy = carrier_->make({.verb = Verb::duplicate}, [&] {
                     ChannelIdentity same = identity();
-                    same.name += detail::text('.', activity().next_child());
+                    same.name += text('.', activity().next_child());
                     return child_channel(transport().duplicate(), std::move(same));
                 });
             });
@@ -185,12 +184,12 @@ class TransportChannel final : public Channel {
         }
     }
 
-    [[nodiscard]] bool has_subgroups() const override { return detail::HasSubgroup<T>; }
+    [[nodiscard]] bool has_subgroups() const override { return HasSubgroup<T>; }
 
     [[nodiscard]] std::unique_ptr<Channel> subgroup(
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
         std::unique_ptr<TransportChannel> part;
-        if constexpr (detail::HasSubgroup<T>) {
+        if constexpr (HasSubgroup<T>) {
             carrier_->check_well();
             in_order([&] {
                 part =
@@ -201,49 +200,49 @@ class TransportChannel final : public Channel {
     }
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
-        if constexpr (detail::HasAllocate<T>) {
+        if constexpr (HasAllocate<T>) {
             carrier_->check_well();
             std::shared_ptr<void> memory;
             in_order([&] {
-                memory = carrier_->make(detail::allocation_call(bytes),
-                                        [&] { return transport().allocate(bytes); });
+                memory = carrier_->make(allocation_call(bytes), [&] { return transport().allocate(bytes); });
             });
             return memory;
         } else {
-            return detail::allocate_aligned(bytes);
+            return allocate_aligned(bytes);
         }
     }
 
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const override {
-        if constexpr (detail::HasPeerMemory<T>) return transport().peer_memory(memory);
+        if constexpr (HasPeerMemory<T>) return transport().peer_memory(memory);
         return {};
     }
 
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
-        if constexpr (detail::HasAllocateOnDevice<T>) {
+        if constexpr (HasAllocateOnDevice<T>) {
             carrier_->check_well();
             DeviceMemory memory;
             in_order([&] { memory = transport().allocate_on_device(bytes); });
             if (device && *device != memory.device.index)
-                throw ArgumentError(detail::text("rank ", rank(), ": memory of cuda:", *device, " over ",
-                                                 backend(), " on ", device_name(memory.device)));
+                throw ArgumentError(text("rank ", rank(), ": memory of cuda:", *device, " over ", backend(),
+                                         " on ", device_name(memory.device)));
             return memory;
         } else {
-            throw ArgumentError(detail::text("rank ", rank(), ": allocate_on_device: ", no_devices_text()));
+            throw ArgumentError(text("rank ", rank(), ": allocate_on_device: ", no_devices_text()));
         }
     }
 
-    [[nodiscard]] bool serves_devices() const override { return detail::ServesDevices<T>; }
+    [[nodiscard]] bool serves_devices() const override { return ServesDevices<T>; }
 
     void monitored_barrier(std::chrono::milliseconds timeout) override {
         if (size() > 1 && !control().has_store()) {
-            throw ArgumentError(detail::text("rank ", rank(), ": monitored_barrier over ", backend(),
-                                             ", which has no control plane here"));
+            throw ArgumentError(text("rank ", rank(), ": monitored_barrier over ", backend(),
+                                     ", which has no control plane here"));
         }
         carrier_->check_well();
         in_order([&] {
-            with_first_cause(
-                *health_, [&] { control().monitored_barrier(activity(), timeout, carrier_->job.progress); });
+            with_first_cause(*job_state_, [&] {
+                control().monitored_barrier(activity(), timeout, carrier_->job.progress);
+            });
         });
     }
 
@@ -254,8 +253,8 @@ class TransportChannel final : public Channel {
     [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
                                                 std::optional<std::chrono::milliseconds> timeout) override {
         // Parts that are made by one call differ in their first ranks; a rank that is in none needs no name.
-        const int first = ranks.empty() ? no_color : ranks.front();
-        ChannelIdentity next{.name = detail::text(identity().name, '.', activity().next_child(), '-', first),
+        const int first = ranks.empty() ? -1 : ranks.front();
+        ChannelIdentity next{.name = text(identity().name, '.', activity().next_child(), '-', first),
                              .ranks = {},
                              .timeout = timeout.value_or(identity().timeout)};
         for (const int member : ranks)
@@ -267,31 +266,31 @@ class TransportChannel final : public Channel {
 
   private:
     explicit TransportChannel(const std::shared_ptr<T>& transport)
-        : TransportChannel(transport, {detail::control_of(*transport), std::make_shared<AgreedErrors>()}) {}
+        : TransportChannel(transport, {control_of(*transport), std::make_shared<AgreedErrors>()}) {}
 
     TransportChannel(const std::shared_ptr<T>& transport, const ChannelJob& job)
         : TransportChannel(
               transport, job,
               ChannelIdentity{.name = "0", .ranks = all_ranks(*transport), .timeout = job.control->timeout()},
-              std::make_shared<detail::WaitingCaller>()) {}
+              std::make_shared<WaitingCaller>()) {}
 
     TransportChannel(std::shared_ptr<T> transport, const ChannelJob& job, ChannelIdentity identity,
-                     std::shared_ptr<detail::WaitingCaller> caller)
-        : carrier_(std::make_shared<detail::Carrier<T>>(
-              detail::Carrier<T>{std::move(transport), job,
-                                 std::make_shared<Activity>(std::move(identity), Activity::Calls::collectives,
-                                                            detail::call_reader),
-                                 nullptr})),
-          health_(job.control->health()),
+                     std::shared_ptr<WaitingCaller> caller)
+        : carrier_(std::make_shared<Carrier<T>>(
+              Carrier<T>{std::move(transport), job,
+                         std::make_shared<CallTracker>(std::move(identity), CallTracker::Calls::collectives,
+                                                       call_reader),
+                         nullptr})),
+          job_state_(job.control->job_state()),
           caller_(std::move(caller)) {
-        if constexpr (detail::HasProgress<T>) {
+        if constexpr (HasProgress<T>) {
             if (!carrier_->job.progress) carrier_->job.progress = progress_of(carrier_->transport);
         }
         if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
-            carrier_->checker = std::make_shared<detail::CallChecker>(job.control, carrier_->activity,
-                                                                      caller_, carrier_->job.progress);
+            carrier_->checker = std::make_shared<CallChecker>(job.control, carrier_->activity, caller_,
+                                                              carrier_->job.progress);
         control().open(carrier_->activity);
-        if constexpr (detail::HasEnqueue<T>) enqueued_ = std::make_unique<detail::EnqueuedCalls<T>>(carrier_);
+        if constexpr (HasEnqueue<T>) enqueued_ = std::make_unique<EnqueuedCalls<T>>(carrier_);
     }
 
     [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
@@ -325,13 +324,13 @@ class TransportChannel final : public Channel {
     }
 
     [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
-    [[nodiscard]] Activity& activity() const noexcept { return *carrier_->activity; }
+    [[nodiscard]] CallTracker& activity() const noexcept { return *carrier_->activity; }
 
     void check_memory(const Collective& call) const {
-        if constexpr (detail::ServesDevices<T>) return;
+        if constexpr (ServesDevices<T>) return;
         if ((call.input.on_device() || call.output.on_device()) && !takes_device_memory(call))
             throw ArgumentError(
-                detail::text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
+                text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
     }
 
     [[nodiscard]] std::string no_devices_text() const {
@@ -342,15 +341,15 @@ class TransportChannel final : public Channel {
     }
 
     template <class Operation>
-    void guarded(Operation&& operation) {
-        carrier_->guarded(operation);
+    void abort_job_on_error(Operation&& operation) {
+        carrier_->abort_job_on_error(operation);
     }
 
-    /// Like guarded, behind everything that was started before.
+    /// Like abort_job_on_error, behind everything that was started before.
     template <class Operation>
     void in_order(Operation&& operation) {
         launch_started();
-        guarded([&] {
+        abort_job_on_error([&] {
             started_.finish_before({.verb = Verb::duplicate});
             if (!queue_.idle()) queue_.start([] { return -1; })->wait(std::chrono::nanoseconds::max());
             operation();
@@ -361,44 +360,44 @@ class TransportChannel final : public Channel {
                                                std::function<void()> then) {
         if (carrier_->checker) carrier_->checker->promise();
         std::function<void()> prepared;
-        guarded([&] { prepared = carrier_->prepare(call, algorithm_); });
+        abort_job_on_error([&] { prepared = carrier_->prepare(call, algorithm_); });
         std::shared_ptr<WorkState> work =
             queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
                           algorithm = algorithm_, operation = std::move(prepared)] {
-                carrier->job.control->health()->check();
-                carrier->guarded([&] { carrier->run(call, algorithm, operation); });
+                carrier->job.control->job_state()->check();
+                carrier->abort_job_on_error([&] { carrier->run(call, algorithm, operation); });
                 if (then) then();
                 return -1;
             });
         if (!carrier_->checker) return work;
-        return std::make_shared<detail::CheckedWork>(std::move(work), carrier_->checker);
+        return std::make_shared<CheckedWork>(std::move(work), carrier_->checker);
     }
 
     /// A call that its transport progresses when somebody waits; where it cannot, it is carried out then.
     std::shared_ptr<WorkState> start_by_caller(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
-        if constexpr (detail::HasStart<T>) {
+        if constexpr (HasStart<T>) {
             std::shared_ptr<WorkState> work;
             const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
             const bool as_started = !chosen && !carrier_->checker;
             if (as_started && !started_.has_deferred()) {
-                guarded([&] {
+                abort_job_on_error([&] {
                     started_.finish_before(call);
                     work = transport().start(call);
-                    if (work) const detail::ActiveCall counted(activity(), call);
+                    if (work) const ActiveCall counted(activity(), call);
                 });
             }
             if (work) {
-                work = std::make_shared<detail::ResumedWork>(std::move(work), carrier_->job.control,
-                                                             carrier_->activity, detail::PackedCall(call),
-                                                             std::move(then), at_failure);
+                work =
+                    std::make_shared<ResumedWork>(std::move(work), carrier_->job.control, carrier_->activity,
+                                                  PackedCall(call), std::move(then), at_failure);
                 started_.add(call, work, std::move(keep_alive));
                 return work;
             }
             const auto carry_out = [carrier = carrier_, then = std::move(then), call, as_started,
                                     algorithm = algorithm_] {
-                carrier->job.control->health()->check();
-                carrier->guarded([&] {
+                carrier->job.control->job_state()->check();
+                carrier->abort_job_on_error([&] {
                     if (as_started) {
                         carrier->run_as_started(call);
                     } else {
@@ -417,24 +416,23 @@ class TransportChannel final : public Channel {
     void begin_message(const Message& message) {
         carrier_->check_well();
         const auto refuse = [&](std::string_view why) {
-            throw ArgumentError(
-                detail::text("rank ", rank(), ": ", detail::pack(message).describe(), ": ", why));
+            throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
         };
         const bool from_any = message.verb == Verb::recv && message.peer == any_rank;
-        if (from_any && !detail::HasRecvAny<T>) refuse("the transport " + backend() + " has no recv_any");
+        if (from_any && !HasRecvAny<T>) refuse("the transport " + backend() + " has no recv_any");
         if (!from_any && (message.peer < 0 || message.peer >= size()))
-            refuse(detail::text("the other rank is outside [0, ", size() - 1, "]"));
+            refuse(text("the other rank is outside [0, ", size() - 1, "]"));
         if (message.peer == rank()) refuse("the other rank is this one");
         if (from_any && size() == 1) refuse("there is no other rank");
         if (message.tag < 0 || message.tag > max_tag)
-            refuse(detail::text("tag ", message.tag, " is outside [0, ", max_tag, "]"));
-        if (message_activity_) return;
+            refuse(text("tag ", message.tag, " is outside [0, ", max_tag, "]"));
+        if (message_tracker_) return;
         ChannelIdentity its = identity();
         its.name += "/messages";
-        message_activity_ =
-            std::make_shared<Activity>(std::move(its), Activity::Calls::messages, detail::call_reader);
-        control().open(message_activity_);
-        if constexpr (detail::HasEnqueue<T>) enqueued_->open_messages(message_activity_);
+        message_tracker_ =
+            std::make_shared<CallTracker>(std::move(its), CallTracker::Calls::messages, call_reader);
+        control().open(message_tracker_);
+        if constexpr (HasEnqueue<T>) enqueued_->open_messages(message_tracker_);
     }
 
     void close() noexcept {
@@ -443,46 +441,46 @@ class TransportChannel final : public Channel {
                 step();
             } catch (const std::exception& failure) {
                 log(LogLevel::error, carrier_->job.control->rank(),
-                    detail::text("while a process group closed: ", failure.what()));
+                    text("while a process group closed: ", failure.what()));
             } catch (...) {
                 log(LogLevel::error, carrier_->job.control->rank(),
                     "an exception that is no std::exception while a process group closed");
             }
         };
         const auto leave_control = [&] {
-            if (message_activity_) control().close(message_activity_);
+            if (message_tracker_) control().close(message_tracker_);
             control().close(carrier_->activity);
         };
-        if (!health_->failed()) attempt([&] { started_.finish_all(); });
-        if (health_->failed() && !detail::Interruptible<T>) {
+        if (!job_state_->failed()) attempt([&] { started_.finish_all(); });
+        if (job_state_->failed() && !Interruptible<T>) {
             // What is under way cannot be stopped, and goes on to use its memory.
             queue_.abandon();
             started_.abandon();
             return attempt(leave_control);
         }
         attempt([&] { queue_.finish(); });
-        if (health_->failed()) attempt([&] { started_.await_end(); });
-        if constexpr (detail::HasEnqueue<T>) attempt([&] { enqueued_->finish(); });
-        if constexpr (detail::HasClose<T>) attempt([&] { transport().close(); });
-        if (carrier_->checker && !health_->failed()) attempt([&] { carrier_->checker->leave(); });
+        if (job_state_->failed()) attempt([&] { started_.await_end(); });
+        if constexpr (HasEnqueue<T>) attempt([&] { enqueued_->finish(); });
+        if constexpr (HasClose<T>) attempt([&] { transport().close(); });
+        if (carrier_->checker && !job_state_->failed()) attempt([&] { carrier_->checker->leave(); });
         attempt(leave_control);
-        if (!health_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
-        if constexpr (detail::HasLeave<T>) attempt([&] { transport().leave(); });
+        if (!job_state_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
+        if constexpr (HasLeave<T>) attempt([&] { transport().leave(); });
     }
 
-    static constexpr auto at_failure = detail::Interruptible<T> ? detail::ResumedWork::AtFailure::ends
-                                                                : detail::ResumedWork::AtFailure::stays;
+    static constexpr auto at_failure =
+        Interruptible<T> ? ResumedWork::AtFailure::ends : ResumedWork::AtFailure::stays;
 
-    std::shared_ptr<detail::Carrier<T>> carrier_;
-    std::shared_ptr<JobHealth> health_;
-    std::shared_ptr<detail::WaitingCaller> caller_;
-    std::shared_ptr<Activity> message_activity_;
+    std::shared_ptr<Carrier<T>> carrier_;
+    std::shared_ptr<JobState> job_state_;
+    std::shared_ptr<WaitingCaller> caller_;
+    std::shared_ptr<CallTracker> message_tracker_;
     AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
-    detail::WorkQueue queue_;
-    detail::StartedCalls started_;
+    WorkQueue queue_;
+    StartedCalls started_;
     /// Of a transport whose calls a GPU carries out.
-    std::unique_ptr<detail::EnqueuedCalls<T>> enqueued_;
+    std::unique_ptr<EnqueuedCalls<T>> enqueued_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -31,7 +31,7 @@ template <Transport T>
                                            log(LogLevel::error, rank, "ends the process: " + cause);
                                            std::_Exit(EXIT_FAILURE);
                                        }},
-                                  std::make_shared<JobHealth>());
+                                  std::make_shared<JobState>());
     }
 }
 

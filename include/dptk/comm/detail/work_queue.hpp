@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "dptk/comm/work.hpp"
 #include "dptk/comm/detail/work_error.hpp"
+#include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {

@@ -55,7 +55,7 @@ DPTK_INLINE WorkQueue::~WorkQueue() {
 
 DPTK_INLINE std::shared_ptr<QueuedWork> WorkQueue::start(QueuedWork::Operation operation) {
     auto work = std::make_shared<QueuedWork>(std::move(operation));
-    if (!thread_.joinable()) thread_ = start_quiet_thread([shared = shared_] { serve(*shared); });
+    if (!thread_.joinable()) thread_ = start_background_thread([shared = shared_] { serve(*shared); });
     {
         const std::lock_guard lock(shared_->mutex);
         shared_->waiting.push_back(work);

@@ -23,7 +23,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// All buffers of one mesh with which somebody may be waiting.
-class GlooWaits {
+class GlooCancellation {
   public:
     using UnboundBuffer = gloo::transport::UnboundBuffer;
 
@@ -54,9 +54,9 @@ class GlooWaits {
 };
 
 /// A transport context whose buffers are watched.
-class WatchedGlooContext final : public gloo::transport::Context {
+class CancellableGlooContext final : public gloo::transport::Context {
   public:
-    WatchedGlooContext(std::shared_ptr<Context> inner, std::shared_ptr<GlooWaits> waits);
+    CancellableGlooContext(std::shared_ptr<Context> inner, std::shared_ptr<GlooCancellation> waits);
 
     std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override { return inner_->getPair(peer); }
     std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return inner_->createPair(peer); }
@@ -66,7 +66,7 @@ class WatchedGlooContext final : public gloo::transport::Context {
 
   private:
     std::shared_ptr<Context> inner_;
-    std::shared_ptr<GlooWaits> waits_;
+    std::shared_ptr<GlooCancellation> waits_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -7,18 +7,18 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void GlooWaits::add(UnboundBuffer* buffer) {
+DPTK_INLINE void GlooCancellation::add(UnboundBuffer* buffer) {
     const std::lock_guard lock(mutex_);
     buffers_.push_back(buffer);
     if (ended_) abort(buffer);
 }
 
-DPTK_INLINE void GlooWaits::remove(UnboundBuffer* buffer) noexcept {
+DPTK_INLINE void GlooCancellation::remove(UnboundBuffer* buffer) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase(buffers_, buffer);
 }
 
-DPTK_INLINE void GlooWaits::end(std::string_view cause) {
+DPTK_INLINE void GlooCancellation::end(std::string_view cause) {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     cause_ = cause;
@@ -27,34 +27,34 @@ DPTK_INLINE void GlooWaits::end(std::string_view cause) {
     for (UnboundBuffer* buffer : buffers_) abort(buffer);
 }
 
-DPTK_INLINE std::string GlooWaits::cause() const {
+DPTK_INLINE std::string GlooCancellation::cause() const {
     const std::lock_guard lock(mutex_);
     return cause_;
 }
 
-DPTK_INLINE std::chrono::steady_clock::time_point GlooWaits::ended_at() const {
+DPTK_INLINE std::chrono::steady_clock::time_point GlooCancellation::ended_at() const {
     const std::lock_guard lock(mutex_);
     return ended_at_;
 }
 
-DPTK_INLINE void GlooWaits::check() const {
+DPTK_INLINE void GlooCancellation::check() const {
     if (ended_) throw gloo::IoException(cause());
 }
 
-DPTK_INLINE void GlooWaits::abort(UnboundBuffer* buffer) {
+DPTK_INLINE void GlooCancellation::abort(UnboundBuffer* buffer) {
     buffer->abortWaitRecv();
     buffer->abortWaitSend();
 }
 
-class WatchedGlooBuffer final : public gloo::transport::UnboundBuffer {
+class CancellableGlooBuffer final : public gloo::transport::UnboundBuffer {
   public:
-    WatchedGlooBuffer(std::unique_ptr<UnboundBuffer> inner, std::shared_ptr<GlooWaits> waits)
+    CancellableGlooBuffer(std::unique_ptr<UnboundBuffer> inner, std::shared_ptr<GlooCancellation> waits)
         : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {
         waits_->add(inner_.get());
     }
-    ~WatchedGlooBuffer() override { waits_->remove(inner_.get()); }
-    WatchedGlooBuffer(const WatchedGlooBuffer&) = delete;
-    WatchedGlooBuffer& operator=(const WatchedGlooBuffer&) = delete;
+    ~CancellableGlooBuffer() override { waits_->remove(inner_.get()); }
+    CancellableGlooBuffer(const CancellableGlooBuffer&) = delete;
+    CancellableGlooBuffer& operator=(const CancellableGlooBuffer&) = delete;
 
     using UnboundBuffer::waitRecv;
     using UnboundBuffer::waitSend;
@@ -92,16 +92,16 @@ class WatchedGlooBuffer final : public gloo::transport::UnboundBuffer {
     }
 
     std::unique_ptr<UnboundBuffer> inner_;
-    std::shared_ptr<GlooWaits> waits_;
+    std::shared_ptr<GlooCancellation> waits_;
 };
 
-DPTK_INLINE WatchedGlooContext::WatchedGlooContext(std::shared_ptr<Context> inner,
-                                                   std::shared_ptr<GlooWaits> waits)
+DPTK_INLINE CancellableGlooContext::CancellableGlooContext(std::shared_ptr<Context> inner,
+                                                           std::shared_ptr<GlooCancellation> waits)
     : Context(inner->rank, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {}
 
-DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> WatchedGlooContext::createUnboundBuffer(
+DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> CancellableGlooContext::createUnboundBuffer(
     void* data, std::size_t bytes) {
-    return std::make_unique<WatchedGlooBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
+    return std::make_unique<CancellableGlooBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -7,10 +7,10 @@
 
 #include <cerrno>
 
-#include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/net/socket.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

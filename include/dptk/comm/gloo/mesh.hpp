@@ -19,15 +19,15 @@
 #include <thread>
 #include <vector>
 
-#include "dptk/comm/gloo/device.hpp"
 #include "dptk/comm/gloo/cancellation.hpp"
+#include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/health/control_plane.hpp"
-#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -35,7 +35,7 @@ namespace DPTK_NAMESPACE::detail {
 [[nodiscard]] std::string_view without_source_line(std::string_view message);
 
 /// What a rank tells the others before they connect: who it is, and where it listens for each of them.
-struct GlooContact {
+struct GlooPeerInfo {
     std::string host;
     /// In numbers, for messages.
     std::string address;
@@ -44,7 +44,7 @@ struct GlooContact {
 
     [[nodiscard]] std::string to_value() const;
 
-    [[nodiscard]] static GlooContact from_value(std::string_view value);
+    [[nodiscard]] static GlooPeerInfo from_value(std::string_view value);
 
     [[nodiscard]] std::vector<char> endpoint_for(int rank, int size) const;
 
@@ -64,10 +64,10 @@ struct GlooMeshOptions {
     std::string name;
     /// For the others to come, and then for the connections.
     std::chrono::milliseconds timeout;
-    std::shared_ptr<JobHealth> health;
+    std::shared_ptr<JobState> job_state;
 };
 
-class GlooMesh final : public Wakeable {
+class GlooMesh final : public FailureListener {
   public:
     /// Connects with all other ranks. Collective. Throws TimeoutError with the ranks that have not come or
     /// cannot be reached, and PeerLostError where the job fails meanwhile or a connection is refused.
@@ -95,7 +95,7 @@ class GlooMesh final : public Wakeable {
         if (waits_->ended()) throw_ended(what);
         const BrokenPipeIgnored ignored;
         try {
-            with_first_cause(*health_, operation);
+            with_first_cause(*job_state_, operation);
         } catch (const Error&) {
             throw;
         } catch (const std::bad_alloc&) {
@@ -139,7 +139,7 @@ class GlooMesh final : public Wakeable {
     };
 
     explicit GlooMesh(const GlooMeshOptions& options)
-        : rank_(options.rank), size_(options.size), health_(options.health) {}
+        : rank_(options.rank), size_(options.size), job_state_(options.job_state) {}
 
     /// Waits a little for the job to fail, too: then the lost rank is known by its name.
     [[noreturn]] void throw_ended(std::string_view what) const;
@@ -182,7 +182,7 @@ class GlooMesh final : public Wakeable {
     }
 
     template <class Connect>
-    void reach(const GlooContact& here, const GlooContact& there, int other, const Deadline& deadline,
+    void reach(const GlooPeerInfo& here, const GlooPeerInfo& there, int other, const Deadline& deadline,
                std::chrono::milliseconds timeout, Connect&& connect) const {
         try {
             connect();
@@ -208,8 +208,8 @@ class GlooMesh final : public Wakeable {
 
     const int rank_;
     const int size_;
-    const std::shared_ptr<JobHealth> health_;
-    const std::shared_ptr<GlooWaits> waits_ = std::make_shared<GlooWaits>();
+    const std::shared_ptr<JobState> job_state_;
+    const std::shared_ptr<GlooCancellation> waits_ = std::make_shared<GlooCancellation>();
     std::mutex mutex_;
     std::shared_ptr<gloo::transport::Context> pairs_;
     std::shared_ptr<gloo::Context> context_;
@@ -221,7 +221,7 @@ class GlooMesh final : public Wakeable {
 };
 
 /// Keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread that waits for that.
-class GlooFarewell final : public Watched {
+class GlooShutdown final : public WatchdogTask {
   public:
     static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control);
 
@@ -230,7 +230,7 @@ class GlooFarewell final : public Watched {
     [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
   private:
-    GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control);
+    GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control);
 
     std::shared_ptr<GlooMesh> mesh_;
     std::shared_ptr<ControlPlane> control_;

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "dptk/control/net/host.hpp"
 #include "dptk/control/health/program_end.hpp"
+#include "dptk/control/net/host.hpp"
 #include "dptk/control/process/background_thread.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -17,11 +17,11 @@ DPTK_INLINE std::string_view without_source_line(std::string_view message) {
                                                                                  : message;
 }
 
-DPTK_INLINE std::string GlooContact::to_value() const {
+DPTK_INLINE std::string GlooPeerInfo::to_value() const {
     return text(host, '\n', address, '\n', endpoints);
 }
 
-DPTK_INLINE GlooContact GlooContact::from_value(std::string_view value) {
+DPTK_INLINE GlooPeerInfo GlooPeerInfo::from_value(std::string_view value) {
     const std::size_t first = value.find('\n');
     const std::size_t second = value.find('\n', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) {
@@ -31,19 +31,19 @@ DPTK_INLINE GlooContact GlooContact::from_value(std::string_view value) {
             std::string(value.substr(second + 1))};
 }
 
-DPTK_INLINE std::vector<char> GlooContact::endpoint_for(int rank, int size) const {
+DPTK_INLINE std::vector<char> GlooPeerInfo::endpoint_for(int rank, int size) const {
     const std::size_t bytes = endpoints.size() / static_cast<std::size_t>(size);
     const std::string part = endpoints.substr(static_cast<std::size_t>(rank) * bytes, bytes);
     return {part.begin(), part.end()};
 }
 
-DPTK_INLINE std::string GlooContact::label(int rank) const {
+DPTK_INLINE std::string GlooPeerInfo::label(int rank) const {
     return text("rank ", rank, " (", host, ", listening at ", address, ')');
 }
 
 DPTK_INLINE std::shared_ptr<GlooMesh> GlooMesh::connect(const GlooMeshOptions& options) {
     auto mesh = std::shared_ptr<GlooMesh>(new GlooMesh(options));
-    mesh->health_->subscribe(mesh);
+    mesh->job_state_->subscribe(mesh);
     mesh->run("connecting", [&] { mesh->meet(options); });
     return mesh;
 }
@@ -60,7 +60,7 @@ DPTK_INLINE void GlooMesh::barrier(std::chrono::milliseconds timeout) {
 }
 
 DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
-    return waits_->ended() || health_->failed();
+    return waits_->ended() || job_state_->failed();
 }
 
 DPTK_INLINE void GlooMesh::say_goodbye() noexcept {
@@ -86,8 +86,8 @@ DPTK_INLINE void GlooMesh::throw_ended(std::string_view what) const {
     const auto known_by = waits_->ended_at() + patience;
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
-    static_cast<void>(health_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
-    health_->check();
+    static_cast<void>(job_state_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
+    job_state_->check();
     throw PeerLostError(text("rank ", rank_, ": ", what, ": ", waits_->cause()));
 }
 
@@ -97,20 +97,20 @@ DPTK_INLINE void GlooMesh::meet(const GlooMeshOptions& options) {
 
     const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
     pairs->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo takes 5 times it
-    GlooContact here{host_name(), options.address, create_pairs(*pairs)};
+    GlooPeerInfo here{host_name(), options.address, create_pairs(*pairs)};
     publish_for_end(pairs);
 
     store->set(key(rank_), here.to_value());
     await_others(*store, key, options.timeout);
     const Deadline deadline(options.timeout);
     for_others([&](int other) {
-        const GlooContact there = GlooContact::from_value(store->get(key(other), options.timeout));
+        const GlooPeerInfo there = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
         reach(here, there, other, deadline, options.timeout,
               [&] { pairs->getPair(other)->connect(there.endpoint_for(rank_, size_)); });
     });
 
     context_ = std::make_shared<ConnectedContext>(options.device,
-                                                  std::make_shared<WatchedGlooContext>(pairs, waits_));
+                                                  std::make_shared<CancellableGlooContext>(pairs, waits_));
     watch_connections(*pairs);
     barrier(options.timeout);
     store->erase(key(rank_));
@@ -141,7 +141,7 @@ DPTK_INLINE void GlooMesh::publish_for_end(std::shared_ptr<gloo::transport::Cont
 DPTK_INLINE void GlooMesh::watch_connections(gloo::transport::Context& pairs) {
     from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
     for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
-    watch_ = start_quiet_thread([this] {
+    watch_ = start_background_thread([this] {
         try {
             from_anybody_->waitRecv(longest_wait);
         } catch (const std::exception& error) {
@@ -168,25 +168,25 @@ DPTK_INLINE void GlooMesh::end(std::string_view cause) noexcept {
     }
 }
 
-DPTK_INLINE void GlooFarewell::begin(const std::shared_ptr<GlooMesh>& mesh,
+DPTK_INLINE void GlooShutdown::begin(const std::shared_ptr<GlooMesh>& mesh,
                                      const std::shared_ptr<ControlPlane>& control) {
     mesh->begin_to_close();
     if (mesh->has_ended()) return;
-    const auto farewell = std::shared_ptr<GlooFarewell>(new GlooFarewell(mesh, control));
-    ProgramEnd::get().add_farewell(farewell, control->timeout());
+    const auto farewell = std::shared_ptr<GlooShutdown>(new GlooShutdown(mesh, control));
+    ProgramEnd::get().add_shutdown(farewell, control->timeout());
     Watchdog::get().watch(farewell);
-    start_quiet_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
+    start_background_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
 }
 
-DPTK_INLINE void GlooFarewell::look() noexcept {
+DPTK_INLINE void GlooShutdown::look() noexcept {
     if (control_->is_over()) mesh_->wake();
 }
 
-DPTK_INLINE std::chrono::milliseconds GlooFarewell::interval() const noexcept {
+DPTK_INLINE std::chrono::milliseconds GlooShutdown::interval() const noexcept {
     return std::chrono::milliseconds(200);
 }
 
-DPTK_INLINE GlooFarewell::GlooFarewell(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
+DPTK_INLINE GlooShutdown::GlooShutdown(std::shared_ptr<GlooMesh> mesh, std::shared_ptr<ControlPlane> control)
     : mesh_(std::move(mesh)), control_(std::move(control)) {}
 
 }  // namespace DPTK_NAMESPACE::detail

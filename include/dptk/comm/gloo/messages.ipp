@@ -3,8 +3,8 @@
 #include "dptk/comm/gloo/messages.hpp"
 
 #include "dptk/control/process/deadline.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -47,9 +47,9 @@ struct GlooOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// The job that ends this transport's waits when it fails. Where it is null, one with deadlines alone is
     /// made over `health`.
-    std::shared_ptr<ControlPlane> control = nullptr;
+    std::shared_ptr<detail::ControlPlane> control = nullptr;
     /// What tells that the job has failed; only where `control` is null.
-    std::shared_ptr<JobHealth> health = nullptr;
+    std::shared_ptr<detail::JobState> job_state = nullptr;
     /// Of all ranks, by rank. Where it is empty, each rank has a host of its own.
     std::vector<std::string> hosts = {};
 };
@@ -69,7 +69,7 @@ class GlooTransport {
     [[nodiscard]] int local_rank() const;
     [[nodiscard]] int local_size() const;
     [[nodiscard]] std::string_view backend() const noexcept { return "gloo"; }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return options_.control; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
 
     /// On which this rank listens, in numbers. Empty where there is one rank.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }

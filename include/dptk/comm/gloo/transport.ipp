@@ -8,14 +8,14 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/comm/gloo/device.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
-#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -26,7 +26,7 @@ DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options) : options_(checked
         device_ = detail::make_gloo_device(address_);
     } catch (const std::exception& error) {
         throw BackendError(detail::text("rank ", rank(), ": Gloo cannot listen at ", address_, " of ",
-                                        host_name(), ": ", error.what()));
+                                        detail::host_name(), ": ", error.what()));
     }
     connect();
 }
@@ -65,12 +65,12 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
             try {
                 mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
             } catch (const std::exception& error) {  // the other rank waits for this one to go on
-                control->health()->fail(detail::text("rank ", control->rank(), ": ", error.what()));
+                control->job_state()->fail(detail::text("rank ", control->rank(), ": ", error.what()));
                 throw;
             }
             return verb == Verb::recv ? peer : -1;
         });
-    detail::start_quiet_thread([work] { work->run(); }).detach();
+    detail::start_background_thread([work] { work->run(); }).detach();
     return work;
 }
 
@@ -201,7 +201,7 @@ DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, st
 DPTK_INLINE void GlooTransport::leave() noexcept {
     if (!mesh_) return;
     try {
-        detail::GlooFarewell::begin(mesh_, options_.control);
+        detail::GlooShutdown::begin(mesh_, options_.control);
     } catch (const std::exception& error) {
         log(LogLevel::error, rank(), detail::text("while a process group closed: ", error.what()));
     }
@@ -223,11 +223,11 @@ DPTK_INLINE GlooOptions GlooTransport::checked(GlooOptions options) {
             detail::text("rank ", options.rank, ": Gloo needs a store through which ranks find each other"));
     }
     if (!options.control) {
-        if (!options.health) options.health = std::make_shared<JobHealth>();
-        options.control = ControlPlane::make(
-            {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.health);
+        if (!options.job_state) options.job_state = std::make_shared<detail::JobState>();
+        options.control = detail::ControlPlane::make(
+            {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.job_state);
     }
-    options.health = options.control->health();
+    options.job_state = options.control->job_state();
     return options;
 }
 
@@ -239,7 +239,7 @@ DPTK_INLINE void GlooTransport::connect() {
                                        .store = options_.store,
                                        .name = options_.name,
                                        .timeout = options_.timeout,
-                                       .health = options_.health});
+                                       .job_state = options_.job_state});
 }
 
 DPTK_INLINE bool GlooTransport::is_trivial(const Buffer& data) const noexcept {

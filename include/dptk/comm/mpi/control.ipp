@@ -5,10 +5,10 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/control/process/debug.hpp"
 #include "dptk/control/health/heartbeat.hpp"
-#include "dptk/control/net/host.hpp"
 #include "dptk/control/health/program_end.hpp"
+#include "dptk/control/net/host.hpp"
+#include "dptk/control/process/debug.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -28,9 +28,9 @@ DPTK_INLINE std::shared_ptr<ControlPlane> MpiControl::make() {
                               .peers = meet_peers(),
                               .last_resort = [&environment](const std::string&) { environment.end_job(); }};
     if (size_ > 1) plane.store = connect();
-    if (!plane.store) return ControlPlane::make(std::move(plane), environment.health());
+    if (!plane.store) return ControlPlane::make(std::move(plane), environment.job_state());
     ProgramEnd::get().add_job(plane.store, rank_, size_, options_.timeout);
-    return join_control_plane(std::move(plane), environment.health(), options_.heartbeat_timeout);
+    return join_control_plane(std::move(plane), environment.job_state(), options_.heartbeat_timeout);
 }
 
 DPTK_INLINE std::vector<std::string> MpiControl::meet_peers() const {
@@ -70,7 +70,7 @@ DPTK_INLINE std::shared_ptr<Store> MpiControl::connect() {
     try {
         if (rank_ != 0 && !invitation.empty()) {
             store =
-                accept_invitation(StoreInvitation::parse(invitation), patience, options_.heartbeat_timeout);
+                connect_to_endpoint(StoreEndpoint::parse(invitation), patience, options_.heartbeat_timeout);
         }
     } catch (const std::exception& error) {
         problem = error.what();

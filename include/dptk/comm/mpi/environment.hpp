@@ -27,8 +27,8 @@
 
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/control/health/program_end.hpp"
-#include "dptk/control/store/store.hpp"
 #include "dptk/control/health/terminate.hpp"
+#include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -42,7 +42,7 @@ class DPTK_EXPORT MpiEnvironment {
     /// has done so; the program's end then finalises it. Call it from the main thread first.
     [[nodiscard]] static MpiEnvironment& get() {
         static_cast<void>(
-            ProgramEnd::get());  // and its stores: they close after the other ranks have ended, too
+            detail::ProgramEnd::get());  // and its stores: they close after the other ranks have ended, too
         static MpiEnvironment& environment =
             *new MpiEnvironment;  // statics of the program may outlive this one
         static const AtProgramEnd at_program_end{environment};
@@ -62,7 +62,7 @@ class DPTK_EXPORT MpiEnvironment {
     [[nodiscard]] int rank() const noexcept { return rank_; }
 
     /// Shared by all groups over MPI in this process.
-    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+    [[nodiscard]] const std::shared_ptr<detail::JobState>& job_state() const noexcept { return job_state_; }
 
     [[nodiscard]] static bool is_finalized() noexcept;
 
@@ -108,7 +108,7 @@ class DPTK_EXPORT MpiEnvironment {
     static int before_finalize(MPI_Comm, int, void* environment, void*);
 
     /// An uncaught exception unwinds nothing, so nobody else can end the job for the ranks that wait.
-    class Terminator final : public LastWords {
+    class Terminator final : public detail::TerminateListener {
       public:
         explicit Terminator(const MpiEnvironment& environment) : environment_(environment) {}
 
@@ -154,8 +154,8 @@ class DPTK_EXPORT MpiEnvironment {
     std::atomic<int> open_communicators_ = 0;
     std::atomic<int> works_ = 0;
     std::atomic<std::chrono::milliseconds> timeout_ = default_timeout;
-    std::shared_ptr<JobHealth> health_ = std::make_shared<JobHealth>();
-    std::shared_ptr<LastWords> terminator_ = std::make_shared<Terminator>(*this);
+    std::shared_ptr<detail::JobState> job_state_ = std::make_shared<detail::JobState>();
+    std::shared_ptr<detail::TerminateListener> terminator_ = std::make_shared<Terminator>(*this);
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -49,7 +49,8 @@ DPTK_INLINE void MpiEnvironment::end_job(const std::string& message) const noexc
 
 DPTK_INLINE void MpiEnvironment::end_job() const noexcept {
     // What came from elsewhere has been told when it came.
-    end_job(health_->kind() == Failure::here ? "ends the job: " + health_->cause() : "ends the job");
+    end_job(job_state_->kind() == detail::Failure::local ? "ends the job: " + job_state_->cause()
+                                                         : "ends the job");
 }
 
 DPTK_INLINE MpiEnvironment::MpiEnvironment() {
@@ -68,7 +69,7 @@ DPTK_INLINE MpiEnvironment::MpiEnvironment() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &MpiEnvironment::before_finalize, &keyval_, nullptr);
     MPI_Comm_set_attr(MPI_COMM_SELF, keyval_, this);
-    hear_last_words(terminator_);
+    detail::add_terminate_listener(terminator_);
 }
 
 DPTK_INLINE MpiEnvironment::AtProgramEnd::~AtProgramEnd() {
@@ -84,11 +85,11 @@ DPTK_INLINE void MpiEnvironment::end_program() {
 }
 
 DPTK_INLINE void MpiEnvironment::end_failed_job() const {
-    if (!health_->failed()) {
-        const std::string failure = ProgramEnd::get().wait();
+    if (!job_state_->failed()) {
+        const std::string failure = detail::ProgramEnd::get().wait();
         if (!failure.empty()) end_job("ends the job: " + failure);
     }
-    if (health_->failed()) end_job();
+    if (job_state_->failed()) end_job();
 }
 
 DPTK_INLINE int MpiEnvironment::before_finalize(MPI_Comm, int, void* environment, void*) {
@@ -99,7 +100,7 @@ DPTK_INLINE int MpiEnvironment::before_finalize(MPI_Comm, int, void* environment
 
 DPTK_INLINE void MpiEnvironment::Terminator::on_terminate(const std::string& message) noexcept {
     if (is_finalized()) return;
-    environment_.health_->fail(detail::text("rank ", rank(), ": ", message));
+    environment_.job_state_->fail(detail::text("rank ", rank(), ": ", message));
     environment_.abort();
 }
 

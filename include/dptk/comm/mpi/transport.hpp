@@ -73,7 +73,7 @@ class MpiTransport {
     [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
     [[nodiscard]] int local_size() const noexcept { return local_size_; }
     [[nodiscard]] std::string_view backend() const noexcept { return "mpi"; }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
 
     /// The communicator that carries the calls; it stays ours.
     [[nodiscard]] MPI_Comm comm() const noexcept { return comm_.get(); }
@@ -156,7 +156,7 @@ class MpiTransport {
 
     MpiTransport(detail::OwnedMpiComm comm, MpiOptions options);
 
-    MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<ControlPlane> control);
+    MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<detail::ControlPlane> control);
 
     void find_place();
 
@@ -194,7 +194,7 @@ class MpiTransport {
     static void check_size(const MPI_Status& status, const Buffer& buffer, int rank);
 
     detail::OwnedMpiComm comm_;
-    std::shared_ptr<ControlPlane> control_;
+    std::shared_ptr<detail::ControlPlane> control_;
     bool progresses_by_caller_ = !MpiEnvironment::get().allows_threads();
     int rank_ = 0;
     int size_ = 1;

@@ -24,7 +24,7 @@ DPTK_INLINE OwnedMpiComm::~OwnedMpiComm() {
     MpiEnvironment& environment = MpiEnvironment::get();
     environment.communicator_closed();
     // Freeing is collective: where the job is broken, the others do not come.
-    if (!environment.health()->failed() && !MpiEnvironment::is_finalized()) MPI_Comm_free(&comm_);
+    if (!environment.job_state()->failed() && !MpiEnvironment::is_finalized()) MPI_Comm_free(&comm_);
 }
 
 }  // namespace DPTK_NAMESPACE::detail
@@ -262,7 +262,8 @@ DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm, MpiOptions opt
     find_place();
 }
 
-DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<ControlPlane> control)
+DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm,
+                                       std::shared_ptr<detail::ControlPlane> control)
     : comm_(std::move(comm)), control_(std::move(control)) {
     find_place();
 }

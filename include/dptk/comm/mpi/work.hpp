@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
+#include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/mpi/environment.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/comm/detail/work_error.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {

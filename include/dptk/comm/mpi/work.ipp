@@ -31,7 +31,7 @@ DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
         end();
         if (const auto action = std::exchange(finish, {})) action(last_);
     } catch (const Error& error) {
-        MpiEnvironment::get().health()->fail(error.what());
+        MpiEnvironment::get().job_state()->fail(error.what());
         error_.set(std::current_exception());
         waited_for_ = requests.size();
         end();

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "dptk/comm/nccl/types.hpp"
 #include "dptk/comm/nccl/may_hang_call.hpp"
+#include "dptk/comm/nccl/types.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -55,7 +55,7 @@ class NcclAbort {
 
     const std::vector<std::shared_ptr<NcclHandle>> handles_;
     std::mutex mutex_;
-    std::shared_ptr<UncertainCall> call_;
+    std::shared_ptr<MayHangCall> call_;
     bool given_up_ = false;
 };
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/core/log.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -33,10 +33,10 @@ DPTK_INLINE void NcclAbort::start() noexcept {
         if (call_) return;
         std::vector<int> devices;
         for (const auto& handle : handles_) devices.push_back(handle->device);
-        call_ = UncertainCall::start(text("rank ", handles_[0]->job_rank, ": ncclCommAbort"),
-                                     std::move(devices), UncertainCall::patience, [handles = handles_] {
-                                         for (const auto& handle : handles) abort(*handle);
-                                     });
+        call_ = MayHangCall::start(text("rank ", handles_[0]->job_rank, ": ncclCommAbort"),
+                                   std::move(devices), MayHangCall::patience, [handles = handles_] {
+                                       for (const auto& handle : handles) abort(*handle);
+                                   });
     } catch (const std::exception& error) {
         const std::lock_guard lock(mutex_);
         given_up_ = true;
@@ -46,7 +46,7 @@ DPTK_INLINE void NcclAbort::start() noexcept {
 }
 
 DPTK_INLINE void NcclAbort::wait() noexcept {
-    std::shared_ptr<UncertainCall> call;
+    std::shared_ptr<MayHangCall> call;
     {
         const std::lock_guard lock(mutex_);
         call = call_;

@@ -23,7 +23,7 @@ class NcclCalls {
     [[nodiscard]] const StreamMemoryPool& pool();
 
     /// What the stream has been given so far.
-    [[nodiscard]] std::shared_ptr<WorkState> work_behind(StreamRef stream) const;
+    [[nodiscard]] std::shared_ptr<WorkState> work_after(StreamRef stream) const;
 
     /// Where the elements are not there already.
     static void copy(const Buffer& to, const Buffer& from, StreamRef stream);

@@ -19,7 +19,7 @@ DPTK_INLINE const StreamMemoryPool& NcclCalls::pool() {
     return *pool_;
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> NcclCalls::work_behind(StreamRef stream) const {
+DPTK_INLINE std::shared_ptr<WorkState> NcclCalls::work_after(StreamRef stream) const {
     return std::make_shared<NcclWork>(comm_, cuda::Event(stream));
 }
 
@@ -76,7 +76,7 @@ DPTK_INLINE void NcclCalls::issue(const Collective& call, StreamRef stream) {
 DPTK_INLINE void NcclCalls::issue_reduction(const Collective& call, StreamRef stream) {
     if (!nccl_reduces(call.input, call.reduction))
         return NcclHostReduction(*comm_, pool(), host_stage_, call, stream).run([&](StreamRef on) {
-            return work_behind(on);
+            return work_after(on);
         });
     const NcclElements in = *nccl_numbers(call.input);
     if (!call.reduction.weight) {

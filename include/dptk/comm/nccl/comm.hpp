@@ -19,8 +19,8 @@
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -41,10 +41,10 @@ struct NcclCommOptions {
     int device = 0;
     /// Of each call, until NCCL has taken it in.
     std::chrono::milliseconds timeout = default_timeout;
-    std::shared_ptr<JobHealth> health;
+    std::shared_ptr<JobState> job_state;
 };
 
-class NcclComm final : public Wakeable {
+class NcclComm final : public FailureListener {
   public:
     /// Connects with the other ranks that have the same id. Blocks until all have come.
     [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id);
@@ -67,7 +67,7 @@ class NcclComm final : public Wakeable {
     [[nodiscard]] int job_rank() const noexcept { return options_.job_rank; }
     [[nodiscard]] int device() const noexcept { return options_.device; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
-    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return options_.health; }
+    [[nodiscard]] const std::shared_ptr<JobState>& job_state() const noexcept { return options_.job_state; }
 
     /// calls(ncclComm_t) makes calls of NCCL's, and returns what they have come to. Blocks until NCCL has
     /// taken them in: then the streams have them. Throws what keeps it from that: ArgumentError,
@@ -189,7 +189,7 @@ class NcclComm final : public Wakeable {
     void break_job_on_error(Function&& function) {
         const auto break_job = [&](std::string cause, Failure kind) {
             if (!cause.starts_with("rank ")) cause = text("rank ", job_rank(), ": ", cause);
-            health()->fail(std::move(cause), kind);
+            job_state()->fail(std::move(cause), kind);
             wake();
             await_abort();
         };
@@ -199,7 +199,7 @@ class NcclComm final : public Wakeable {
             break_job(error.what(), Failure::deadline);
             throw;
         } catch (const std::exception& error) {
-            break_job(error.what(), Failure::here);
+            break_job(error.what(), Failure::local);
             throw;
         }
     }

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "dptk/comm/nccl/may_hang_call.hpp"
 #include "dptk/comm/detail/pause.hpp"
+#include "dptk/comm/nccl/may_hang_call.hpp"
 #include "dptk/control/process/deadline.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::connect(NcclCommOptions options, const ncclUniqueId& id) {
     std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
-    comm->options_.health->subscribe(comm);
+    comm->options_.job_state->subscribe(comm);
     comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->begin_connecting(id); });
     return comm;
 }
@@ -28,7 +28,7 @@ DPTK_INLINE std::vector<std::shared_ptr<NcclComm>> NcclComm::connect(const std::
     const auto abort = std::make_shared<NcclAbort>(std::move(handles));
     for (const auto& comm : comms) {
         comm->abort_ = abort;
-        comm->health()->subscribe(comm);
+        comm->job_state()->subscribe(comm);
     }
     launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
         group.add(comms[i]->begin_connecting(id));
@@ -39,7 +39,7 @@ DPTK_INLINE std::vector<std::shared_ptr<NcclComm>> NcclComm::connect(const std::
 DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::around(ncclComm_t raw, NcclCommOptions options,
                                                        NcclOwner owner) {
     std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), raw, owner));
-    comm->options_.health->subscribe(comm);
+    comm->options_.job_state->subscribe(comm);
     return comm;
 }
 
@@ -63,7 +63,7 @@ DPTK_INLINE void NcclComm::close_together(const std::vector<std::shared_ptr<Nccl
 }
 
 DPTK_INLINE bool NcclComm::failed() {
-    if (failed_ || health()->failed()) return true;
+    if (failed_ || job_state()->failed()) return true;
     {
         const std::unique_lock lock(handle_->mutex, std::try_to_lock);
         if (!lock || handle_->comm == nullptr) return false;
@@ -71,7 +71,7 @@ DPTK_INLINE bool NcclComm::failed() {
         if (state == ncclSuccess || state == ncclInProgress) return false;
         note(failure_of("in the background", state));
     }
-    health()->fail(failure_text());
+    job_state()->fail(failure_text());
     return true;
 }
 
@@ -107,7 +107,7 @@ DPTK_INLINE void NcclComm::give_up_on(const char* what) {
 
 DPTK_INLINE void NcclComm::close() {
     if (owner_ == NcclOwner::caller || closed_) return;
-    if (failed_ || health()->failed()) {
+    if (failed_ || job_state()->failed()) {
         wake();
         return await_abort();
     }
@@ -130,9 +130,9 @@ DPTK_INLINE ncclResult_t NcclComm::begin_connecting(const ncclUniqueId& id) {
 }
 
 DPTK_INLINE void NcclComm::check_well() {
-    const bool job_has_failed = health()->failed();  // after what has failed here was noted
+    const bool job_has_failed = job_state()->failed();  // after what has failed here was noted
     rethrow_failure();
-    if (job_has_failed) health()->check();
+    if (job_has_failed) job_state()->check();
 }
 
 DPTK_INLINE void NcclComm::check_alive() {
@@ -149,7 +149,7 @@ DPTK_INLINE void NcclComm::close_with_others() {
 DPTK_INLINE void NcclComm::destroy() {
     closed_ = true;
     const auto result = std::make_shared<std::atomic<ncclResult_t>>(ncclInProgress);
-    const auto destruction = UncertainCall::start(
+    const auto destruction = MayHangCall::start(
         text("rank ", job_rank(), ": ncclCommDestroy"), {device()}, timeout(), [handle = handle_, result] {
             ncclComm_t comm = handle->take();
             if (comm != nullptr) static_cast<void>(cudaSetDevice(handle->device));

@@ -11,13 +11,13 @@
 #include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/device_call.hpp"
 #include "dptk/comm/detail/joint_work.hpp"
-#include "dptk/comm/nccl/peer_info.hpp"
+#include "dptk/comm/detail/stream_calls.hpp"
 #include "dptk/comm/nccl/comm.hpp"
+#include "dptk/comm/nccl/peer_info.hpp"
 #include "dptk/comm/nccl/types.hpp"
 #include "dptk/comm/nccl/work.hpp"
 #include "dptk/comm/ranges.hpp"
 #include "dptk/comm/staged/devices.hpp"
-#include "dptk/comm/detail/stream_calls.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/log.hpp"
 
@@ -32,30 +32,30 @@ class NcclDevices final : public DeviceGroup {
         std::vector<int> ranks(static_cast<std::size_t>(host.size()));
         std::iota(ranks.begin(), ranks.end(), 0);
         ChannelIdentity identity = host.next_identity(ranks, std::nullopt);
-        const std::vector<NcclCard> cards = exchange_cards();
-        check_nccl_cards(cards, SharedGpus::refused);
+        const std::vector<NcclPeerInfo> peers = exchange_peer_info();
+        check_nccl_peers(peers, SharedGpus::refused);
         std::vector<NcclCommOptions> each;
         for (std::size_t i = 0; i < devices.size(); ++i) {
             each.push_back({.rank = rank_of(host.rank(), static_cast<int>(i)),
-                            .size = static_cast<int>(cards.size()),
+                            .size = static_cast<int>(peers.size()),
                             .job_rank = job.control->rank(),
                             .device = devices[i],
                             .timeout = identity.timeout,
-                            .health = job.control->health()});
+                            .job_state = job.control->job_state()});
         }
-        comms_ = NcclComm::connect(each, cards[0].id);
-        activity_ =
-            std::make_shared<Activity>(std::move(identity), Activity::Calls::collectives, call_reader);
-        job.control->open(activity_);
-        calls_ = StreamCalls::make(activity_);
+        comms_ = NcclComm::connect(each, peers[0].id);
+        tracker_ =
+            std::make_shared<CallTracker>(std::move(identity), CallTracker::Calls::collectives, call_reader);
+        job.control->open(tracker_);
+        calls_ = StreamCalls::make(tracker_);
         fallback_ = connect_staged_devices(host, devices);
     }
 
     ~NcclDevices() override {
         const ChannelJob& job = host_.job();
         if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->under_way()) {
-            job.control->health()->fail(text("rank ", job.control->rank(),
-                                             " left its process group while an exception was unwinding"));
+            job.control->job_state()->fail(text("rank ", job.control->rank(),
+                                                " left its process group while an exception was unwinding"));
         }
         const auto attempt = [&](auto&& step) {
             try {
@@ -67,7 +67,7 @@ class NcclDevices final : public DeviceGroup {
         };
         attempt([&] { calls_->finish(); });
         attempt([&] { NcclComm::close_together(comms_); });
-        host_.control().close(activity_);
+        host_.control().close(tracker_);
     }
 
     NcclDevices(const NcclDevices&) = delete;
@@ -84,9 +84,9 @@ class NcclDevices final : public DeviceGroup {
     void finish() override {
         calls_->finish();
         const bool job_has_failed =
-            host_.control().health()->failed();  // after what has failed here was noted
+            host_.control().job_state()->failed();  // after what has failed here was noted
         comms_[0]->rethrow_failure();
-        if (job_has_failed) host_.control().health()->check();
+        if (job_has_failed) host_.control().job_state()->check();
     }
 
   private:
@@ -94,15 +94,15 @@ class NcclDevices final : public DeviceGroup {
         return process * static_cast<int>(devices_.size()) + device;
     }
 
-    [[nodiscard]] std::vector<NcclCard> exchange_cards() {
-        std::vector<NcclCard> own;
+    [[nodiscard]] std::vector<NcclPeerInfo> exchange_peer_info() {
+        std::vector<NcclPeerInfo> own;
         for (std::size_t i = 0; i < devices_.size(); ++i) {
-            own.push_back(make_nccl_card(rank_of(host_.rank(), static_cast<int>(i)), host_.control().rank(),
-                                         devices_[i]));
+            own.push_back(make_nccl_peer_info(rank_of(host_.rank(), static_cast<int>(i)),
+                                              host_.control().rank(), devices_[i]));
         }
-        std::vector<NcclCard> cards(own.size() * static_cast<std::size_t>(host_.size()));
-        host_.run({.verb = Verb::all_gather, .input = buffer_of(own), .output = buffer_of(cards)});
-        return cards;
+        std::vector<NcclPeerInfo> peers(own.size() * static_cast<std::size_t>(host_.size()));
+        host_.run({.verb = Verb::all_gather, .input = buffer_of(own), .output = buffer_of(peers)});
+        return peers;
     }
 
     [[nodiscard]] std::shared_ptr<WorkState> enqueue(const DeviceCall& call) {
@@ -146,7 +146,7 @@ class NcclDevices final : public DeviceGroup {
     std::vector<int> devices_;
     std::unique_ptr<DeviceGroup> fallback_;
     std::vector<std::shared_ptr<NcclComm>> comms_;
-    std::shared_ptr<Activity> activity_;
+    std::shared_ptr<CallTracker> tracker_;
     std::shared_ptr<StreamCalls> calls_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "dptk/comm/collective.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/collective.hpp"
 #include "dptk/comm/nccl/comm.hpp"
 #include "dptk/comm/nccl/memory.hpp"
 #include "dptk/comm/work.hpp"
@@ -31,14 +31,14 @@ class NcclHostReduction {
     NcclHostReduction(NcclComm& comm, const StreamMemoryPool& pool, NcclHostStage& stage,
                       const Collective& call, StreamRef stream);
 
-    /// work_behind(stream) gives what waits for the stream, and for what can go wrong there.
+    /// work_after(stream) gives what waits for the stream, and for what can go wrong there.
     template <class WorkBehind>
-    void run(WorkBehind&& work_behind) {
-        const std::vector<double> weights = exchange_weights(work_behind);
+    void run(WorkBehind&& work_after) {
+        const std::vector<double> weights = exchange_weights(work_after);
         for (std::size_t done = 0; done < like_.count; done += piece_) {
             const std::size_t count = std::min(piece_, like_.count - done);
             exchange(done, count);
-            Work(work_behind(stream_)).wait();  // so that the copy cannot wait for other ranks
+            Work(work_after(stream_)).wait();  // so that the copy cannot wait for other ranks
             if (!receives()) continue;
             cuda::detail::copy_bytes(stage_.parts.data(), there_.data(),
                                      ranks() * count * like_.element_size(), stream_);
@@ -63,7 +63,7 @@ class NcclHostReduction {
 
     /// Of all ranks, where the call has them.
     template <class WorkBehind>
-    [[nodiscard]] std::vector<double> exchange_weights(WorkBehind&& work_behind) {
+    [[nodiscard]] std::vector<double> exchange_weights(WorkBehind&& work_after) {
         if (!call_.reduction.weight) return {};
         std::vector<double> weights(ranks());
         const StreamMemory own(pool_, sizeof(double), stream_);
@@ -72,7 +72,7 @@ class NcclHostReduction {
         comm_.launch("ncclAllGather", [&](ncclComm_t comm) {
             return ncclAllGather(own.data(), all.data(), 1, ncclFloat64, comm, stream_.get());
         });
-        Work(work_behind(stream_)).wait();
+        Work(work_after(stream_)).wait();
         cuda::detail::copy_bytes(weights.data(), all.data(), ranks() * sizeof(double), stream_);
         cuda::synchronize(stream_);
         return weights;

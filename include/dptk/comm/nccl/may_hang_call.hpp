@@ -14,8 +14,8 @@
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/device.hpp"
-#include "dptk/core/log.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -23,19 +23,19 @@ namespace DPTK_NAMESPACE::detail {
 /// devices count as stuck until it returns after all: what would wait for them is left undone, and a
 /// process that comes to its end before does so by _Exit(EXIT_FAILURE), since the libraries' own ends would
 /// wait as well.
-class UncertainCall {
+class MayHangCall {
   public:
     /// For what takes no time, if it works at all.
     static constexpr std::chrono::milliseconds patience{3000};
 
     /// `what` is said where it does not return within `limit`.
-    [[nodiscard]] static std::shared_ptr<UncertainCall> start(std::string what, std::vector<int> devices,
-                                                              std::chrono::milliseconds limit,
-                                                              std::function<void()> function);
+    [[nodiscard]] static std::shared_ptr<MayHangCall> start(std::string what, std::vector<int> devices,
+                                                            std::chrono::milliseconds limit,
+                                                            std::function<void()> function);
 
-    UncertainCall(const UncertainCall&) = delete;
-    UncertainCall& operator=(const UncertainCall&) = delete;
-    ~UncertainCall() = default;
+    MayHangCall(const MayHangCall&) = delete;
+    MayHangCall& operator=(const MayHangCall&) = delete;
+    ~MayHangCall() = default;
 
     /// Blocks until it has returned, or its time has passed. Returns whether it has returned.
     bool wait();
@@ -44,7 +44,7 @@ class UncertainCall {
     [[nodiscard]] bool is_over();
 
   private:
-    UncertainCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit);
+    MayHangCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit);
 
     /// Under the lock.
     [[nodiscard]] bool is_stuck() {

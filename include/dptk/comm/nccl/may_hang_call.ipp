@@ -9,11 +9,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::shared_ptr<UncertainCall> UncertainCall::start(std::string what, std::vector<int> devices,
-                                                                std::chrono::milliseconds limit,
-                                                                std::function<void()> function) {
-    std::shared_ptr<UncertainCall> call(new UncertainCall(std::move(what), std::move(devices), limit));
-    start_quiet_thread([call, function = std::move(function)]() mutable {
+DPTK_INLINE std::shared_ptr<MayHangCall> MayHangCall::start(std::string what, std::vector<int> devices,
+                                                            std::chrono::milliseconds limit,
+                                                            std::function<void()> function) {
+    std::shared_ptr<MayHangCall> call(new MayHangCall(std::move(what), std::move(devices), limit));
+    start_background_thread([call, function = std::move(function)]() mutable {
         try {
             function();
         } catch (const std::exception&) {
@@ -25,22 +25,22 @@ DPTK_INLINE std::shared_ptr<UncertainCall> UncertainCall::start(std::string what
     return call;
 }
 
-DPTK_INLINE bool UncertainCall::wait() {
+DPTK_INLINE bool MayHangCall::wait() {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline_.at(), [&] { return ended_; });
     return !is_stuck();
 }
 
-DPTK_INLINE bool UncertainCall::is_over() {
+DPTK_INLINE bool MayHangCall::is_over() {
     const std::lock_guard lock(mutex_);
     return ended_ || is_stuck();
 }
 
-DPTK_INLINE UncertainCall::UncertainCall(std::string what, std::vector<int> devices,
-                                         std::chrono::milliseconds limit)
+DPTK_INLINE MayHangCall::MayHangCall(std::string what, std::vector<int> devices,
+                                     std::chrono::milliseconds limit)
     : what_(std::move(what)), devices_(std::move(devices)), deadline_(limit) {}
 
-DPTK_INLINE void UncertainCall::end() {
+DPTK_INLINE void MayHangCall::end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     if (stuck_) {
@@ -49,7 +49,7 @@ DPTK_INLINE void UncertainCall::end() {
     changed_.notify_all();
 }
 
-DPTK_INLINE void UncertainCall::end_process() {
+DPTK_INLINE void MayHangCall::end_process() {
     if (!cuda::detail::is_any_stuck()) return;
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);

@@ -21,7 +21,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-struct NcclCard {
+struct NcclPeerInfo {
     /// Of the communicator to be; rank 0's counts.
     ncclUniqueId id = {};
     int version = 0;
@@ -35,7 +35,7 @@ struct NcclCard {
 
     [[nodiscard]] std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 
-    [[nodiscard]] static NcclCard from_bytes(std::string_view bytes);
+    [[nodiscard]] static NcclPeerInfo from_bytes(std::string_view bytes);
 };
 
 template <std::size_t n>
@@ -44,33 +44,34 @@ void write_text(std::array<char, n>& to, std::string_view from) {
     std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
 }
 
-/// Does something that this rank needs to connect; where it fails, that stands on the card.
+/// Does something that this rank needs to connect; where it fails, that stands on the info.
 template <class Action>
-void note_problem(NcclCard& card, Action&& action) {
+void note_problem(NcclPeerInfo& info, Action&& action) {
     try {
         action();
     } catch (const std::exception& error) {
-        if (card.problem[0] == '\0') write_text(card.problem, error.what());
+        if (info.problem[0] == '\0') write_text(info.problem, error.what());
     }
 }
 
-/// This rank's card, for a communicator on `device`. Does not throw: what fails stands on the card.
-[[nodiscard]] NcclCard make_nccl_card(int rank, int job_rank, int device);
+/// This rank's info, for a communicator on `device`. Does not throw: what fails stands on the info.
+[[nodiscard]] NcclPeerInfo make_nccl_peer_info(int rank, int job_rank, int device);
 
 /// May two ranks be on one GPU? NCCL refuses, unless it takes them for ranks of different hosts.
 enum class SharedGpus { refused, allowed };
 
 /// Throws, on all ranks alike, where these ranks cannot connect.
-void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus shared);
+void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, SharedGpus shared);
 
 /// Makes NCCL take this process for one on a host of its own. Before anything else of NCCL's.
-void pose_as_own_host();
+void set_unique_host_id();
 
-/// All ranks' cards, by rank, through a store. Throws TimeoutError with the ranks that have not come.
-[[nodiscard]] std::vector<NcclCard> exchange_cards_in_store(Store& store, const std::string& name, int rank,
-                                                            int size, const NcclCard& own,
-                                                            const JobHealth& health,
-                                                            std::chrono::milliseconds timeout);
+/// All ranks' peers, by rank, through a store. Throws TimeoutError with the ranks that have not come.
+[[nodiscard]] std::vector<NcclPeerInfo> exchange_peer_info_in_store(Store& store, const std::string& name,
+                                                                    int rank, int size,
+                                                                    const NcclPeerInfo& own,
+                                                                    const JobState& job_state,
+                                                                    std::chrono::milliseconds timeout);
 
 }  // namespace DPTK_NAMESPACE::detail
 

@@ -7,18 +7,18 @@
 #include <map>
 #include <utility>
 
-#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/net/host.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE NcclCard NcclCard::from_bytes(std::string_view bytes) {
-    NcclCard card;
-    if (bytes.size() != sizeof card) throw MismatchError("the ranks use different versions of dptk");
-    std::memcpy(&card, bytes.data(), sizeof card);
-    return card;
+DPTK_INLINE NcclPeerInfo NcclPeerInfo::from_bytes(std::string_view bytes) {
+    NcclPeerInfo info;
+    if (bytes.size() != sizeof info) throw MismatchError("the ranks use different versions of dptk");
+    std::memcpy(&info, bytes.data(), sizeof info);
+    return info;
 }
 
 /// The version of the library that is loaded, as NCCL_VERSION_CODE. Throws BackendError where it is too old
@@ -33,21 +33,21 @@ DPTK_INLINE NcclCard NcclCard::from_bytes(std::string_view bytes) {
                             version, ", which lacks functions that it calls"));
 }
 
-DPTK_INLINE NcclCard make_nccl_card(int rank, int job_rank, int device) {
-    NcclCard card;
-    card.job_rank = job_rank;
-    write_text(card.host, host_identity());
-    write_text(card.label, process_label());
-    note_problem(card, [&] {
-        card.version = nccl_runtime_version();
+DPTK_INLINE NcclPeerInfo make_nccl_peer_info(int rank, int job_rank, int device) {
+    NcclPeerInfo info;
+    info.job_rank = job_rank;
+    write_text(info.host, host_identity());
+    write_text(info.label, process_label());
+    note_problem(info, [&] {
+        info.version = nccl_runtime_version();
         const cuda::DeviceScope on(device);
-        write_text(card.bus_id, cuda::bus_id(device));
+        write_text(info.bus_id, cuda::bus_id(device));
         if (rank == 0) {
-            if (const ncclResult_t result = ncclGetUniqueId(&card.id); result != ncclSuccess)
+            if (const ncclResult_t result = ncclGetUniqueId(&info.id); result != ncclSuccess)
                 throw BackendError(text("ncclGetUniqueId: ", ncclGetErrorString(result)));
         }
     });
-    return card;
+    return info;
 }
 
 template <class E>
@@ -57,29 +57,29 @@ template <class E>
     throw error;
 }
 
-DPTK_INLINE void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus shared) {
+DPTK_INLINE void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, SharedGpus shared) {
     const auto who = [&](std::size_t rank) {
-        return text("rank ", cards[rank].job_rank, " (", cards[rank].label.data(), ')');
+        return text("rank ", peers[rank].job_rank, " (", peers[rank].label.data(), ')');
     };
     std::string problems;
-    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-        if (cards[rank].problem[0] == '\0') continue;
-        problems += text(problems.empty() ? "" : "; ", who(rank), ": ", cards[rank].problem.data());
+    for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+        if (peers[rank].problem[0] == '\0') continue;
+        problems += text(problems.empty() ? "" : "; ", who(rank), ": ", peers[rank].problem.data());
     }
     if (!problems.empty()) throw_agreed_error<BackendError>("NCCL cannot connect: " + problems);
     std::map<std::pair<std::string, std::string>, std::size_t> places;
-    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-        if (cards[rank].version != cards[0].version) {
-            throw_agreed_error<MismatchError>(text(who(rank), " has NCCL ", cards[rank].version, ", where ",
-                                                   who(0), " has ", cards[0].version));
+    for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+        if (peers[rank].version != peers[0].version) {
+            throw_agreed_error<MismatchError>(text(who(rank), " has NCCL ", peers[rank].version, ", where ",
+                                                   who(0), " has ", peers[0].version));
         }
         const auto [place, first] =
-            places.try_emplace({cards[rank].host.data(), cards[rank].bus_id.data()}, rank);
+            places.try_emplace({peers[rank].host.data(), peers[rank].bus_id.data()}, rank);
         if (first) continue;
-        const bool one_process = cards[rank].label == cards[place->second].label;
+        const bool one_process = peers[rank].label == peers[place->second].label;
         if (shared == SharedGpus::allowed && !one_process) continue;
         throw_agreed_error<ArgumentError>(text(
-            who(place->second), " and ", who(rank), " are both on GPU ", cards[rank].bus_id.data(),
+            who(place->second), " and ", who(rank), " are both on GPU ", peers[rank].bus_id.data(),
             ", which NCCL refuses. Give each a device of its own by cuda::set_device(group.local_rank()) or "
             "CUDA_VISIBLE_DEVICES; or let device memory travel through the host, by "
             "DPTK_DEVICE_BACKEND=staged; or let NCCL take them for ranks of different hosts, by "
@@ -87,24 +87,24 @@ DPTK_INLINE void check_nccl_cards(const std::vector<NcclCard>& cards, SharedGpus
     }
 }
 
-DPTK_INLINE void pose_as_own_host() {
+DPTK_INLINE void set_unique_host_id() {
     ::setenv("NCCL_HOSTID", text(host_name(), '-', ::getpid()).c_str(), 0);
 }
 
-DPTK_INLINE std::vector<NcclCard> exchange_cards_in_store(Store& store, const std::string& name, int rank,
-                                                          int size, const NcclCard& own,
-                                                          const JobHealth& health,
-                                                          std::chrono::milliseconds timeout) {
-    const auto key = [&](int of) { return text(name, "/card/", of); };
+DPTK_INLINE std::vector<NcclPeerInfo> exchange_peer_info_in_store(Store& store, const std::string& name,
+                                                                  int rank, int size, const NcclPeerInfo& own,
+                                                                  const JobState& job_state,
+                                                                  std::chrono::milliseconds timeout) {
+    const auto key = [&](int of) { return text(name, "/info/", of); };
     constexpr std::chrono::milliseconds moment{200};
     const Deadline deadline(timeout);
     store.set(key(rank), own.bytes());
-    std::vector<NcclCard> cards;
-    while (static_cast<int>(cards.size()) < size) {
-        health.check();
+    std::vector<NcclPeerInfo> peers;
+    while (static_cast<int>(peers.size()) < size) {
+        job_state.check();
         try {
             const auto left = std::clamp(deadline.left(), std::chrono::milliseconds(1), moment);
-            cards.push_back(NcclCard::from_bytes(store.get(key(static_cast<int>(cards.size())), left)));
+            peers.push_back(NcclPeerInfo::from_bytes(store.get(key(static_cast<int>(peers.size())), left)));
         } catch (const TimeoutError&) {
             if (!deadline.passed()) continue;
             std::string missing;
@@ -115,7 +115,7 @@ DPTK_INLINE std::vector<NcclCard> exchange_cards_in_store(Store& store, const st
                                     duration_text(timeout), "; missing: ", missing));
         }
     }
-    return cards;
+    return peers;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

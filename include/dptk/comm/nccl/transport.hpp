@@ -21,8 +21,8 @@
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/nccl/calls.hpp"
-#include "dptk/comm/nccl/peer_info.hpp"
 #include "dptk/comm/nccl/comm.hpp"
+#include "dptk/comm/nccl/peer_info.hpp"
 #include "dptk/comm/nccl/work.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
@@ -48,9 +48,9 @@ struct NcclOptions {
     std::optional<bool> share_gpu = std::nullopt;
     /// The job that ends what goes on when it fails. Where it is null, one with deadlines alone is made over
     /// `health`.
-    std::shared_ptr<ControlPlane> control = nullptr;
+    std::shared_ptr<detail::ControlPlane> control = nullptr;
     /// What tells that the job has failed; only where `control` is null.
-    std::shared_ptr<JobHealth> health = nullptr;
+    std::shared_ptr<detail::JobState> job_state = nullptr;
 };
 
 /// A Transport over NCCL, of ranks with a GPU each. Moves, and is not copied.
@@ -58,8 +58,8 @@ class NcclTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// Gives all ranks' cards, by rank, for this rank's own. Collective.
-    using CardExchange = std::function<std::vector<detail::NcclCard>(const detail::NcclCard&)>;
+    /// Gives all ranks' peers, by rank, for this rank's own. Collective.
+    using PeerInfoExchange = std::function<std::vector<detail::NcclPeerInfo>(const detail::NcclPeerInfo&)>;
 
     /// Connects with all other ranks. Collective; blocks. Throws, on all ranks alike, BackendError where CUDA
     /// or NCCL does not work on one of them, MismatchError where their NCCLs differ, and ArgumentError where
@@ -68,7 +68,7 @@ class NcclTransport {
     explicit NcclTransport(const NcclOptions& options);
 
     /// The same where the ranks find each other by other means.
-    NcclTransport(NcclOptions options, const CardExchange& exchange);
+    NcclTransport(NcclOptions options, const PeerInfoExchange& exchange);
 
     /// Works on a communicator that is there, on its device. Collective over it; with NcclOwner::caller
     /// `comm` must live until the transport has closed. Rank, size and device of the options do not matter.
@@ -80,7 +80,7 @@ class NcclTransport {
     [[nodiscard]] int local_rank() const;
     [[nodiscard]] int local_size() const;
     [[nodiscard]] std::string_view backend() const noexcept { return "nccl"; }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return options_.control; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
 
     /// On which the buffers of its calls lie.
     [[nodiscard]] int device() const noexcept { return *options_.device; }
@@ -124,25 +124,25 @@ class NcclTransport {
 
     [[nodiscard]] static NcclOptions completed(NcclOptions options);
 
-    [[nodiscard]] std::vector<detail::NcclCard> meet_in_store(const detail::NcclCard& own) const;
+    [[nodiscard]] std::vector<detail::NcclPeerInfo> meet_in_store(const detail::NcclPeerInfo& own) const;
 
     [[nodiscard]] static NcclOptions described_by(ncclComm_t comm, NcclOptions options);
 
     [[nodiscard]] detail::NcclCommOptions comm_options() const;
 
-    [[nodiscard]] detail::NcclCard own_card() const;
+    [[nodiscard]] detail::NcclPeerInfo own_info() const;
 
     [[nodiscard]] bool share_gpu() const;
 
-    void learn(std::vector<detail::NcclCard> cards);
+    void learn(std::vector<detail::NcclPeerInfo> peers);
 
     [[nodiscard]] std::vector<int> everybody() const;
 
     [[nodiscard]] NcclTransport part(const std::vector<int>& ranks);
 
-    /// The cards of some ranks, this one among them, by NCCL itself.
-    [[nodiscard]] std::vector<detail::NcclCard> exchange_cards(const std::vector<int>& ranks,
-                                                               const detail::NcclCard& own);
+    /// The peers of some ranks, this one among them, by NCCL itself.
+    [[nodiscard]] std::vector<detail::NcclPeerInfo> exchange_peer_info(const std::vector<int>& ranks,
+                                                                       const detail::NcclPeerInfo& own);
 
     [[nodiscard]] cuda::Stream& own_stream() { return *own_stream_; }
 
@@ -159,7 +159,7 @@ class NcclTransport {
     [[nodiscard]] std::shared_ptr<WorkState> carry_out_for_host(const Collective& call);
 
     NcclOptions options_;
-    std::vector<detail::NcclCard> cards_;
+    std::vector<detail::NcclPeerInfo> peers_;
     std::vector<std::string> hosts_;
     std::unique_ptr<cuda::Stream> own_stream_;
     std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;

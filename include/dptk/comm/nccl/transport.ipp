@@ -14,15 +14,15 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE NcclTransport::NcclTransport(const NcclOptions& options)
-    : NcclTransport(checked(options), [&](const detail::NcclCard& own) { return meet_in_store(own); }) {}
+    : NcclTransport(checked(options), [&](const detail::NcclPeerInfo& own) { return meet_in_store(own); }) {}
 
-DPTK_INLINE NcclTransport::NcclTransport(NcclOptions options, const CardExchange& exchange)
+DPTK_INLINE NcclTransport::NcclTransport(NcclOptions options, const PeerInfoExchange& exchange)
     : options_(completed(std::move(options))) {
-    if (share_gpu()) detail::pose_as_own_host();
-    detail::NcclCard own = own_card();
+    if (share_gpu()) detail::set_unique_host_id();
+    detail::NcclPeerInfo own = own_info();
     detail::note_problem(own, [&] { make_own_stream(); });
     learn(exchange(own));
-    comm_ = detail::NcclComm::connect(comm_options(), cards_[0].id);
+    comm_ = detail::NcclComm::connect(comm_options(), peers_[0].id);
     calls_.emplace(comm_);
 }
 
@@ -31,7 +31,7 @@ DPTK_INLINE NcclTransport::NcclTransport(ncclComm_t comm, NcclOwner owner, NcclO
       comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
     make_own_stream();
     calls_.emplace(comm_);
-    learn(exchange_cards(everybody(), own_card()));
+    learn(exchange_peer_info(everybody(), own_info()));
 }
 
 DPTK_INLINE int NcclTransport::local_rank() const {
@@ -60,7 +60,7 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue(const Collective& 
         if (!graph_watch_) graph_watch_ = detail::NcclWatch::start(comm_);
         return std::make_shared<detail::CapturedWork>();
     }
-    return calls_->work_behind(call.stream);
+    return calls_->work_after(call.stream);
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_beside(const Collective& call) {
@@ -94,7 +94,7 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_together(std::span
         message.buffer = copy;
     }
     calls_->issue(there, own_stream());
-    auto work = calls_->work_behind(own_stream());
+    auto work = calls_->work_after(own_stream());
     if (copies.empty()) return work;
     Work(work).wait();
     for (std::size_t i = 0; i < there.size(); ++i) {
@@ -131,19 +131,20 @@ DPTK_INLINE NcclOptions NcclTransport::checked(const NcclOptions& options) {
 
 DPTK_INLINE NcclOptions NcclTransport::completed(NcclOptions options) {
     if (!options.control) {
-        if (!options.health) options.health = std::make_shared<JobHealth>();
-        options.control = ControlPlane::make(
-            {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.health);
+        if (!options.job_state) options.job_state = std::make_shared<detail::JobState>();
+        options.control = detail::ControlPlane::make(
+            {.rank = options.rank, .size = options.size, .timeout = options.timeout}, options.job_state);
     }
-    options.health = options.control->health();
+    options.job_state = options.control->job_state();
     if (!options.device) options.device = cuda::current_device();
     return options;
 }
 
-DPTK_INLINE std::vector<detail::NcclCard> NcclTransport::meet_in_store(const detail::NcclCard& own) const {
+DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::meet_in_store(
+    const detail::NcclPeerInfo& own) const {
     if (size() == 1) return {own};
-    return detail::exchange_cards_in_store(*options_.store->clone(), options_.name, rank(), size(), own,
-                                           *options_.health, options_.timeout);
+    return detail::exchange_peer_info_in_store(*options_.store->clone(), options_.name, rank(), size(), own,
+                                               *options_.job_state, options_.timeout);
 }
 
 DPTK_INLINE NcclOptions NcclTransport::described_by(ncclComm_t comm, NcclOptions options) {
@@ -165,11 +166,11 @@ DPTK_INLINE detail::NcclCommOptions NcclTransport::comm_options() const {
             .job_rank = options_.control->rank(),
             .device = device(),
             .timeout = options_.timeout,
-            .health = options_.health};
+            .job_state = options_.job_state};
 }
 
-DPTK_INLINE detail::NcclCard NcclTransport::own_card() const {
-    return detail::make_nccl_card(rank(), options_.control->rank(), device());
+DPTK_INLINE detail::NcclPeerInfo NcclTransport::own_info() const {
+    return detail::make_nccl_peer_info(rank(), options_.control->rank(), device());
 }
 
 DPTK_INLINE bool NcclTransport::share_gpu() const {
@@ -177,10 +178,10 @@ DPTK_INLINE bool NcclTransport::share_gpu() const {
     return options_.share_gpu.value_or(wish != nullptr && std::string_view(wish) == "1");
 }
 
-DPTK_INLINE void NcclTransport::learn(std::vector<detail::NcclCard> cards) {
-    cards_ = std::move(cards);
-    detail::check_nccl_cards(cards_, share_gpu() ? detail::SharedGpus::allowed : detail::SharedGpus::refused);
-    for (const detail::NcclCard& card : cards_) hosts_.emplace_back(card.host.data());
+DPTK_INLINE void NcclTransport::learn(std::vector<detail::NcclPeerInfo> peers) {
+    peers_ = std::move(peers);
+    detail::check_nccl_peers(peers_, share_gpu() ? detail::SharedGpus::allowed : detail::SharedGpus::refused);
+    for (const detail::NcclPeerInfo& info : peers_) hosts_.emplace_back(info.host.data());
 }
 
 DPTK_INLINE std::vector<int> NcclTransport::everybody() const {
@@ -193,14 +194,15 @@ DPTK_INLINE NcclTransport NcclTransport::part(const std::vector<int>& ranks) {
     NcclOptions options = options_;
     options.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
     options.size = static_cast<int>(ranks.size());
-    return {std::move(options), [&](const detail::NcclCard& own) { return exchange_cards(ranks, own); }};
+    return {std::move(options),
+            [&](const detail::NcclPeerInfo& own) { return exchange_peer_info(ranks, own); }};
 }
 
-DPTK_INLINE std::vector<detail::NcclCard> NcclTransport::exchange_cards(const std::vector<int>& ranks,
-                                                                        const detail::NcclCard& own) {
+DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::exchange_peer_info(
+    const std::vector<int>& ranks, const detail::NcclPeerInfo& own) {
     const cuda::DeviceScope on(device());
     const std::size_t bytes = sizeof own;
-    std::vector<detail::NcclCard> cards(ranks.size());
+    std::vector<detail::NcclPeerInfo> peers(ranks.size());
     const detail::StreamMemory mine(calls_->pool(), bytes, own_stream());
     const detail::StreamMemory all(calls_->pool(), bytes * ranks.size(), own_stream());
     cuda::detail::copy_bytes(mine.data(), &own, bytes, own_stream());
@@ -210,14 +212,14 @@ DPTK_INLINE std::vector<detail::NcclCard> NcclTransport::exchange_cards(const st
             group.add(ncclRecv(all.data(i * bytes), bytes, ncclUint8, ranks[i], comm, own_stream().get()));
         }
     });
-    Work exchanged(calls_->work_behind(own_stream()));
+    Work exchanged(calls_->work_after(own_stream()));
     // Where a channel watches over the call, it tells before who is missing.
     const detail::Deadline deadline(std::min(options_.timeout, detail::longest_wait) +
                                     std::chrono::milliseconds(500));
     if (!exchanged.wait(deadline.left())) comm_->give_up_on("the ranks' exchange of addresses");
-    cuda::detail::copy_bytes(cards.data(), all.data(), bytes * ranks.size(), own_stream());
+    cuda::detail::copy_bytes(peers.data(), all.data(), bytes * ranks.size(), own_stream());
     own_stream().synchronize();
-    return cards;
+    return peers;
 }
 
 DPTK_INLINE void NcclTransport::make_own_stream() {
@@ -241,7 +243,7 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::start_barrier() {
     comm_->launch("ncclAllReduce", [&](ncclComm_t comm) {
         return ncclAllReduce(token_->data(), token_->data(), 1, ncclUint8, ncclMax, comm, own_stream().get());
     });
-    return calls_->work_behind(own_stream());
+    return calls_->work_after(own_stream());
 }
 
 DPTK_INLINE bool NcclTransport::gets_result(const Collective& call) const noexcept {
@@ -257,7 +259,7 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::carry_out_for_host(const C
     there.output = call.verb == Verb::broadcast ? there.input : output.like(call.output, device());
     if (call.input.data != nullptr) calls_->copy(there.input, call.input, own_stream());
     calls_->issue(there, own_stream());
-    auto work = calls_->work_behind(own_stream());
+    auto work = calls_->work_after(own_stream());
     Work(work).wait();
     if (gets_result(call)) {
         calls_->copy(call.output, there.output, own_stream());

@@ -6,9 +6,9 @@
 #include <memory>
 #include <mutex>
 
+#include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/nccl/comm.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/comm/detail/work_error.hpp"
 #include "dptk/control/health/watchdog.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/event.hpp"
@@ -25,7 +25,7 @@ class CapturedWork final : public WorkState {
 };
 
 /// Asks NCCL now and then whether all is well, where nobody else does: while graphs have its calls.
-class NcclWatch final : public Watched {
+class NcclWatch final : public WatchdogTask {
   public:
     [[nodiscard]] static std::shared_ptr<NcclWatch> start(std::shared_ptr<NcclComm> comm);
 

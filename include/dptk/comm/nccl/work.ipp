@@ -69,7 +69,7 @@ DPTK_INLINE bool NcclWork::has_come() {
         return end_.ready();
     } catch (const std::exception& error) {
         comm_->note(std::current_exception());
-        comm_->health()->fail(text("rank ", comm_->job_rank(), ": ", error.what()));
+        comm_->job_state()->fail(text("rank ", comm_->job_rank(), ": ", error.what()));
         return false;
     }
 }

@@ -8,9 +8,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-class NodeAllReduce {
+class ShmAllReduce {
   public:
-    explicit NodeAllReduce(NodeGround& ground) : ground_(ground), hub_(ground.hub()) {}
+    explicit ShmAllReduce(ShmContext& context) : context_(context), region_(context.region()) {}
 
     void run(const Collective& call);
 
@@ -19,7 +19,7 @@ class NodeAllReduce {
     void reduce_copies(const Buffer& data, const Reduction& reduction);
 
     /// Each rank reduces its slice, and writes it to all.
-    void in_place(const NodeGround::Parts& parts, const Buffer& data, const Reduction& reduction);
+    void in_place(const ShmContext::Parts& parts, const Buffer& data, const Reduction& reduction);
 
     /// Piece by piece. Each rank writes what others reduce, and reads what they have reduced.
     void through_memory(const Buffer& data, const Reduction& reduction);
@@ -29,10 +29,10 @@ class NodeAllReduce {
 
     /// The elements that this rank reduces: none where other hosts have no rank with its place, or where they
     /// would make small messages.
-    [[nodiscard]] NodeRange own_slice(const Buffer& data) const noexcept;
+    [[nodiscard]] ElementSlice own_slice(const Buffer& data) const noexcept;
 
-    NodeGround& ground_;
-    NodeHub& hub_;
+    ShmContext& context_;
+    ShmRegion& region_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

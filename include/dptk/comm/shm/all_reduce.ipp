@@ -10,124 +10,124 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void NodeAllReduce::run(const Collective& call) {
+DPTK_INLINE void ShmAllReduce::run(const Collective& call) {
     algorithms::place(call.output, call.input);
     const Buffer& data = call.output;
-    const auto ranks = static_cast<std::size_t>(hub_.size());
-    const bool fits = ground_.one_host() && data.bytes() <= NodeHub::slot_bytes &&
-                      data.bytes() * ranks <= 4 * NodeHub::slot_bytes;
-    const auto leave_copy = [&] { node_copy(hub_.next_slot(), data.data, data.bytes()); };
-    // One meeting does where all read all. In place it takes two, and less copying.
+    const auto ranks = static_cast<std::size_t>(region_.size());
+    const bool fits = context_.one_host() && data.bytes() <= ShmRegion::slot_bytes &&
+                      data.bytes() * ranks <= 4 * ShmRegion::slot_bytes;
+    const auto leave_copy = [&] { shm_copy(region_.next_slot(), data.data, data.bytes()); };
+    // One generation does where all read all. In place it takes two, and less copying.
     constexpr std::size_t tiny = 2048;
-    if (fits && (data.bytes() <= tiny || !hub_.has_own_processor())) {
+    if (fits && (data.bytes() <= tiny || !region_.has_own_processor())) {
         leave_copy();
-        ground_.meet(call);
+        context_.enter_barrier(call);
         return reduce_copies(data, call.reduction);
     }
-    const NodePlace place = ground_.place_of(data);
+    const ShmAddress place = context_.place_of(data);
     if (fits && place.allocation == 0) leave_copy();
-    ground_.meet(call, place);
-    if (const NodeGround::Parts parts = ground_.common_memory(); parts.first != nullptr)
+    context_.enter_barrier(call, place);
+    if (const ShmContext::Parts parts = context_.common_memory(); parts.first != nullptr)
         return in_place(parts, data, call.reduction);
     if (!fits) return through_memory(data, call.reduction);
-    if (ground_.some_memory_is_shared()) {  // by ranks that have left no copy
+    if (context_.some_memory_is_shared()) {  // by ranks that have left no copy
         leave_copy();
-        hub_.meet({});
+        region_.enter_barrier({});
     }
     reduce_copies(data, call.reduction);
 }
 
-DPTK_INLINE void NodeAllReduce::reduce_copies(const Buffer& data, const Reduction& reduction) {
-    for (int rank = 0; rank < hub_.size(); ++rank) ground_.source(rank) = hub_.slot_of(rank);
-    reduce_together({ground_.sources, {&data.data, 1}, data.count, ground_.world()}, data, data.dtype,
+DPTK_INLINE void ShmAllReduce::reduce_copies(const Buffer& data, const Reduction& reduction) {
+    for (int rank = 0; rank < region_.size(); ++rank) context_.source(rank) = region_.slot_of(rank);
+    reduce_together({context_.sources, {&data.data, 1}, data.count, context_.world()}, data, data.dtype,
                     reduction);
 }
 
-DPTK_INLINE void NodeAllReduce::in_place(const NodeGround::Parts& parts, const Buffer& data,
-                                         const Reduction& reduction) {
-    const auto reduce = [&](const NodeRange& range) {
+DPTK_INLINE void ShmAllReduce::in_place(const ShmContext::Parts& parts, const Buffer& data,
+                                        const Reduction& reduction) {
+    const auto reduce = [&](const ElementSlice& range) {
         const std::size_t at = range.first * data.element_size();
-        for (int i = 0; i < hub_.size(); ++i) {
-            const int rank = (hub_.rank() + i) % hub_.size();
-            std::byte* const theirs = parts.at(rank, hub_.note_of(rank).place.offset) + at;
-            ground_.source(rank) = theirs;
-            ground_.results[static_cast<std::size_t>(i)] = theirs;  // the own one first
+        for (int i = 0; i < region_.size(); ++i) {
+            const int rank = (region_.rank() + i) % region_.size();
+            std::byte* const theirs = parts.at(rank, region_.record_of(rank).place.offset) + at;
+            context_.source(rank) = theirs;
+            context_.results[static_cast<std::size_t>(i)] = theirs;  // the own one first
         }
-        reduce_range(data.slice(range.first, range.count), ground_.results, reduction);
+        reduce_range(data.slice(range.first, range.count), context_.results, reduction);
     };
-    if (!ground_.one_host()) {
+    if (!context_.one_host()) {
         // In the pieces of through_memory(), by which other hosts may go.
-        ground_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
-            const NodeRange own = own_slice(some);
+        context_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
+            const ElementSlice own = own_slice(some);
             reduce({done + own.first, own.count});
         });
-        return hub_.part();
+        return region_.leave_barrier();
     }
-    if (hub_.has_own_processor()) {
+    if (region_.has_own_processor()) {
         reduce(own_slice(data));
-        return hub_.part();
+        return region_.leave_barrier();
     }
     // Whoever has a processor goes on.
     constexpr std::size_t piece_bytes = 65536;
     const std::size_t piece = std::max<std::size_t>(piece_bytes / data.element_size(), 64);
-    hub_.share((data.count + piece - 1) / piece, [&](std::size_t i) {
+    region_.share((data.count + piece - 1) / piece, [&](std::size_t i) {
         reduce({i * piece, std::min(piece, data.count - i * piece)});
     });
 }
 
-DPTK_INLINE void NodeAllReduce::through_memory(const Buffer& data, const Reduction& reduction) {
+DPTK_INLINE void ShmAllReduce::through_memory(const Buffer& data, const Reduction& reduction) {
     const auto copy_in = [&](const Buffer& some) {
-        const NodeRange own = own_slice(some);
+        const ElementSlice own = own_slice(some);
         const Buffer before = some.slice(0, own.first);
         const std::size_t end = own.first + own.count;
         const Buffer after = some.slice(end, some.count - end);
-        node_copy(hub_.next_stage(), before.data, before.bytes());
-        node_copy(hub_.next_stage() + end * some.element_size(), after.data, after.bytes());
+        shm_copy(region_.next_stage(), before.data, before.bytes());
+        shm_copy(region_.next_stage() + end * some.element_size(), after.data, after.bytes());
     };
-    ground_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
+    context_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
         if (done == 0) {
             copy_in(some);
-            hub_.meet({});
+            region_.enter_barrier({});
         }
-        const NodeRange range = own_slice(some);
+        const ElementSlice range = own_slice(some);
         const Buffer own = some.slice(range.first, range.count);
         const std::size_t at = range.first * some.element_size();
-        for (int rank = 0; rank < hub_.size(); ++rank)
-            ground_.source(rank) = rank == hub_.rank() ? own.data : hub_.stage_of(rank) + at;
-        const std::array<void*, 2> results{own.data, hub_.next_result() + at};
+        for (int rank = 0; rank < region_.size(); ++rank)
+            context_.source(rank) = rank == region_.rank() ? own.data : region_.stage_of(rank) + at;
+        const std::array<void*, 2> results{own.data, region_.next_result() + at};
         reduce_range(own, results, reduction);
         const std::size_t next = done + some.count;
         if (next < data.count) copy_in(data.slice(next, std::min(some.count, data.count - next)));
-        hub_.meet({});
+        region_.enter_barrier({});
         const std::size_t end = at + own.bytes();
         auto* const out = static_cast<std::byte*>(some.data);
-        node_copy(out, hub_.result(), at);
-        node_copy(out + end, hub_.result() + end, some.bytes() - end);
+        shm_copy(out, region_.result(), at);
+        shm_copy(out + end, region_.result() + end, some.bytes() - end);
     });
 }
 
-DPTK_INLINE void NodeAllReduce::reduce_range(const Buffer& like, std::span<void* const> results,
-                                             const Reduction& reduction) {
-    const std::span<const void* const> sources = ground_.sources;
-    if (ground_.one_host())
-        return reduce_together({sources, results, like.count, ground_.world()}, like, like.dtype, reduction);
+DPTK_INLINE void ShmAllReduce::reduce_range(const Buffer& like, std::span<void* const> results,
+                                            const Reduction& reduction) {
+    const std::span<const void* const> sources = context_.sources;
+    if (context_.one_host())
+        return reduce_together({sources, results, like.count, context_.world()}, like, like.dtype, reduction);
     if (like.count == 0) return;
     Buffer sum = like.at(results[0]);
     sum.dtype = partial_dtype(like.dtype, reduction);
-    if (sum.dtype != like.dtype) sum.data = ground_.scratch(sum.bytes());
+    if (sum.dtype != like.dtype) sum.data = context_.scratch(sum.bytes());
     const ReduceOp op = partial_op(reduction);
     reduce_together({sources, {&sum.data, 1}, like.count}, like, sum.dtype, op);
-    ground_.across({.verb = Verb::all_reduce, .input = sum, .output = sum, .reduction = op});
+    context_.across({.verb = Verb::all_reduce, .input = sum, .output = sum, .reduction = op});
     const void* const total = sum.data;
-    reduce_together({{&total, 1}, results, like.count, ground_.world()}, sum, like.dtype, reduction);
+    reduce_together({{&total, 1}, results, like.count, context_.world()}, sum, like.dtype, reduction);
 }
 
-DPTK_INLINE NodeRange NodeAllReduce::own_slice(const Buffer& data) const noexcept {
-    if (ground_.one_host()) return node_slice(data.count, hub_.size(), hub_.rank());
+DPTK_INLINE ElementSlice ShmAllReduce::own_slice(const Buffer& data) const noexcept {
+    if (context_.one_host()) return shm_slice(data.count, region_.size(), region_.rank());
     constexpr std::size_t smallest_message = 8192;
-    const auto most = static_cast<std::size_t>(ground_.hosts().everywhere);
+    const auto most = static_cast<std::size_t>(context_.hosts().everywhere);
     const std::size_t slices = std::clamp<std::size_t>(data.bytes() / smallest_message, 1, most);
-    return node_slice(data.count, static_cast<int>(slices), hub_.rank());
+    return shm_slice(data.count, static_cast<int>(slices), region_.rank());
 }
 
 }  // namespace DPTK_NAMESPACE::detail

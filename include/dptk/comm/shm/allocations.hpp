@@ -14,23 +14,23 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Memory of one rank as the others can name it. Trivially copyable.
-struct NodePlace {
+struct ShmAddress {
     /// Which allocation; 0 where no other rank reaches the memory.
     std::uint64_t allocation = 0;
-    /// From the beginning of the rank's own part.
+    /// From the beginning of the rank's own leave_barrier.
     std::uint64_t offset = 0;
 };
 
 /// Of one rank, and all groups over the same ranks of its host.
-class NodeAllocations {
+class ShmAllocations {
   public:
     /// `stride` bytes for each rank. They leave the table with the memory that is returned, which is this
-    /// rank's part.
-    [[nodiscard]] static std::shared_ptr<void> add(const std::shared_ptr<NodeAllocations>& table,
-                                                   std::uint64_t allocation, std::shared_ptr<NodePages> pages,
+    /// rank's leave_barrier.
+    [[nodiscard]] static std::shared_ptr<void> add(const std::shared_ptr<ShmAllocations>& table,
+                                                   std::uint64_t allocation, std::shared_ptr<ShmPages> pages,
                                                    std::size_t stride, int rank);
 
-    [[nodiscard]] NodePlace find(const void* data, std::size_t bytes) const;
+    [[nodiscard]] ShmAddress find(const void* data, std::size_t bytes) const;
 
     /// The parts of all ranks, one stride after the other. Of an allocation that find() has found here; null
     /// where the user has let go of it since.
@@ -46,7 +46,7 @@ class NodeAllocations {
   private:
     struct Entry {
         std::uint64_t allocation;
-        std::shared_ptr<NodePages> pages;
+        std::shared_ptr<ShmPages> pages;
         std::size_t stride;
     };
 

@@ -6,10 +6,10 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::shared_ptr<void> NodeAllocations::add(const std::shared_ptr<NodeAllocations>& table,
-                                                       std::uint64_t allocation,
-                                                       std::shared_ptr<NodePages> pages, std::size_t stride,
-                                                       int rank) {
+DPTK_INLINE std::shared_ptr<void> ShmAllocations::add(const std::shared_ptr<ShmAllocations>& table,
+                                                      std::uint64_t allocation,
+                                                      std::shared_ptr<ShmPages> pages, std::size_t stride,
+                                                      int rank) {
     std::byte* const own = pages->data() + static_cast<std::size_t>(rank) * stride;
     {
         const std::lock_guard lock(table->mutex_);
@@ -23,7 +23,7 @@ DPTK_INLINE std::shared_ptr<void> NodeAllocations::add(const std::shared_ptr<Nod
             }};
 }
 
-DPTK_INLINE NodePlace NodeAllocations::find(const void* data, std::size_t bytes) const {
+DPTK_INLINE ShmAddress ShmAllocations::find(const void* data, std::size_t bytes) const {
     const auto* first = static_cast<const std::byte*>(data);
     const std::lock_guard lock(mutex_);
     auto next = by_address_.upper_bound(first);
@@ -34,11 +34,11 @@ DPTK_INLINE NodePlace NodeAllocations::find(const void* data, std::size_t bytes)
     return {entry.allocation, offset};
 }
 
-DPTK_INLINE std::byte* NodeAllocations::Parts::at(int rank, std::uint64_t offset) const noexcept {
+DPTK_INLINE std::byte* ShmAllocations::Parts::at(int rank, std::uint64_t offset) const noexcept {
     return first + static_cast<std::size_t>(rank) * stride + offset;
 }
 
-DPTK_INLINE NodeAllocations::Parts NodeAllocations::parts(std::uint64_t allocation) const {
+DPTK_INLINE ShmAllocations::Parts ShmAllocations::parts(std::uint64_t allocation) const {
     const std::lock_guard lock(mutex_);
     for (const auto& [own, entry] : by_address_) {
         if (entry.allocation == allocation) return {entry.pages->data(), entry.stride};

@@ -11,13 +11,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-class NodeCollectives {
+class ShmCollectives {
   public:
-    explicit NodeCollectives(NodeGround ground);
+    explicit ShmCollectives(ShmContext context);
 
-    [[nodiscard]] NodeHub& hub() noexcept { return ground_.hub(); }
+    [[nodiscard]] ShmRegion& region() noexcept { return context_.region(); }
 
-    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) { return ground_.allocate(bytes); }
+    [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) { return context_.allocate(bytes); }
 
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const;
 
@@ -33,7 +33,7 @@ class NodeCollectives {
 
     void barrier(const Collective& call);
 
-    NodeGround ground_;
+    ShmContext context_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -10,39 +10,40 @@
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/shm/hosts.hpp"
-#include "dptk/comm/shm/hub.hpp"
+#include "dptk/comm/shm/region.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 /// A range of elements.
-struct NodeRange {
+struct ElementSlice {
     std::size_t first = 0;
     std::size_t count = 0;
 };
 
 /// The slice that one of so many ranks works on. They begin where lines of the cache do, if the elements do.
-[[nodiscard]] NodeRange node_slice(std::size_t count, int slices, int rank) noexcept;
+[[nodiscard]] ElementSlice shm_slice(std::size_t count, int slices, int rank) noexcept;
 
 /// Not by memcpy, which passes the caches by where much is copied: the other rank reads it at once.
-void node_copy(void* to, const void* from, std::size_t bytes) noexcept;
+void shm_copy(void* to, const void* from, std::size_t bytes) noexcept;
 
-class NodeGround {
+class ShmContext {
   public:
-    using Parts = NodeAllocations::Parts;
+    using Parts = ShmAllocations::Parts;
 
     /// `across` carries out calls with the ranks that have this one's place on the other hosts; null where
     /// there is one host, or no such rank on one of them.
-    NodeGround(std::unique_ptr<NodeHub> hub, NodeHosts hosts, std::function<void(const Collective&)> across);
+    ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts hosts,
+               std::function<void(const Collective&)> across);
 
-    [[nodiscard]] NodeHub& hub() noexcept { return *hub_; }
-    [[nodiscard]] const NodeHosts& hosts() const noexcept { return hosts_; }
+    [[nodiscard]] ShmRegion& region() noexcept { return *region_; }
+    [[nodiscard]] const ShmHosts& hosts() const noexcept { return hosts_; }
     [[nodiscard]] bool one_host() const noexcept { return hosts_.count() == 1; }
 
     /// Of this host.
-    [[nodiscard]] int rank() const noexcept { return hub_->rank(); }
-    [[nodiscard]] int size() const noexcept { return hub_->size(); }
+    [[nodiscard]] int rank() const noexcept { return region_->rank(); }
+    [[nodiscard]] int size() const noexcept { return region_->size(); }
 
     /// By how many an average divides.
     [[nodiscard]] double world() const noexcept { return static_cast<double>(hosts_.world); }
@@ -51,13 +52,13 @@ class NodeGround {
 
     /// Comes together with the other ranks of the host. Throws MismatchError, on all of them, where one makes
     /// another call.
-    void meet(const Collective& call, const NodePlace& place = {});
+    void enter_barrier(const Collective& call, const ShmAddress& place = {});
 
     /// Zeroed memory that all ranks of the host reach; of this rank's own where the system gives them none,
     /// on all of them. Collective among them. Throws MismatchError where they ask for different sizes.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
-    [[nodiscard]] NodePlace place_of(const Buffer& buffer) const;
+    [[nodiscard]] ShmAddress place_of(const Buffer& buffer) const;
 
     /// Where all ranks' notes name one allocation: that one. Otherwise nobody's memory is reached.
     [[nodiscard]] Parts common_memory() const;
@@ -88,8 +89,8 @@ class NodeGround {
     [[nodiscard]] void* scratch(std::size_t bytes);
 
   private:
-    std::unique_ptr<NodeHub> hub_;
-    NodeHosts hosts_;
+    std::unique_ptr<ShmRegion> region_;
+    ShmHosts hosts_;
     std::function<void(const Collective&)> across_;
     std::vector<std::byte> scratch_;
 };

@@ -10,12 +10,12 @@
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE NodeRange node_slice(std::size_t count, int slices, int rank) noexcept {
+DPTK_INLINE ElementSlice shm_slice(std::size_t count, int slices, int rank) noexcept {
     constexpr std::size_t granule = 64;
     const std::size_t granules = (count + granule - 1) / granule;
     const auto n = static_cast<std::size_t>(slices);
@@ -23,10 +23,10 @@ DPTK_INLINE NodeRange node_slice(std::size_t count, int slices, int rank) noexce
         return std::min(count, (granules / n * i + std::min(granules % n, i)) * granule);
     };
     const auto own = static_cast<std::size_t>(rank);
-    return own < n ? NodeRange{begin(own), begin(own + 1) - begin(own)} : NodeRange{};
+    return own < n ? ElementSlice{begin(own), begin(own + 1) - begin(own)} : ElementSlice{};
 }
 
-DPTK_INLINE void node_copy(void* to, const void* from, std::size_t bytes) noexcept {
+DPTK_INLINE void shm_copy(void* to, const void* from, std::size_t bytes) noexcept {
     const std::size_t words = bytes / sizeof(float);
     const std::size_t rest = bytes % sizeof(float);
     if (words != 0) sum_vectors<float>({{&from, 1}, {&to, 1}, words});
@@ -35,26 +35,26 @@ DPTK_INLINE void node_copy(void* to, const void* from, std::size_t bytes) noexce
                     static_cast<const std::byte*>(from) + bytes - rest, rest);
 }
 
-DPTK_INLINE NodeGround::NodeGround(std::unique_ptr<NodeHub> hub, NodeHosts hosts,
+DPTK_INLINE ShmContext::ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts hosts,
                                    std::function<void(const Collective&)> across)
-    : sources(static_cast<std::size_t>(hub->size())),
-      results(static_cast<std::size_t>(hub->size())),
-      hub_(std::move(hub)),
+    : sources(static_cast<std::size_t>(region->size())),
+      results(static_cast<std::size_t>(region->size())),
+      region_(std::move(region)),
       hosts_(std::move(hosts)),
       across_(std::move(across)) {}
 
-DPTK_INLINE void NodeGround::meet(const Collective& call, const NodePlace& place) {
+DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddress& place) {
     const std::size_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
-    hub_->meet({PackedCall(call).words(), element_size, place});
-    const NodeNote& first = hub_->note_of(0);
+    region_->enter_barrier({PackedCall(call).words(), element_size, place});
+    const CallRecord& first = region_->record_of(0);
     for (int other = 1; other < size(); ++other) {
-        const NodeNote& theirs = hub_->note_of(other);
+        const CallRecord& theirs = region_->record_of(other);
         const bool equal_calls =
             theirs.call.first == first.call.first && theirs.call.second == first.call.second;
         if (equal_calls && theirs.element_size == first.element_size) continue;
-        const auto describe = [&](const NodeNote& note) {
-            return describe_packed(note.call) +
-                   (equal_calls ? text(" of ", note.element_size, " bytes each") : std::string());
+        const auto describe = [&](const CallRecord& record) {
+            return describe_packed(record.call) +
+                   (equal_calls ? text(" of ", record.element_size, " bytes each") : std::string());
         };
         const std::vector<int>& ranks = hosts_.local();
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),
@@ -64,46 +64,46 @@ DPTK_INLINE void NodeGround::meet(const Collective& call, const NodePlace& place
     }
 }
 
-DPTK_INLINE std::shared_ptr<void> NodeGround::allocate(std::size_t bytes) {
-    meet(allocation_call(bytes));
+DPTK_INLINE std::shared_ptr<void> ShmContext::allocate(std::size_t bytes) {
+    enter_barrier(allocation_call(bytes));
     const std::size_t most = std::numeric_limits<std::size_t>::max() / 2 / sources.size();
-    std::shared_ptr<void> memory = bytes <= most ? hub_->allocate(bytes) : nullptr;
+    std::shared_ptr<void> memory = bytes <= most ? region_->allocate(bytes) : nullptr;
     return memory ? memory : allocate_aligned(bytes);
 }
 
-DPTK_INLINE NodePlace NodeGround::place_of(const Buffer& buffer) const {
-    return hub_->allocations()->find(buffer.data, buffer.bytes());
+DPTK_INLINE ShmAddress ShmContext::place_of(const Buffer& buffer) const {
+    return region_->allocations()->find(buffer.data, buffer.bytes());
 }
 
-DPTK_INLINE NodeGround::Parts NodeGround::common_memory() const {
-    const std::uint64_t allocation = hub_->note_of(0).place.allocation;
+DPTK_INLINE ShmContext::Parts ShmContext::common_memory() const {
+    const std::uint64_t allocation = region_->record_of(0).place.allocation;
     for (int other = 0; other < size(); ++other) {
-        if (hub_->note_of(other).place.allocation != allocation) return {};
+        if (region_->record_of(other).place.allocation != allocation) return {};
     }
-    return allocation == 0 ? Parts{} : hub_->allocations()->parts(allocation);
+    return allocation == 0 ? Parts{} : region_->allocations()->parts(allocation);
 }
 
-DPTK_INLINE std::vector<void*> NodeGround::peer_memory(const Buffer& buffer) const {
-    const NodePlace place = place_of(buffer);
+DPTK_INLINE std::vector<void*> ShmContext::peer_memory(const Buffer& buffer) const {
+    const ShmAddress place = place_of(buffer);
     if (!one_host() || place.allocation == 0) return {};
-    const Parts parts = hub_->allocations()->parts(place.allocation);
+    const Parts parts = region_->allocations()->parts(place.allocation);
     std::vector<void*> memory;
     for (int other = 0; other < size(); ++other) memory.push_back(parts.at(other, place.offset));
     return memory;
 }
 
-DPTK_INLINE bool NodeGround::some_memory_is_shared() const {
+DPTK_INLINE bool ShmContext::some_memory_is_shared() const {
     for (int other = 0; other < size(); ++other) {
-        if (hub_->note_of(other).place.allocation != 0) return true;
+        if (region_->record_of(other).place.allocation != 0) return true;
     }
     return false;
 }
 
-DPTK_INLINE std::size_t NodeGround::stage_bytes() const noexcept {
-    return one_host() ? std::size_t{256} << 10 : NodeHub::stage_bytes;
+DPTK_INLINE std::size_t ShmContext::stage_bytes() const noexcept {
+    return one_host() ? std::size_t{256} << 10 : ShmRegion::stage_bytes;
 }
 
-DPTK_INLINE void* NodeGround::scratch(std::size_t bytes) {
+DPTK_INLINE void* ShmContext::scratch(std::size_t bytes) {
     if (scratch_.size() < bytes) scratch_.resize(bytes);
     return scratch_.data();
 }

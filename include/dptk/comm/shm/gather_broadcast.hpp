@@ -9,32 +9,32 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Ranks of one place on all hosts exchange their parts; then those of each host do.
-class NodeAllGather {
+class ShmAllGather {
   public:
-    explicit NodeAllGather(NodeGround& ground) : ground_(ground), hub_(ground.hub()) {}
+    explicit ShmAllGather(ShmContext& context) : context_(context), region_(context.region()) {}
 
     void run(const Collective& call);
 
   private:
     template <class MemoryOf>
     void collect(const Collective& call, std::size_t done, std::size_t some, MemoryOf&& memory_of) {
-        for (int rank = 0; rank < hub_.size(); ++rank) {
-            if (rank != hub_.rank()) place(call, rank, memory_of(rank), done, some);
+        for (int rank = 0; rank < region_.size(); ++rank) {
+            if (rank != region_.rank()) place(call, rank, memory_of(rank), done, some);
         }
     }
 
-    /// Puts bytes `done` to `done + some` of what ranks of that place give, one part a host, where they
-    /// belong.
+    /// Puts bytes `done` to `done + some` of what ranks of that place give, one leave_barrier a host, where
+    /// they belong.
     void place(const Collective& call, int rank, const std::byte* from, std::size_t done, std::size_t some);
 
-    NodeGround& ground_;
-    NodeHub& hub_;
+    ShmContext& context_;
+    ShmRegion& region_;
 };
 
 /// The ranks of the root's host each send a slice to the other hosts.
-class NodeBroadcast {
+class ShmBroadcast {
   public:
-    explicit NodeBroadcast(NodeGround& ground) : ground_(ground), hub_(ground.hub()) {}
+    explicit ShmBroadcast(ShmContext& context) : context_(context), region_(context.region()) {}
 
     void run(const Collective& call);
 
@@ -46,10 +46,10 @@ class NodeBroadcast {
     void receive(const Collective& call, int root_host);
 
     /// Returns which slice it was.
-    NodeRange exchange_slice(const Buffer& some, int root_host);
+    ElementSlice exchange_slice(const Buffer& some, int root_host);
 
-    NodeGround& ground_;
-    NodeHub& hub_;
+    ShmContext& context_;
+    ShmRegion& region_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

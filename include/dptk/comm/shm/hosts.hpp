@@ -14,9 +14,9 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// What each rank tells all others before they share memory.
-struct NodeCard {
+struct ShmPeerInfo {
     std::uint64_t host = 0;
-    NodeWishes wishes = {};
+    ShmSettings settings = {};
     /// On which it may run.
     cpu_set_t processors = {};
     /// A number that no other group has; rank 0's counts.
@@ -24,7 +24,7 @@ struct NodeCard {
 };
 
 /// How the ranks of a host divide its processors, with all ranks of the job that are there.
-struct NodeCrowd {
+struct CpuBudget {
     /// Each has one: whoever waits may keep it for a while.
     bool has_own_processors = false;
     /// Each has another one: a thread in the background need not take that of the thread that computes.
@@ -32,9 +32,9 @@ struct NodeCrowd {
 };
 
 /// The hosts of a group as one rank sees them.
-struct NodeHosts {
-    /// `cards`: of all ranks, by rank.
-    NodeHosts(std::span<const NodeCard> cards, int rank);
+struct ShmHosts {
+    /// `peers`: of all ranks, by rank.
+    ShmHosts(std::span<const ShmPeerInfo> peers, int rank);
 
     [[nodiscard]] int count() const noexcept { return static_cast<int>(ranks.size()); }
 
@@ -57,13 +57,13 @@ struct NodeHosts {
     /// Whether any host has several ranks.
     bool shared = false;
     /// Of this host, where the group is all of the job.
-    NodeCrowd crowd;
+    CpuBudget cpu_budget;
     /// Whether no rank wants to go without.
     bool may_share = true;
 
   private:
     /// By the least number that a rank has been told, or by the ranks' affinities.
-    void find_crowd(std::span<const NodeCard> cards);
+    void find_cpu_budget(std::span<const ShmPeerInfo> peers);
 };
 
 }  // namespace DPTK_NAMESPACE::detail

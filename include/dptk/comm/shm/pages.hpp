@@ -16,7 +16,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Which pages, for another process of this host. Trivially copyable; without bytes where there are none.
-struct PagesCard {
+struct ShmHandle {
     std::int64_t process = 0;
     std::int32_t descriptor = -1;
     std::uint64_t device = 0;
@@ -24,17 +24,17 @@ struct PagesCard {
     std::uint64_t bytes = 0;
 };
 
-class NodePages {
+class ShmPages {
   public:
-    /// Makes pages in one process and opens them in others, all of which call this. publish(card) gives what
-    /// the process that makes them has published; all_succeed(success) whether all processes say so;
+    /// Makes pages in one process and opens them in others, all of which call this. publish(handle) gives
+    /// what the process that makes them has published; all_succeed(success) whether all processes say so;
     /// touch(pages) is for what a process does before others use them. Returns null, on all, where one has a
     /// problem, which says why there.
     template <class Publish, class AllSucceed, class Touch>
-    [[nodiscard]] static std::shared_ptr<NodePages> share(bool makes_them, std::size_t bytes,
-                                                          Publish&& publish, AllSucceed&& all_succeed,
-                                                          Touch&& touch, std::string& problem) {
-        std::shared_ptr<NodePages> pages;
+    [[nodiscard]] static std::shared_ptr<ShmPages> share(bool makes_them, std::size_t bytes,
+                                                         Publish&& publish, AllSucceed&& all_succeed,
+                                                         Touch&& touch, std::string& problem) {
+        std::shared_ptr<ShmPages> pages;
         const auto attempt = [&](auto&& action) {
             try {
                 action();
@@ -43,15 +43,15 @@ class NodePages {
                 problem = error.what();
             }
         };
-        PagesCard card;
+        ShmHandle handle;
         if (makes_them) {
             attempt([&] {
                 pages = create(bytes);
-                card = pages->card();
+                handle = pages->handle();
             });
         }
-        card = publish(card);
-        if (!makes_them && card.bytes != 0) attempt([&] { pages = open(card); });
+        handle = publish(handle);
+        if (!makes_them && handle.bytes != 0) attempt([&] { pages = open(handle); });
         if (pages) attempt([&] { touch(*pages); });
         const bool success = all_succeed(pages != nullptr);
         if (makes_them && pages) pages->descriptor_.reset();
@@ -59,14 +59,14 @@ class NodePages {
     }
 
     /// New ones, all zero. Throws BackendError where the system has none.
-    [[nodiscard]] static std::shared_ptr<NodePages> create(std::size_t bytes);
+    [[nodiscard]] static std::shared_ptr<ShmPages> create(std::size_t bytes);
 
     /// Those of another rank. Throws BackendError, which says why, where they cannot be reached.
-    [[nodiscard]] static std::shared_ptr<NodePages> open(const PagesCard& card);
+    [[nodiscard]] static std::shared_ptr<ShmPages> open(const ShmHandle& handle);
 
-    NodePages(const NodePages&) = delete;
-    NodePages& operator=(const NodePages&) = delete;
-    ~NodePages();
+    ShmPages(const ShmPages&) = delete;
+    ShmPages& operator=(const ShmPages&) = delete;
+    ~ShmPages();
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
@@ -76,7 +76,7 @@ class NodePages {
 
   private:
     /// For others to open. Of pages that were made here.
-    [[nodiscard]] PagesCard card() const;
+    [[nodiscard]] ShmHandle handle() const;
 
     /// The system would end the process where it goes on to write what it has promised.
     static void check_size(std::size_t bytes);
@@ -92,7 +92,7 @@ class NodePages {
     /// Of this process: those that were made in it.
     struct Registry {
         std::mutex mutex;
-        std::map<std::uint64_t, std::weak_ptr<NodePages>> pages;
+        std::map<std::uint64_t, std::weak_ptr<ShmPages>> pages;
 
         DPTK_EXPORT static Registry& get() {
             static Registry& registry = *new Registry;
@@ -100,7 +100,7 @@ class NodePages {
         }
     };
 
-    NodePages(int file, std::size_t bytes);
+    ShmPages(int file, std::size_t bytes);
 
     [[noreturn]] static void throw_system_error(const std::string& what);
 

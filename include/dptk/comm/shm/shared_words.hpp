@@ -1,4 +1,4 @@
-/// Words in memory that processes share, and how to wait until one of them changes: what the meetings of
+/// Words in memory that processes share, and how to wait until one of them changes: what the barriers of
 /// ranks on one host are made of.
 #pragma once
 

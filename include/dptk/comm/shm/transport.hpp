@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "dptk/comm/algorithms/run.hpp"
+#include "dptk/comm/detail/transport_defaults.hpp"
 #include "dptk/comm/shm/collectives.hpp"
 #include "dptk/comm/shm/hosts.hpp"
 #include "dptk/comm/shm/pages.hpp"
 #include "dptk/comm/transport.hpp"
-#include "dptk/comm/detail/transport_defaults.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/config.hpp"
@@ -33,7 +33,7 @@
 namespace DPTK_NAMESPACE {
 
 /// Which ranks share a host, and its processors.
-struct NodeOptions {
+struct ShmOptions {
     /// Ranks that give the same share memory. Empty for this host.
     std::string host = {};
     /// Processors that the ranks of a host have together: with one for each, those who wait may keep theirs
@@ -45,20 +45,21 @@ struct NodeOptions {
 
 /// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
 template <Transport Inner>
-class NodeTransport {
+class ShmTransport {
   public:
     static constexpr bool interruptible = detail::Interruptible<Inner>;
 
     /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1, or a number of
     /// processors not above 0, on one of them.
-    explicit NodeTransport(Inner inner, const NodeOptions& options = {})
-        : NodeTransport(std::move(inner),
-                        detail::fnv1a(options.host.empty() ? host_identity() : options.host), options, {}) {}
+    explicit ShmTransport(Inner inner, const ShmOptions& options = {})
+        : ShmTransport(std::move(inner),
+                       detail::fnv1a(options.host.empty() ? detail::host_identity() : options.host), options,
+                       {}) {}
 
     [[nodiscard]] int rank() const { return inner_->rank(); }
     [[nodiscard]] int size() const { return inner_->size(); }
     [[nodiscard]] auto backend() const { return inner_->backend(); }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return control_; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
     [[nodiscard]] int local_rank() const
         requires detail::HasLocalRank<Inner>
     {
@@ -71,23 +72,23 @@ class NodeTransport {
     }
 
     /// Whether ranks of this group share memory.
-    [[nodiscard]] bool shares_memory() const noexcept { return node_ != nullptr; }
+    [[nodiscard]] bool shares_memory() const noexcept { return collectives_ != nullptr; }
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
-        if (node_ && algorithm == AllReduceAlgorithm::automatic && node_->serves(call))
-            return node_->run(call);
+        if (collectives_ && algorithm == AllReduceAlgorithm::automatic && collectives_->serves(call))
+            return collectives_->run(call);
         algorithms::run(*inner_, call, algorithm);
     }
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) {
-        if (node_) return node_->allocate(bytes);
+        if (collectives_) return collectives_->allocate(bytes);
         if constexpr (detail::HasAllocate<Inner>) return inner_->allocate(bytes);
         return detail::allocate_aligned(bytes);
     }
 
     /// Where all ranks are on one host.
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
-        return node_ ? node_->peer_memory(memory) : std::vector<void*>();
+        return collectives_ ? collectives_->peer_memory(memory) : std::vector<void*>();
     }
 
     void send(const Buffer& buffer, int to, int tag) { inner_->send(buffer, to, tag); }
@@ -140,17 +141,18 @@ class NodeTransport {
     }
 
     /// Shares memory of its own with the same ranks. Collective.
-    [[nodiscard]] NodeTransport duplicate()
+    [[nodiscard]] ShmTransport duplicate()
         requires detail::HasDuplicate<Inner>
     {
-        return NodeTransport(inner_->duplicate(), host_, options_,
-                             {control_, crowd_, node_ ? node_->hub().allocations() : nullptr});
+        return ShmTransport(
+            inner_->duplicate(), host_, options_,
+            {control_, cpu_budget_, collectives_ ? collectives_->region().allocations() : nullptr});
     }
 
-    [[nodiscard]] NodeTransport subgroup(std::span<const int> ranks, std::string_view name)
+    [[nodiscard]] ShmTransport subgroup(std::span<const int> ranks, std::string_view name)
         requires detail::HasSubgroup<Inner>
     {
-        return NodeTransport(inner_->subgroup(ranks, name), host_, options_, {control_, crowd_, nullptr});
+        return ShmTransport(inner_->subgroup(ranks, name), host_, options_, {control_, cpu_budget_, nullptr});
     }
 
     void leave() noexcept
@@ -162,19 +164,19 @@ class NodeTransport {
 
   private:
     /// What a transport has from the one that it was made from.
-    struct Heritage {
-        std::shared_ptr<ControlPlane> control = nullptr;
-        std::optional<detail::NodeCrowd> crowd = std::nullopt;
+    struct Inherited {
+        std::shared_ptr<detail::ControlPlane> control = nullptr;
+        std::optional<detail::CpuBudget> cpu_budget = std::nullopt;
         /// Of the same ranks.
-        std::shared_ptr<detail::NodeAllocations> allocations = nullptr;
+        std::shared_ptr<detail::ShmAllocations> allocations = nullptr;
     };
 
-    NodeTransport(Inner inner, std::uint64_t host, NodeOptions options, Heritage from)
+    ShmTransport(Inner inner, std::uint64_t host, ShmOptions options, Inherited from)
         : inner_(std::make_shared<Inner>(std::move(inner))),
           control_(from.control ? std::move(from.control) : detail::control_of(*inner_)),
           options_(std::move(options)),
           host_(host),
-          crowd_(from.crowd) {
+          cpu_budget_(from.cpu_budget) {
         if (size() > 1) connect(std::move(from.allocations));
     }
 
@@ -189,63 +191,63 @@ class NodeTransport {
     }
 
     /// Whether ranks share memory is the same on all of them.
-    void connect(std::shared_ptr<detail::NodeAllocations> allocations) {
-        detail::NodeCard own{.host = host_,
-                             .wishes = detail::NodeWishes::from_environment(options_.processors),
-                             .token = std::random_device()()};
+    void connect(std::shared_ptr<detail::ShmAllocations> allocations) {
+        detail::ShmPeerInfo own{.host = host_,
+                                .settings = detail::ShmSettings::from_environment(options_.processors),
+                                .token = std::random_device()()};
         if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
             std::memset(&own.processors, 0xff, sizeof own.processors);  // a machine of more than 1024
-        const std::vector<detail::NodeCard> cards = gather_from_all(own);
-        std::vector<detail::NodeWishes> wishes;
-        for (const detail::NodeCard& card : cards) wishes.push_back(card.wishes);
-        detail::check_wishes(wishes);
-        const detail::NodeHosts hosts(cards, rank());
-        if (!crowd_) crowd_ = hosts.crowd;
+        const std::vector<detail::ShmPeerInfo> peers = gather_from_all(own);
+        std::vector<detail::ShmSettings> settings;
+        for (const detail::ShmPeerInfo& handle : peers) settings.push_back(handle.settings);
+        detail::check_settings(settings);
+        const detail::ShmHosts hosts(peers, rank());
+        if (!cpu_budget_) cpu_budget_ = hosts.cpu_budget;
         if (!hosts.shared || !hosts.may_share) return;
         if (hosts.count() > 1 && !detail::HasSubgroup<Inner>) return;
-        std::shared_ptr<detail::NodePages> pages = exchange_pages(hosts);
+        std::shared_ptr<detail::ShmPages> pages = exchange_pages(hosts);
         if (!pages) return;
-        if (!allocations) allocations = std::make_shared<detail::NodeAllocations>();
-        detail::NodeHub::Options options{.rank = hosts.place,
-                                         .size = static_cast<int>(hosts.local().size()),
-                                         .job_rank = rank(),
-                                         .has_own_processor = crowd_->has_own_processors,
-                                         .idle = [inner = inner_, control = control_] {
-                                             control->health()->check();
-                                             if constexpr (detail::HasProgress<Inner>)
-                                                 return inner->progress();
-                                             return false;
-                                         }};
-        competes_with_compute_ = hosts.count() == 1 && !crowd_->has_spare_processors;
-        join_hosts(hosts, cards[0].token);
+        if (!allocations) allocations = std::make_shared<detail::ShmAllocations>();
+        detail::ShmRegion::Options options{.rank = hosts.place,
+                                           .size = static_cast<int>(hosts.local().size()),
+                                           .job_rank = rank(),
+                                           .has_own_processor = cpu_budget_->has_own_processors,
+                                           .idle = [inner = inner_, control = control_] {
+                                               control->job_state()->check();
+                                               if constexpr (detail::HasProgress<Inner>)
+                                                   return inner->progress();
+                                               return false;
+                                           }};
+        competes_with_compute_ = hosts.count() == 1 && !cpu_budget_->has_spare_processors;
+        join_hosts(hosts, peers[0].token);
         std::function<void(const Collective&)> across;
         if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
-        node_ = std::make_unique<detail::NodeCollectives>(detail::NodeGround(
-            std::make_unique<detail::NodeHub>(std::move(pages), std::move(allocations), std::move(options)),
+        collectives_ = std::make_unique<detail::ShmCollectives>(detail::ShmContext(
+            std::make_unique<detail::ShmRegion>(std::move(pages), std::move(allocations), std::move(options)),
             hosts, std::move(across)));
     }
 
-    /// The pages through which this host's ranks meet. Null, on all ranks of all hosts, where one of them
-    /// cannot reach its host's.
-    [[nodiscard]] std::shared_ptr<detail::NodePages> exchange_pages(const detail::NodeHosts& hosts) {
+    /// The pages through which this host's ranks enter_barrier. Null, on all ranks of all hosts, where one of
+    /// them cannot reach its host's.
+    [[nodiscard]] std::shared_ptr<detail::ShmPages> exchange_pages(const detail::ShmHosts& hosts) {
         std::string problem;
         const int ranks = static_cast<int>(hosts.local().size());
-        std::shared_ptr<detail::NodePages> pages = detail::NodePages::share(
-            hosts.place == 0, detail::NodeHub::bytes_for(ranks),
-            [&](const detail::PagesCard& own) {
+        std::shared_ptr<detail::ShmPages> pages = detail::ShmPages::share(
+            hosts.place == 0, detail::ShmRegion::bytes_for(ranks),
+            [&](const detail::ShmHandle& own) {
                 return gather_from_all(own)[static_cast<std::size_t>(hosts.local()[0])];
             },
             [&](bool success) {
                 const std::vector<char> all = gather_from_all(static_cast<char>(success));
                 return std::ranges::all_of(all, [](char one) { return one != 0; });
             },
-            [](detail::NodePages&) {}, problem);
+            [](detail::ShmPages&) {}, problem);
         if (!problem.empty()) detail::say_once_unshared(rank(), problem);
         return pages;
     }
 
     /// Connects with the ranks of this one's place on the other hosts, where all have one.
-    void join_hosts(const detail::NodeHosts& hosts, std::uint64_t token) {
+    void join_hosts(const detail::ShmHosts& hosts, std::uint64_t token) {
         if constexpr (detail::HasSubgroup<Inner>) {
             if (hosts.count() == 1 || hosts.place >= hosts.everywhere) return;
             across_ = std::make_shared<Inner>(
@@ -254,15 +256,15 @@ class NodeTransport {
     }
 
     std::shared_ptr<Inner> inner_;
-    std::shared_ptr<ControlPlane> control_;
-    NodeOptions options_;
+    std::shared_ptr<detail::ControlPlane> control_;
+    ShmOptions options_;
     std::uint64_t host_;
     /// The ranks of other hosts that have the place of this one there.
     std::shared_ptr<Inner> across_;
     /// Of this host, by the job's first transport.
-    std::optional<detail::NodeCrowd> crowd_;
+    std::optional<detail::CpuBudget> cpu_budget_;
     bool competes_with_compute_ = false;
-    std::unique_ptr<detail::NodeCollectives> node_;
+    std::unique_ptr<detail::ShmCollectives> collectives_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -75,7 +75,7 @@ class StagedDevices final : public DeviceGroup {
         const cuda::Event event(stream);
         Pause pause;
         while (!event.ready()) {
-            host_->control().health()->check();
+            host_->control().job_state()->check();
             pause();
         }
     }

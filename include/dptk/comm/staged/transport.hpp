@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/detail/channel.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/copy.hpp"
@@ -71,14 +71,14 @@ class StagedTransport {
     static constexpr bool interruptible = true;
 
     /// Over a channel of its own, for the memory of one device.
-    StagedTransport(std::unique_ptr<Channel> host, int device);
+    StagedTransport(std::unique_ptr<detail::Channel> host, int device);
 
     [[nodiscard]] int rank() const { return host_->rank(); }
     [[nodiscard]] int size() const { return host_->size(); }
     [[nodiscard]] int local_rank() const { return host_->local_rank(); }
     [[nodiscard]] int local_size() const { return host_->local_size(); }
     [[nodiscard]] std::string_view backend() const noexcept { return name_; }
-    [[nodiscard]] std::shared_ptr<ControlPlane> control() const { return host_->job().control; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return host_->job().control; }
     [[nodiscard]] bool callable_from_this_thread() const { return host_->callable_from_this_thread(); }
 
     [[nodiscard]] bool progresses_by_caller() const { return host_->progresses_by_caller(); }
@@ -163,7 +163,7 @@ class StagedTransport {
 
     [[nodiscard]] static Buffer bytes_on_device(const Buffer& buffer);
 
-    std::unique_ptr<Channel> host_;
+    std::unique_ptr<detail::Channel> host_;
     int device_;
     std::string name_;
     std::unique_ptr<Stages> stages_;

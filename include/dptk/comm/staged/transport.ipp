@@ -27,7 +27,7 @@ DPTK_INLINE std::vector<std::size_t> StagedParts::lengths(std::size_t first, std
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE StagedTransport::StagedTransport(std::unique_ptr<Channel> host, int device)
+DPTK_INLINE StagedTransport::StagedTransport(std::unique_ptr<detail::Channel> host, int device)
     : host_(std::move(host)), device_(device), name_(host_->backend() + ", staged") {
     const cuda::DeviceScope on(device_);
     stages_ = std::make_unique<Stages>();
@@ -83,7 +83,7 @@ DPTK_INLINE std::shared_ptr<cuda::Event> StagedTransport::begin(StreamRef stream
 DPTK_INLINE void StagedTransport::await(const cuda::Event& event) const {
     detail::Pause pause;
     while (!event.ready()) {
-        control()->health()->check();
+        control()->job_state()->check();
         pause();
     }
 }

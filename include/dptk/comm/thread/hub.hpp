@@ -20,12 +20,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-class ThreadHub final : public Wakeable {
+class ThreadHub final : public FailureListener {
   public:
-    ThreadHub(int size, std::shared_ptr<JobHealth> health);
+    ThreadHub(int size, std::shared_ptr<JobState> job_state);
 
     /// A hub that is woken by its job's failure.
-    [[nodiscard]] static std::shared_ptr<ThreadHub> make(int size, const std::shared_ptr<JobHealth>& health);
+    [[nodiscard]] static std::shared_ptr<ThreadHub> make(int size,
+                                                         const std::shared_ptr<JobState>& job_state);
 
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] ThreadMailbox& mailbox() noexcept { return *mailbox_; }
@@ -68,7 +69,7 @@ class ThreadHub final : public Wakeable {
     /// A barrier. With Waiting::may_fail it throws when a rank is lost before all are here.
     void pass(Waiting waiting);
 
-    [[nodiscard]] bool is_lost() const { return dead_ || left_ >= 0 || health_->failed(); }
+    [[nodiscard]] bool is_lost() const { return dead_ || left_ >= 0 || job_state_->failed(); }
 
     [[noreturn]] void throw_lost() const;
 
@@ -76,7 +77,7 @@ class ThreadHub final : public Wakeable {
     static constexpr int spins = 64;
 
     const int size_;
-    const std::shared_ptr<JobHealth> health_;
+    const std::shared_ptr<JobState> job_state_;
     const std::shared_ptr<ThreadMailbox> mailbox_;
     std::mutex mutex_;
     std::condition_variable changed_;

@@ -9,16 +9,16 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE ThreadHub::ThreadHub(int size, std::shared_ptr<JobHealth> health)
+DPTK_INLINE ThreadHub::ThreadHub(int size, std::shared_ptr<JobState> job_state)
     : size_(size),
-      health_(std::move(health)),
-      mailbox_(std::make_shared<ThreadMailbox>(size, health_)),
+      job_state_(std::move(job_state)),
+      mailbox_(std::make_shared<ThreadMailbox>(size, job_state_)),
       calls_(static_cast<std::size_t>(size)) {}
 
-DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::make(int size, const std::shared_ptr<JobHealth>& health) {
-    auto hub = std::make_shared<ThreadHub>(size, health);
-    health->subscribe(hub);
-    health->subscribe(hub->mailbox_);
+DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::make(int size, const std::shared_ptr<JobState>& job_state) {
+    auto hub = std::make_shared<ThreadHub>(size, job_state);
+    job_state->subscribe(hub);
+    job_state->subscribe(hub->mailbox_);
     return hub;
 }
 
@@ -30,15 +30,15 @@ DPTK_INLINE void ThreadHub::meet(int rank, const Collective& call) {
 DPTK_INLINE void ThreadHub::check_complete() const {
     if (!spoiled_) return;
     constexpr std::chrono::milliseconds soon{2000};  // until that rank has said why
-    static_cast<void>(health_->wait_until_failed(soon));
-    health_->check();
+    static_cast<void>(job_state_->wait_until_failed(soon));
+    job_state_->check();
     throw PeerLostError("another rank has not done its part of the call");
 }
 
 DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::part(std::string_view name, int size) {
     const std::lock_guard lock(mutex_);
     Part& part = parts_[std::string(name)];
-    if (!part.hub) part.hub = make(size, health_);
+    if (!part.hub) part.hub = make(size, job_state_);
     std::shared_ptr<ThreadHub> hub = part.hub;
     if (++part.taken == size) parts_.erase(std::string(name));
     return hub;
@@ -82,7 +82,7 @@ DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
 }
 
 DPTK_INLINE void ThreadHub::throw_lost() const {
-    health_->check();
+    job_state_->check();
     if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"));
     throw PeerLostError("another rank has given up waiting");
 }

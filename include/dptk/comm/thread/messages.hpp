@@ -19,9 +19,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this<ThreadMailbox> {
+class ThreadMailbox final : public FailureListener, public std::enable_shared_from_this<ThreadMailbox> {
   public:
-    ThreadMailbox(int size, std::shared_ptr<JobHealth> health);
+    ThreadMailbox(int size, std::shared_ptr<JobState> job_state);
 
     /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr. Throws
     /// where the job has failed: the memory of messages that others have posted may be gone.
@@ -79,7 +79,7 @@ class ThreadMailbox final : public Wakeable, public std::enable_shared_from_this
 
     [[nodiscard]] std::exception_ptr why_lost(const Posted& posted) const;
 
-    const std::shared_ptr<JobHealth> health_;
+    const std::shared_ptr<JobState> job_state_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::list<std::shared_ptr<Posted>> sends_;

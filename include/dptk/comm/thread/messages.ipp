@@ -9,13 +9,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE ThreadMailbox::ThreadMailbox(int size, std::shared_ptr<JobHealth> health)
-    : health_(std::move(health)), left_(static_cast<std::size_t>(size), false) {}
+DPTK_INLINE ThreadMailbox::ThreadMailbox(int size, std::shared_ptr<JobState> job_state)
+    : job_state_(std::move(job_state)), left_(static_cast<std::size_t>(size), false) {}
 
 DPTK_INLINE std::shared_ptr<WorkState> ThreadMailbox::post(int rank, const Message& message) {
     auto posted = std::make_shared<Posted>(shared_from_this(), rank, message);
     std::unique_lock lock(mutex_);
-    health_->check();
+    job_state_->check();
     std::list<std::shared_ptr<Posted>>& others = message.verb == Verb::send ? receives_ : sends_;
     const auto match = std::ranges::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
     if (match == others.end()) {
@@ -55,7 +55,7 @@ DPTK_INLINE void ThreadMailbox::leave(int rank) noexcept {
 DPTK_INLINE void ThreadMailbox::wake() noexcept {
     {
         const std::lock_guard lock(mutex_);  // whoever has looked already is waiting by now
-        if (health_->failed()) {
+        if (job_state_->failed()) {
             while (!sends_.empty()) give_up(*std::shared_ptr(sends_.front()));
             while (!receives_.empty()) give_up(*std::shared_ptr(receives_.front()));
         }
@@ -125,7 +125,7 @@ DPTK_INLINE void ThreadMailbox::give_up(Posted& posted) {
 }
 
 DPTK_INLINE bool ThreadMailbox::is_lost(const Posted& posted) const {
-    if (health_->failed()) return true;
+    if (job_state_->failed()) return true;
     if (posted.message.peer != any_rank) return left_[static_cast<std::size_t>(posted.message.peer)];
     for (std::size_t rank = 0; rank < left_.size(); ++rank) {
         if (static_cast<int>(rank) != posted.rank && !left_[rank]) return false;
@@ -135,7 +135,7 @@ DPTK_INLINE bool ThreadMailbox::is_lost(const Posted& posted) const {
 
 DPTK_INLINE std::exception_ptr ThreadMailbox::why_lost(const Posted& posted) const {
     try {
-        health_->check();
+        job_state_->check();
         if (posted.message.peer == any_rank) throw PeerLostError("all other ranks have left the group");
         throw PeerLostError(text("rank ", posted.message.peer, " has left the group"));
     } catch (const Error&) {

@@ -10,10 +10,10 @@
 
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 class AgreedErrors {
   public:
@@ -30,8 +30,8 @@ class AgreedErrors {
 
 /// Runs `fn`. An exception that is not agreed breaks the job; an agreed one is noted. Both are passed on.
 template <class Fn>
-void break_job_unless_agreed(JobHealth& health, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
-    const auto fail = [&](std::string_view what) { health.fail(detail::text("rank ", rank, ": ", what)); };
+void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
+    const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };
     try {
         fn();
     } catch (const Error& error) {
@@ -50,7 +50,7 @@ void break_job_unless_agreed(JobHealth& health, AgreedErrors& agreed_errors, int
     }
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/agreed_errors.ipp"

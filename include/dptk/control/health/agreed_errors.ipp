@@ -2,7 +2,7 @@
 
 #include "dptk/control/health/agreed_errors.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void AgreedErrors::note(const Error& error) {
     const std::lock_guard lock(mutex_);
@@ -14,4 +14,4 @@ DPTK_INLINE bool AgreedErrors::under_way() const {
     return !last_.expired();
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -10,7 +10,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// What a channel is, on all its ranks alike.
 struct ChannelIdentity {
@@ -22,7 +22,7 @@ struct ChannelIdentity {
     std::chrono::milliseconds timeout;
 };
 
-class Activity {
+class CallTracker {
   public:
     /// A call in two words, whose meaning only CallReader knows.
     struct Call {
@@ -48,7 +48,7 @@ class Activity {
         Call call = {};
     };
 
-    Activity(ChannelIdentity identity, Calls calls, CallReader reader);
+    CallTracker(ChannelIdentity identity, Calls calls, CallReader reader);
 
     /// The next call begins.
     void begin(Call call) noexcept { enter(call, 3); }
@@ -99,7 +99,7 @@ class Activity {
     std::uint64_t barriers_ = 0;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/call_tracker.ipp"

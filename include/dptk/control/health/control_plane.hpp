@@ -17,27 +17,23 @@
 #include <vector>
 
 #include "dptk/control/health/call_tracker.hpp"
-#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/control/health/rank_status.hpp"
-#include "dptk/control/store/store.hpp"
 #include "dptk/control/health/terminate.hpp"
 #include "dptk/control/health/watchdog.hpp"
+#include "dptk/control/process/deadline.hpp"
+#include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Goes on with what the program has started, for a moment; returns whether there is any. Null where all goes
 /// on by itself.
 using Progress = std::function<bool()>;
 
-namespace detail {
-
 /// For how long to wait in a store before progress is due again.
 [[nodiscard]] std::chrono::milliseconds make_progress(const Progress& progress);
-
-}  // namespace detail
 
 struct ControlPlaneOptions {
     int rank = 0;
@@ -58,9 +54,9 @@ struct ControlPlaneOptions {
     std::function<void()> before_terminate = {};
 };
 
-class ControlPlane final : public Watched,
-                           public Wakeable,
-                           public LastWords,
+class ControlPlane final : public WatchdogTask,
+                           public FailureListener,
+                           public TerminateListener,
                            public std::enable_shared_from_this<ControlPlane> {
   public:
     using clock = std::chrono::steady_clock;
@@ -73,11 +69,11 @@ class ControlPlane final : public Watched,
     static constexpr std::string_view abort_key = "abort";
 
     [[nodiscard]] static std::shared_ptr<ControlPlane> make(ControlPlaneOptions options,
-                                                            std::shared_ptr<JobHealth> health);
+                                                            std::shared_ptr<JobState> job_state);
 
     [[nodiscard]] int rank() const noexcept override { return options_.rank; }
     [[nodiscard]] int size() const noexcept { return options_.size; }
-    [[nodiscard]] const std::shared_ptr<JobHealth>& health() const noexcept { return health_; }
+    [[nodiscard]] const std::shared_ptr<JobState>& job_state() const noexcept { return job_state_; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
 
     /// Whether the ranks see each other's state, as monitored_barrier needs.
@@ -90,11 +86,11 @@ class ControlPlane final : public Watched,
     [[nodiscard]] std::string label(int rank) const;
 
     /// A channel of this rank begins. Its name is the same on all ranks.
-    void open(const std::shared_ptr<Activity>& activity);
+    void open(const std::shared_ptr<CallTracker>& activity);
 
     /// It ends; when it was the last one, the others learn that this rank will not come again. Does not
     /// throw.
-    void close(const std::shared_ptr<Activity>& activity) noexcept;
+    void close(const std::shared_ptr<CallTracker>& activity) noexcept;
 
     /// Whether the last channel has closed: what happens to the job is no concern of this rank's any more.
     [[nodiscard]] bool has_left() const noexcept { return left_; }
@@ -108,12 +104,12 @@ class ControlPlane final : public Watched,
     /// Blocks until all ranks of the channel have called it, for at most `timeout`. Then all that have come,
     /// and those that come later, throw a TimeoutError that names every missing rank; it is agreed, and the
     /// group stays usable. Needs has_store(). Collective.
-    void monitored_barrier(Activity& channel, std::chrono::milliseconds timeout,
+    void monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,
                            const Progress& progress = nullptr);
 
     /// For whom this rank waits in a call on a channel: "not there: rank 1 (host b) is in broadcast(...) #4
     /// for 3.0 s".
-    [[nodiscard]] std::string missing_text(const Activity& channel, const Activity::Snapshot& call);
+    [[nodiscard]] std::string missing_text(const CallTracker& channel, const CallTracker::Snapshot& call);
 
     DPTK_INLINE void look() noexcept override;
 
@@ -122,13 +118,13 @@ class ControlPlane final : public Watched,
     /// The job has failed: tells the other ranks, and the launcher.
     DPTK_INLINE void wake() noexcept override;
 
-    /// Where it has been registered by hear_last_words.
+    /// Where it has been registered by add_terminate_listener.
     DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 
   private:
     struct Channel {
-        std::shared_ptr<Activity> activity;
-        Activity::Snapshot seen;
+        std::shared_ptr<CallTracker> activity;
+        CallTracker::Snapshot seen;
         clock::time_point since;
         bool warned;
     };
@@ -140,7 +136,7 @@ class ControlPlane final : public Watched,
     /// How long a call may take to end by itself after the job has failed.
     static constexpr std::chrono::milliseconds grace{1000};
 
-    ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobHealth> health);
+    ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobState> job_state);
 
     static void refresh(Channel& channel, clock::time_point now);
 
@@ -171,11 +167,11 @@ class ControlPlane final : public Watched,
     template <class Missing>
     std::string await_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,
                               const Progress& progress, Missing&& missing) {
-        const detail::Deadline deadline(timeout);
+        const Deadline deadline(timeout);
         while (!deadline.passed()) {
-            health_->check();
+            job_state_->check();
             try {
-                return store.get(key, std::min(deadline.left(), detail::make_progress(progress)));
+                return store.get(key, std::min(deadline.left(), make_progress(progress)));
             } catch (const TimeoutError&) {
             }
         }
@@ -183,7 +179,7 @@ class ControlPlane final : public Watched,
     }
 
     ControlPlaneOptions options_;
-    std::shared_ptr<JobHealth> health_;
+    std::shared_ptr<JobState> job_state_;
     std::atomic<std::chrono::milliseconds> shortest_timeout_;
     std::mutex mutex_;
     std::vector<Channel> channels_;
@@ -192,7 +188,7 @@ class ControlPlane final : public Watched,
     clock::time_point failed_since_ = clock::time_point::max();
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/control_plane.ipp"

@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "dptk/control/health/failure_note.hpp"
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/log.hpp"
 
@@ -18,41 +18,41 @@ DPTK_INLINE std::chrono::milliseconds make_progress(const Progress& progress) {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string ControlPlane::status_key(int rank) {
-    return detail::text("status/", rank);
+    return text("status/", rank);
 }
 
 DPTK_INLINE std::string ControlPlane::left_key(int rank) {
-    return detail::text("left/", rank);
+    return text("left/", rank);
 }
 
 DPTK_INLINE std::string ControlPlane::ended_key(int rank) {
-    return detail::text("ended/", rank);
+    return text("ended/", rank);
 }
 
 DPTK_INLINE std::shared_ptr<ControlPlane> ControlPlane::make(ControlPlaneOptions options,
-                                                             std::shared_ptr<JobHealth> health) {
-    auto plane = std::shared_ptr<ControlPlane>(new ControlPlane(std::move(options), std::move(health)));
-    plane->health_->subscribe(plane);
+                                                             std::shared_ptr<JobState> job_state) {
+    auto plane = std::shared_ptr<ControlPlane>(new ControlPlane(std::move(options), std::move(job_state)));
+    plane->job_state_->subscribe(plane);
     if (plane->size() > 1) Watchdog::get().watch(plane);
     return plane;
 }
 
 DPTK_INLINE std::string ControlPlane::label(int rank) const {
     const auto index = static_cast<std::size_t>(rank);
-    if (index >= options_.peers.size()) return detail::text("rank ", rank);
-    return detail::text("rank ", rank, " (", options_.peers[index], ")");
+    if (index >= options_.peers.size()) return text("rank ", rank);
+    return text("rank ", rank, " (", options_.peers[index], ")");
 }
 
-DPTK_INLINE void ControlPlane::open(const std::shared_ptr<Activity>& activity) {
+DPTK_INLINE void ControlPlane::open(const std::shared_ptr<CallTracker>& activity) {
     const std::lock_guard lock(mutex_);
     channels_.push_back({activity, {}, clock::now(), false});
     shortest_timeout_ = std::min(shortest_timeout_.load(), activity->identity().timeout);
 }
 
-DPTK_INLINE void ControlPlane::close(const std::shared_ptr<Activity>& activity) noexcept {
+DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& activity) noexcept {
     try {
         std::string farewell;
         {
@@ -65,7 +65,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<Activity>& activity) 
             if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
             if (!channels_.empty()) return;
             left_ = true;
-            if (!options_.store || health_->failed()) return;
+            if (!options_.store || job_state_->failed()) return;
             farewell = to_text(RankStatus{0, closed_});
         }
         options_.store->set(left_key(rank()), farewell);
@@ -77,7 +77,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<Activity>& activity) 
 
 DPTK_INLINE bool ControlPlane::is_over() const noexcept {
     try {
-        return health_->failed() || (options_.store && options_.store->find(abort_key));
+        return job_state_->failed() || (options_.store && options_.store->find(abort_key));
     } catch (const std::exception&) {
         return true;
     }
@@ -89,7 +89,7 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     RankStatus out{beat, closed_};
     for (Channel& channel : channels_) {
         refresh(channel, now);
-        const Activity& activity = *channel.activity;
+        const CallTracker& activity = *channel.activity;
         out.channels.push_back({activity.name(), channel.seen.sequence, channel.seen.active,
                                 waited(channel, now), activity.peer(channel.seen),
                                 activity.describe(channel.seen)});
@@ -97,13 +97,13 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     return out;
 }
 
-DPTK_INLINE void ControlPlane::monitored_barrier(Activity& channel, std::chrono::milliseconds timeout,
+DPTK_INLINE void ControlPlane::monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,
                                                  const Progress& progress) {
     const std::vector<int>& ranks = channel.identity().ranks;
     if (ranks.size() == 1) return;
     const std::shared_ptr<Store> store = options_.store->clone();
     const auto key = [&](std::uint64_t count, std::string_view what) {
-        return detail::text("barrier/", channel.name(), '/', count, '/', what);
+        return text("barrier/", channel.name(), '/', count, '/', what);
     };
     const std::uint64_t count = channel.next_barrier();
     const std::string verdict_key = key(count, "verdict");
@@ -119,8 +119,7 @@ DPTK_INLINE void ControlPlane::monitored_barrier(Activity& channel, std::chrono:
         return missing.empty() ? std::string("all") : missing;
     });
     if (verdict != "all") {
-        TimeoutError error(
-            detail::text("monitored_barrier: missing after ", detail::duration_text(timeout), ": ", verdict));
+        TimeoutError error(text("monitored_barrier: missing after ", duration_text(timeout), ": ", verdict));
         error.mark_agreed();
         throw error;
     }
@@ -130,7 +129,8 @@ DPTK_INLINE void ControlPlane::monitored_barrier(Activity& channel, std::chrono:
     store->erase(key(count - 1, "verdict"));
 }
 
-DPTK_INLINE std::string ControlPlane::missing_text(const Activity& channel, const Activity::Snapshot& call) {
+DPTK_INLINE std::string ControlPlane::missing_text(const CallTracker& channel,
+                                                   const CallTracker::Snapshot& call) {
     constexpr int listed = 8;
     const int peer = channel.peer(call);
     std::string out;
@@ -141,10 +141,10 @@ DPTK_INLINE std::string ControlPlane::missing_text(const Activity& channel, cons
         const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
         if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence) continue;
         if (++missing > listed) continue;
-        out += detail::text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
+        out += text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
     }
     if (missing == 0) return "all ranks have come to it";
-    if (missing > listed) out += detail::text("; and ", missing - listed, " more");
+    if (missing > listed) out += text("; and ", missing - listed, " more");
     return channel.carries_messages() ? out : "not there: " + out;
 }
 
@@ -153,7 +153,7 @@ DPTK_INLINE void ControlPlane::look() noexcept {
         look_at_channels();
         publish_status();
     } catch (const std::exception& error) {
-        log(LogLevel::error, rank(), detail::text("the watchdog: ", error.what()));
+        log(LogLevel::error, rank(), text("the watchdog: ", error.what()));
     }
 }
 
@@ -165,12 +165,12 @@ DPTK_INLINE std::chrono::milliseconds ControlPlane::interval() const noexcept {
 DPTK_INLINE void ControlPlane::wake() noexcept {
     if (left_) return;
     try {
-        const std::string cause = health_->cause();
+        const std::string cause = job_state_->cause();
         leave_note(cause);
         // Some launchers kill the survivors of a lost rank at once: whoever can tells its name before.
-        if (options_.last_resort && health_->kind() != Failure::here) log(LogLevel::error, rank(), cause);
-        if (options_.store && health_->kind() != Failure::elsewhere) {
-            static_cast<void>(detail::run_for(store_patience, [store = options_.store, cause] {
+        if (options_.last_resort && job_state_->kind() != Failure::local) log(LogLevel::error, rank(), cause);
+        if (options_.store && job_state_->kind() != Failure::remote) {
+            static_cast<void>(run_with_timeout(store_patience, [store = options_.store, cause] {
                 store->compare_and_set(abort_key, "", cause);
             }));
         }
@@ -180,15 +180,15 @@ DPTK_INLINE void ControlPlane::wake() noexcept {
 }
 
 DPTK_INLINE void ControlPlane::on_terminate(const std::string& message) noexcept {
-    health_->fail(detail::text("rank ", rank(), ": ", message));
+    job_state_->fail(text("rank ", rank(), ": ", message));
     if (options_.before_terminate) options_.before_terminate();
 }
 
-DPTK_INLINE ControlPlane::ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobHealth> health)
-    : options_(std::move(options)), health_(std::move(health)), shortest_timeout_(options_.timeout) {}
+DPTK_INLINE ControlPlane::ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobState> job_state)
+    : options_(std::move(options)), job_state_(std::move(job_state)), shortest_timeout_(options_.timeout) {}
 
 DPTK_INLINE void ControlPlane::refresh(Channel& channel, clock::time_point now) {
-    const Activity::Snapshot snapshot = channel.activity->look();
+    const CallTracker::Snapshot snapshot = channel.activity->look();
     if (snapshot.sequence != channel.seen.sequence || snapshot.active != channel.seen.active) {
         channel.since = now;
         channel.warned = false;
@@ -216,14 +216,14 @@ DPTK_INLINE void ControlPlane::look_at_channels() {
         for (Channel& channel : channels_) {
             refresh(channel, now);
             if (!channel.seen.active) continue;
-            if (health_->failed() || (waited(channel, now) >= patience(channel) && !channel.warned) ||
+            if (job_state_->failed() || (waited(channel, now) >= patience(channel) && !channel.warned) ||
                 waited(channel, now) >= timeout_of(channel)) {
                 late.push_back(channel);
                 channel.warned = true;
             }
         }
     }
-    if (health_->failed()) return end_what_cannot_be_woken(!late.empty());
+    if (job_state_->failed()) return end_what_cannot_be_woken(!late.empty());
     for (const Channel& channel : late) complain(channel);
 }
 
@@ -233,13 +233,13 @@ DPTK_INLINE void ControlPlane::complain(const Channel& channel) {
     const std::string others = missing_or_problem(channel);
     const std::chrono::milliseconds timeout = timeout_of(channel);
     if (time >= timeout) {
-        health_->fail(detail::text("rank ", rank(), ": ", call, " has not completed within ",
-                                   detail::duration_text(timeout), "; ", others),
-                      Failure::deadline);
+        job_state_->fail(text("rank ", rank(), ": ", call, " has not completed within ",
+                              duration_text(timeout), "; ", others),
+                         Failure::deadline);
     } else {
         log(LogLevel::warning, rank(),
-            detail::text(call, " has waited for ", detail::seconds_text(time), " of at most ",
-                         detail::duration_text(timeout), "; ", others));
+            text(call, " has waited for ", seconds_text(time), " of at most ", duration_text(timeout), "; ",
+                 others));
     }
 }
 
@@ -252,7 +252,7 @@ DPTK_INLINE std::string ControlPlane::missing_or_problem(const Channel& channel)
             *answer = error.what();
         }
     };
-    if (detail::run_for(store_patience, ask)) return *answer;
+    if (run_with_timeout(store_patience, ask)) return *answer;
     return "the store of the control plane does not answer";
 }
 
@@ -263,19 +263,19 @@ DPTK_INLINE void ControlPlane::end_what_cannot_be_woken(bool calls_are_inside) {
     } else if (failed_since_ == clock::time_point::max()) {
         failed_since_ = now;
     } else if (now - failed_since_ >= grace && options_.last_resort) {
-        options_.last_resort(health_->cause());
+        options_.last_resort(job_state_->cause());
     }
 }
 
 DPTK_INLINE void ControlPlane::leave_note(const std::string& cause) const {
     const char* path = std::getenv("DPTK_ERROR_FILE");
     if (path == nullptr) return;
-    const bool own = health_->kind() == Failure::here;
-    write_failure_note(path, {own ? FailureKind::cause : FailureKind::consequence, cause});
+    const bool own = job_state_->kind() == Failure::local;
+    write_failure_report(path, {own ? FailureKind::cause : FailureKind::consequence, cause});
 }
 
 DPTK_INLINE void ControlPlane::publish_status() {
-    if (!options_.store || options_.has_heartbeat || health_->failed()) return;
+    if (!options_.store || options_.has_heartbeat || job_state_->failed()) return;
     options_.store->set(status_key(rank()), to_text(status(0)));
 }
 
@@ -290,12 +290,11 @@ DPTK_INLINE std::string ControlPlane::what_it_does(const std::optional<RankStatu
     if (!status) return "has not been heard of";
     const ChannelStatus* latest = nullptr;
     for (const ChannelStatus& channel : status->channels) {
-        if (channel.active)
-            return detail::text("is in ", channel.call, " for ", detail::seconds_text(channel.duration));
+        if (channel.active) return text("is in ", channel.call, " for ", seconds_text(channel.duration));
         if (latest == nullptr || channel.duration < latest->duration) latest = &channel;
     }
     if (latest == nullptr || latest->call.empty()) return "has left its process group";
-    return detail::text("is in no call for ", detail::seconds_text(latest->duration));
+    return text("is in no call for ", seconds_text(latest->duration));
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

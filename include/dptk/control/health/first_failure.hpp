@@ -9,11 +9,11 @@
 #include <span>
 #include <string>
 
+#include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/child_process.hpp"
-#include "dptk/control/health/failure_note.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// A rank that has ended.
 struct RankEnd {
@@ -21,7 +21,7 @@ struct RankEnd {
     pid_t process = 0;
     ChildEnd end;
     std::chrono::steady_clock::duration after{};  ///< since the ranks were started
-    std::optional<FailureNote> note;
+    std::optional<FailureReport> note;
     bool asked_to_end = false;  ///< whether it had been sent a signal by then
 };
 
@@ -48,7 +48,7 @@ struct FirstFailure {
 [[nodiscard]] std::optional<FirstFailure> find_first_failure(std::span<const RankEnd> ends,
                                                              std::span<const StoppedRank> stopped);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/first_failure.ipp"

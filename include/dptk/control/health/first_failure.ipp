@@ -38,30 +38,28 @@ enum class Doubt { none, little, some, consequence, no_failure };
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::optional<FirstFailure> find_first_failure(std::span<const RankEnd> ends,
                                                            std::span<const StoppedRank> stopped) {
-    using detail::Doubt;
     const auto first = std::min_element(ends.begin(), ends.end(), [](const RankEnd& a, const RankEnd& b) {
-        const Doubt doubt_a = detail::doubt(a);
-        const Doubt doubt_b = detail::doubt(b);
+        const Doubt doubt_a = doubt(a);
+        const Doubt doubt_b = doubt(b);
         return doubt_a != doubt_b ? doubt_a < doubt_b : a.after < b.after;
     });
-    if (first == ends.end() || detail::doubt(*first) == Doubt::no_failure) return std::nullopt;
+    if (first == ends.end() || doubt(*first) == Doubt::no_failure) return std::nullopt;
 
     FirstFailure failure{FirstFailure::Kind::own, *first, {}};
-    if (detail::doubt(*first) != Doubt::consequence) {
-        failure.headline = detail::text("rank ", first->rank, " failed first: ", first->end.text());
+    if (doubt(*first) != Doubt::consequence) {
+        failure.headline = text("rank ", first->rank, " failed first: ", first->end.text());
     } else if (!stopped.empty()) {
         failure.kind = FirstFailure::Kind::stopped;
-        failure.headline =
-            detail::text(detail::stopped_text(stopped), ", the others gave it up: ", first->note->text);
+        failure.headline = text(stopped_text(stopped), ", the others gave it up: ", first->note->text);
     } else {
         failure.kind = FirstFailure::Kind::elsewhere;
-        failure.headline = detail::text("the first failure is elsewhere: ", first->note->text);
+        failure.headline = text("the first failure is elsewhere: ", first->note->text);
     }
     return failure;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -14,7 +14,7 @@
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Finds the ranks that are lost. Works on the store alone; times come from the caller.
 class RankMonitor {
@@ -48,7 +48,7 @@ class RankMonitor {
     [[nodiscard]] std::optional<std::string> find_silent(clock::time_point now) const;
 
     /// A rank that has left cannot come to a call that others are in.
-    [[nodiscard]] std::optional<std::string> find_waiting_in_vain() const;
+    [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
 
     std::vector<std::string> labels_;
     std::chrono::milliseconds timeout_;
@@ -60,10 +60,10 @@ class RankMonitor {
 /// is told to the others. The heartbeat does not keep the program from ending. `store` sees all ranks of this
 /// job and nobody else.
 [[nodiscard]] std::shared_ptr<ControlPlane> join_control_plane(
-    ControlPlaneOptions options, std::shared_ptr<JobHealth> health,
+    ControlPlaneOptions options, std::shared_ptr<JobState> job_state,
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/heartbeat.ipp"

@@ -10,7 +10,7 @@
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/control/process/background_thread.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE RankMonitor::RankMonitor(std::vector<std::string> labels,
                                      std::chrono::milliseconds heartbeat_timeout, clock::time_point now)
@@ -29,7 +29,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::ti
         for (Rank& rank : ranks_) rank.beats_since_farewell = 0;
     }
     if (std::optional<std::string> silent = find_silent(now)) return silent;
-    return find_waiting_in_vain();
+    return find_stuck_rank();
 }
 
 DPTK_INLINE bool RankMonitor::all_have_left() const {
@@ -67,10 +67,10 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_poin
             if (channel.active) out += " in " + channel.call;
         }
     }
-    return detail::text("no sign of life for ", detail::duration_text(timeout_), ": ", out);
+    return text("no sign of life for ", duration_text(timeout_), ": ", out);
 }
 
-DPTK_INLINE std::optional<std::string> RankMonitor::find_waiting_in_vain() const {
+DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
     constexpr std::chrono::milliseconds settled{1000};
     const bool alone = static_cast<std::size_t>(count_left()) + 1 == ranks_.size();
     for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
@@ -79,30 +79,30 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_waiting_in_vain() const
             if (ranks_[waiting].left) continue;
             for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
                 if (!channel.active || channel.duration < settled) continue;
-                if (channel.peer != Activity::no_peer) {
+                if (channel.peer != CallTracker::no_peer) {
                     // What it waits for may have come just before the farewell: then it goes on.
                     if (ranks_[waiting].beats_since_farewell < 2) continue;
-                    if (channel.peer == Activity::any_peer && alone) {
-                        return detail::text("all ranks but one have left their process groups, and ",
-                                            labels_[waiting], " waits for them in ", channel.call);
+                    if (channel.peer == CallTracker::any_peer && alone) {
+                        return text("all ranks but one have left their process groups, and ",
+                                    labels_[waiting], " waits for them in ", channel.call);
                     }
                     if (channel.peer == static_cast<int>(gone)) {
-                        return detail::text(labels_[gone], " has left its process group, and ",
-                                            labels_[waiting], " waits for it in ", channel.call);
+                        return text(labels_[gone], " has left its process group, and ", labels_[waiting],
+                                    " waits for it in ", channel.call);
                     }
                     continue;
                 }
                 const ChannelStatus* last = ranks_[gone].status.channel(channel.name);
                 if (last == nullptr || last->sequence >= channel.sequence) continue;
-                return detail::text(labels_[gone], " has left its process group after ", last->sequence,
-                                    " calls, and ", labels_[waiting], " waits for it in ", channel.call);
+                return text(labels_[gone], " has left its process group after ", last->sequence,
+                            " calls, and ", labels_[waiting], " waits for it in ", channel.call);
             }
         }
     }
     return std::nullopt;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -140,7 +140,7 @@ class Heartbeat {
     /// Returns whether to go on.
     bool beat() {
         if (const std::shared_ptr<ControlPlane> plane = plane_.lock(); plane && !plane->has_left()) {
-            if (plane->health()->failed()) return false;
+            if (plane->job_state()->failed()) return false;
             const std::string status = to_text(plane->status(++beats_));
             store_->set(ControlPlane::status_key(rank_), status);
         } else if (!monitor_ || monitor_->all_have_left()) {
@@ -160,7 +160,7 @@ class Heartbeat {
 
     void fail(std::string cause) {
         const std::shared_ptr<ControlPlane> plane = plane_.lock();
-        if (plane && !plane->has_left()) plane->health()->fail(std::move(cause), Failure::elsewhere);
+        if (plane && !plane->has_left()) plane->job_state()->fail(std::move(cause), Failure::remote);
     }
 
     std::weak_ptr<ControlPlane> plane_;
@@ -174,19 +174,19 @@ class Heartbeat {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::shared_ptr<ControlPlane> join_control_plane(ControlPlaneOptions options,
-                                                             std::shared_ptr<JobHealth> health,
+                                                             std::shared_ptr<JobState> job_state,
                                                              std::chrono::milliseconds heartbeat_timeout) {
     options.has_heartbeat = true;
     const std::shared_ptr<Store> store = options.store;
-    auto plane = ControlPlane::make(std::move(options), std::move(health));
+    auto plane = ControlPlane::make(std::move(options), std::move(job_state));
     store->set_last_will(ControlPlane::abort_key, plane->label(plane->rank()) +
                                                       " is gone: it ended without closing its process group");
-    auto heartbeat = std::make_shared<detail::Heartbeat>(plane, store->clone(), heartbeat_timeout);
-    detail::start_quiet_thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
+    auto heartbeat = std::make_shared<Heartbeat>(plane, store->clone(), heartbeat_timeout);
+    start_background_thread([heartbeat = std::move(heartbeat)] { heartbeat->run(); }).detach();
     return plane;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -15,22 +15,22 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-/// Something with waiting threads inside, which look at the JobHealth again when woken.
-class Wakeable {
+/// Something with waiting threads inside, which look at the JobState again when woken.
+class FailureListener {
   public:
-    virtual ~Wakeable() = default;
+    virtual ~FailureListener() = default;
     virtual void wake() noexcept = 0;
 };
 
 /// What a failure is to this process: its own, or the consequence of another rank's.
-enum class Failure : std::uint8_t { here, elsewhere, deadline };
+enum class Failure : std::uint8_t { local, remote, deadline };
 
-class JobHealth {
+class JobState {
   public:
     /// Marks the job as broken and wakes all who wait. The first cause stays.
-    void fail(std::string cause, Failure kind = Failure::here);
+    void fail(std::string cause, Failure kind = Failure::local);
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
@@ -49,32 +49,32 @@ class JobHealth {
     bool wait_until_failed(std::chrono::milliseconds timeout) const;
 
     /// `subscriber` will be woken by a failure; if that has happened already, at once.
-    void subscribe(const std::shared_ptr<Wakeable>& subscriber);
+    void subscribe(const std::shared_ptr<FailureListener>& subscriber);
 
   private:
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::atomic<bool> failed_ = false;
-    Failure kind_ = Failure::here;
+    Failure kind_ = Failure::local;
     std::string cause_;
-    std::vector<std::weak_ptr<Wakeable>> subscribers_;
+    std::vector<std::weak_ptr<FailureListener>> subscribers_;
 };
 
 /// Runs something that asks other ranks, or a store that goes with its rank. A rank that is lost is seldom
 /// why the job ends: throws the job's first cause instead of a PeerLostError, where that is known within 2 s.
 template <class Function>
-void with_first_cause(const JobHealth& health, Function&& function) {
+void with_first_cause(const JobState& job_state, Function&& function) {
     try {
         function();
     } catch (const PeerLostError&) {
         constexpr std::chrono::seconds soon{2};
-        static_cast<void>(health.wait_until_failed(soon));
-        health.check();
+        static_cast<void>(job_state.wait_until_failed(soon));
+        job_state.check();
         throw;
     }
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/job_state.ipp"

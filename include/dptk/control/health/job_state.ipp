@@ -4,10 +4,10 @@
 
 #include <utility>
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void JobHealth::fail(std::string cause, Failure kind) {
-    std::vector<std::weak_ptr<Wakeable>> subscribers;
+DPTK_INLINE void JobState::fail(std::string cause, Failure kind) {
+    std::vector<std::weak_ptr<FailureListener>> subscribers;
     {
         const std::lock_guard lock(mutex_);
         if (failed_) return;
@@ -22,28 +22,28 @@ DPTK_INLINE void JobHealth::fail(std::string cause, Failure kind) {
     }
 }
 
-DPTK_INLINE std::string JobHealth::cause() const {
+DPTK_INLINE std::string JobState::cause() const {
     const std::lock_guard lock(mutex_);
     return cause_;
 }
 
-DPTK_INLINE Failure JobHealth::kind() const {
+DPTK_INLINE Failure JobState::kind() const {
     const std::lock_guard lock(mutex_);
     return kind_;
 }
 
-DPTK_INLINE void JobHealth::check() const {
+DPTK_INLINE void JobState::check() const {
     if (!failed()) return;
     if (kind() == Failure::deadline) throw TimeoutError(cause());
     throw PeerLostError("the job is broken: " + cause());
 }
 
-DPTK_INLINE bool JobHealth::wait_until_failed(std::chrono::milliseconds timeout) const {
+DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, timeout, [&] { return failed_.load(); });
 }
 
-DPTK_INLINE void JobHealth::subscribe(const std::shared_ptr<Wakeable>& subscriber) {
+DPTK_INLINE void JobState::subscribe(const std::shared_ptr<FailureListener>& subscriber) {
     {
         const std::lock_guard lock(mutex_);
         if (!failed_) {
@@ -55,4 +55,4 @@ DPTK_INLINE void JobHealth::subscribe(const std::shared_ptr<Wakeable>& subscribe
     subscriber->wake();
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

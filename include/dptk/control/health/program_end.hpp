@@ -17,7 +17,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/log.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 class DPTK_EXPORT ProgramEnd {
   public:
@@ -35,7 +35,7 @@ class DPTK_EXPORT ProgramEnd {
     void add_job(std::shared_ptr<Store> store, int rank, int size, std::chrono::milliseconds timeout);
 
     /// Something that is about to end by itself: is waited for while others own it, for at most `timeout`.
-    void add_farewell(const std::shared_ptr<void>& farewell, std::chrono::milliseconds timeout);
+    void add_shutdown(const std::shared_ptr<void>& farewell, std::chrono::milliseconds timeout);
 
     /// Blocks until all farewells have been said, and each job has failed or all its ranks have left it; for
     /// at most their timeouts. Does not wait for a job that this rank has not left itself, unless it has
@@ -74,8 +74,8 @@ class DPTK_EXPORT ProgramEnd {
 
     template <class Condition>
     static void wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
-        const detail::Deadline deadline(timeout);
-        const detail::Deadline silence(patience);
+        const Deadline deadline(timeout);
+        const Deadline silence(patience);
         bool warned = false;
         std::chrono::milliseconds pause(1);
         while (!condition() && !deadline.passed()) {
@@ -96,10 +96,10 @@ class DPTK_EXPORT ProgramEnd {
 
     std::mutex mutex_;
     std::vector<Job> jobs_;
-    std::vector<Farewell> farewells_;
+    std::vector<Farewell> shutdowns_;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/program_end.ipp"

@@ -8,7 +8,7 @@
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int size,
                                      std::chrono::milliseconds timeout) {
@@ -16,11 +16,11 @@ DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int
     jobs_.push_back({std::move(store), rank, size, timeout});
 }
 
-DPTK_INLINE void ProgramEnd::add_farewell(const std::shared_ptr<void>& farewell,
+DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& farewell,
                                           std::chrono::milliseconds timeout) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(farewells_, [](const Farewell& other) { return other.owner.expired(); });
-    farewells_.push_back({farewell, timeout});
+    std::erase_if(shutdowns_, [](const Farewell& other) { return other.owner.expired(); });
+    shutdowns_.push_back({farewell, timeout});
 }
 
 DPTK_INLINE std::string ProgramEnd::wait() noexcept {
@@ -31,7 +31,7 @@ DPTK_INLINE std::string ProgramEnd::wait() noexcept {
         {
             const std::lock_guard lock(mutex_);
             jobs.swap(jobs_);
-            farewells.swap(farewells_);
+            farewells.swap(shutdowns_);
         }
         for (const Farewell& farewell : farewells) {
             wait_until(farewell.timeout, [&] { return farewell.owner.expired(); });
@@ -41,7 +41,7 @@ DPTK_INLINE std::string ProgramEnd::wait() noexcept {
             await_readers(job);
         }
     } catch (const std::exception& error) {
-        log(LogLevel::error, -1, detail::text("while waiting for other ranks: ", error.what()));
+        log(LogLevel::error, -1, text("while waiting for other ranks: ", error.what()));
     }
     return failure;
 }
@@ -55,7 +55,7 @@ DPTK_INLINE void ProgramEnd::await_readers() noexcept {
         }
         for (const Job& job : jobs) await_readers(job);
     } catch (const std::exception& error) {
-        log(LogLevel::error, -1, detail::text("while telling other ranks: ", error.what()));
+        log(LogLevel::error, -1, text("while telling other ranks: ", error.what()));
     }
 }
 
@@ -92,4 +92,4 @@ DPTK_INLINE void ProgramEnd::await_readers(const Job& job) {
     }
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -13,7 +13,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// One channel of a rank: the last call begun on it, whether the rank is still in it, and since when.
 struct ChannelStatus {
@@ -34,8 +34,6 @@ struct RankStatus {
     [[nodiscard]] const ChannelStatus* channel(std::string_view name) const noexcept;
 };
 
-namespace detail {
-
 /// Seconds for messages: "12.3 s".
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
@@ -48,15 +46,13 @@ template <class Number>
     return error == std::errc{} && end == word.data() + word.size();
 }
 
-}  // namespace detail
-
 /// A line with the beat, then one per channel: name, sequence, active or idle, milliseconds, peer, call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Nothing where the text is no status.
 [[nodiscard]] std::optional<RankStatus> parse_rank_status(std::string_view text);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/rank_status.ipp"

@@ -7,7 +7,7 @@
 
 #include "dptk/core/detail/text.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE const ChannelStatus* RankStatus::channel(std::string_view name) const noexcept {
     for (const ChannelStatus& other : channels) {
@@ -16,7 +16,7 @@ DPTK_INLINE const ChannelStatus* RankStatus::channel(std::string_view name) cons
     return nullptr;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -34,13 +34,13 @@ DPTK_INLINE std::string_view next_word(std::string_view& line) noexcept {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string to_text(const RankStatus& status) {
-    std::string out = detail::text(status.beat, '\n');
+    std::string out = text(status.beat, '\n');
     for (const ChannelStatus& channel : status.channels) {
-        out += detail::text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
-                            channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
+        out += text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
+                    channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
     }
     return out;
 }
@@ -53,17 +53,17 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
         std::string_view line = text.substr(0, end);
         text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
         if (first) {
-            if (!detail::parse_number(line, status.beat)) return std::nullopt;
+            if (!parse_number(line, status.beat)) return std::nullopt;
             first = false;
             continue;
         }
         ChannelStatus channel;
         std::int64_t milliseconds = 0;
-        channel.name = detail::next_word(line);
-        if (!detail::parse_number(detail::next_word(line), channel.sequence)) return std::nullopt;
-        channel.active = detail::next_word(line) == "active";
-        if (!detail::parse_number(detail::next_word(line), milliseconds)) return std::nullopt;
-        if (!detail::parse_number(detail::next_word(line), channel.peer)) return std::nullopt;
+        channel.name = next_word(line);
+        if (!parse_number(next_word(line), channel.sequence)) return std::nullopt;
+        channel.active = next_word(line) == "active";
+        if (!parse_number(next_word(line), milliseconds)) return std::nullopt;
+        if (!parse_number(next_word(line), channel.peer)) return std::nullopt;
         channel.duration = std::chrono::milliseconds(milliseconds);
         channel.call = line;
         status.channels.push_back(std::move(channel));
@@ -72,4 +72,4 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
     return status;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

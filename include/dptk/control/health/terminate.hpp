@@ -10,12 +10,12 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Whoever must hear of it before the process is gone.
-class LastWords {
+class TerminateListener {
   public:
-    virtual ~LastWords() = default;
+    virtual ~TerminateListener() = default;
 
     /// The rank that speaks.
     [[nodiscard]] virtual int rank() const noexcept = 0;
@@ -24,11 +24,9 @@ class LastWords {
     virtual void on_terminate(const std::string& message) noexcept = 0;
 };
 
-namespace detail {
-
 struct TerminateState {
     std::mutex mutex;
-    std::vector<std::weak_ptr<LastWords>> listeners;
+    std::vector<std::weak_ptr<TerminateListener>> listeners;
     std::terminate_handler previous = nullptr;
     bool installed = false;
 };
@@ -38,12 +36,10 @@ DPTK_EXPORT inline TerminateState& terminate_state() {
     return state;
 }
 
-}  // namespace detail
-
 /// `listener` will hear of an uncaught exception, in the order of these calls, for as long as it lives.
-void hear_last_words(const std::shared_ptr<LastWords>& listener);
+void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/terminate.ipp"

@@ -23,7 +23,7 @@ namespace DPTK_NAMESPACE::detail {
 
 [[noreturn]] DPTK_INLINE void terminate_job() {
     TerminateState& state = terminate_state();
-    std::vector<std::shared_ptr<LastWords>> listeners;
+    std::vector<std::shared_ptr<TerminateListener>> listeners;
     {
         const std::lock_guard lock(state.mutex);
         for (const auto& listener : state.listeners) {
@@ -41,15 +41,15 @@ namespace DPTK_NAMESPACE::detail {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void hear_last_words(const std::shared_ptr<LastWords>& listener) {
-    detail::TerminateState& state = detail::terminate_state();
+DPTK_INLINE void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener) {
+    TerminateState& state = terminate_state();
     const std::lock_guard lock(state.mutex);
     std::erase_if(state.listeners, [](const auto& other) { return other.expired(); });
     state.listeners.push_back(listener);
-    if (!state.installed) state.previous = std::set_terminate(&detail::terminate_job);
+    if (!state.installed) state.previous = std::set_terminate(&terminate_job);
     state.installed = true;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -10,11 +10,11 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-class Watched {
+class WatchdogTask {
   public:
-    virtual ~Watched() = default;
+    virtual ~WatchdogTask() = default;
 
     /// Called on the watchdog's thread. Must not block for long, nor throw.
     virtual void look() noexcept = 0;
@@ -34,7 +34,7 @@ class DPTK_EXPORT Watchdog {
     Watchdog& operator=(const Watchdog&) = delete;
 
     /// Looks at `subject` until nobody else owns it.
-    void watch(const std::shared_ptr<Watched>& subject);
+    void watch(const std::shared_ptr<WatchdogTask>& subject);
 
   private:
     static constexpr std::chrono::milliseconds longest{500};
@@ -45,12 +45,12 @@ class DPTK_EXPORT Watchdog {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<std::weak_ptr<Watched>> subjects_;
+    std::vector<std::weak_ptr<WatchdogTask>> subjects_;
     std::chrono::milliseconds interval_ = longest;
     bool running_ = false;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/health/watchdog.ipp"

@@ -8,14 +8,14 @@
 
 #include "dptk/control/process/background_thread.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void Watchdog::watch(const std::shared_ptr<Watched>& subject) {
+DPTK_INLINE void Watchdog::watch(const std::shared_ptr<WatchdogTask>& subject) {
     {
         const std::lock_guard lock(mutex_);
         subjects_.push_back(subject);
         interval_ = std::min(interval_, subject->interval());
-        if (!running_) detail::start_quiet_thread([this] { run(); }).detach();
+        if (!running_) start_background_thread([this] { run(); }).detach();
         running_ = true;
     }
     changed_.notify_all();
@@ -27,7 +27,7 @@ DPTK_INLINE void Watchdog::run() {
         changed_.wait_for(lock, interval_);
         interval_ = longest;
         for (std::size_t i = subjects_.size(); i-- > 0;) {
-            std::shared_ptr<Watched> subject = subjects_[i].lock();
+            std::shared_ptr<WatchdogTask> subject = subjects_[i].lock();
             if (!subject) {
                 subjects_[i] = std::move(subjects_.back());
                 subjects_.pop_back();
@@ -44,4 +44,4 @@ DPTK_INLINE void Watchdog::run() {
     interval_ = longest;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -9,7 +9,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] std::string host_name();
 
@@ -18,8 +18,6 @@ namespace DPTK_NAMESPACE {
 
 /// Equal for processes that share a host: a kernel, and a name. Containers have names of their own.
 [[nodiscard]] std::string host_identity();
-
-namespace detail {
 
 /// The position of a rank among those of its host, and how many there are.
 struct LocalPlace {
@@ -32,8 +30,6 @@ struct LocalPlace {
 
 /// host_identity() without blanks, for lines of words.
 [[nodiscard]] std::string host_word();
-
-}  // namespace detail
 
 /// A numeric address of this host, and the network interface that has it.
 struct InterfaceAddress {
@@ -50,7 +46,7 @@ struct InterfaceAddress {
 /// The addresses at which others may reach this host; those of the loopback come last.
 [[nodiscard]] std::vector<std::string> own_addresses();
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/net/host.ipp"

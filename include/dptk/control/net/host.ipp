@@ -15,7 +15,7 @@
 
 #include "dptk/core/detail/text.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string host_name() {
     char name[256] = {};
@@ -24,7 +24,7 @@ DPTK_INLINE std::string host_name() {
 }
 
 DPTK_INLINE std::string process_label() {
-    return detail::text("host ", host_name(), ", process ", getpid());
+    return text("host ", host_name(), ", process ", getpid());
 }
 
 DPTK_INLINE std::string host_identity() {
@@ -37,7 +37,7 @@ DPTK_INLINE std::string host_identity() {
     return out;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -60,7 +60,7 @@ DPTK_INLINE std::string host_word() {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::vector<InterfaceAddress> interface_addresses() {
     ifaddrs* list = nullptr;
@@ -95,4 +95,4 @@ DPTK_INLINE std::vector<std::string> own_addresses() {
     return addresses;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -4,16 +4,16 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-class HeldPort {
+class ReservedPort {
   public:
     /// Throws BackendError where no port is to be had.
-    HeldPort();
+    ReservedPort();
 
-    HeldPort(const HeldPort&) = delete;
-    HeldPort& operator=(const HeldPort&) = delete;
-    ~HeldPort();
+    ReservedPort(const ReservedPort&) = delete;
+    ReservedPort& operator=(const ReservedPort&) = delete;
+    ~ReservedPort();
 
     [[nodiscard]] int number() const noexcept { return number_; }
 
@@ -22,7 +22,7 @@ class HeldPort {
     int number_ = 0;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/net/reserved_port.ipp"

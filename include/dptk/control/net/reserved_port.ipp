@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE HeldPort::HeldPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+DPTK_INLINE ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1;
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -24,13 +24,13 @@ DPTK_INLINE HeldPort::HeldPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CL
         bind(socket_, any, size) != 0 || getsockname(socket_, any, &size) != 0) {
         const int reason = errno;
         if (socket_ >= 0) close(socket_);
-        throw BackendError(detail::text("cannot find a free port: ", std::strerror(reason)));
+        throw BackendError(text("cannot find a free port: ", std::strerror(reason)));
     }
     number_ = ntohs(address.sin_port);
 }
 
-DPTK_INLINE HeldPort::~HeldPort() {
+DPTK_INLINE ReservedPort::~ReservedPort() {
     close(socket_);
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/own_thread.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -33,7 +33,7 @@ class AllSignalsBlocked {
 
 /// Throws BackendError where there can be no further thread.
 template <class Function>
-[[nodiscard]] std::thread start_quiet_thread(Function function) {
+[[nodiscard]] std::thread start_background_thread(Function function) {
     const AllSignalsBlocked blocked;
     try {
         return std::thread([function = std::move(function)]() mutable {
@@ -48,14 +48,14 @@ template <class Function>
 /// Runs `function` on a thread of its own, and waits for it for at most `patience`. Returns whether it has
 /// ended by then; it goes on in any case, and so owns what it touches. An exception ends it.
 template <class Function>
-[[nodiscard]] bool run_for(std::chrono::milliseconds patience, Function function) {
+[[nodiscard]] bool run_with_timeout(std::chrono::milliseconds patience, Function function) {
     struct State {
         std::mutex mutex;
         std::condition_variable changed;
         bool ended = false;
     };
     const auto state = std::make_shared<State>();
-    start_quiet_thread([state, function = std::move(function)]() mutable {
+    start_background_thread([state, function = std::move(function)]() mutable {
         try {
             function();
         } catch (const std::exception&) {

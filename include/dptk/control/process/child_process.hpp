@@ -10,10 +10,10 @@
 #include <string>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// "SIGKILL"; of a rarer one "signal 35".
 [[nodiscard]] std::string signal_name(int signal);
@@ -39,12 +39,8 @@ class ChildEnd {
     int wait_status_ = 0;
 };
 
-namespace detail {
-
 /// In the child: its own process group, death with the thread that has forked it, nothing to read.
 void become_rank(pid_t parent) noexcept;
-
-}  // namespace detail
 
 /// Forks a process that runs `body`, which must not throw, and leaves by _Exit with the status it returns. It
 /// leads its own process group, has /dev/null as stdin, and is killed when the calling thread ends. Returns
@@ -54,10 +50,10 @@ template <class Body>
     const pid_t parent = getpid();
     const pid_t child = fork();
     if (child == 0) {
-        detail::become_rank(parent);
+        become_rank(parent);
         std::_Exit(body());
     }
-    if (child < 0) throw BackendError(detail::text("cannot start a process: ", std::strerror(errno)));
+    if (child < 0) throw BackendError(text("cannot start a process: ", std::strerror(errno)));
     setpgid(child, child);  // the child does the same; whoever comes first
     return child;
 }
@@ -68,7 +64,7 @@ void ask_to_end(pid_t rank, int signal) noexcept;
 /// Kills a rank and its children. The rank must not have been waited for yet.
 void kill_rank(pid_t rank) noexcept;
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/child_process.ipp"

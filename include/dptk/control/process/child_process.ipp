@@ -9,7 +9,7 @@
 
 #include <csignal>
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string signal_name(int signal) {
     struct Name {
@@ -26,7 +26,7 @@ DPTK_INLINE std::string signal_name(int signal) {
     for (const Name& known : names) {
         if (known.signal == signal) return known.name;
     }
-    return detail::text("signal ", signal);
+    return text("signal ", signal);
 }
 
 DPTK_INLINE int ChildEnd::signal() const noexcept {
@@ -43,7 +43,7 @@ DPTK_INLINE std::string ChildEnd::text() const {
                         WCOREDUMP(wait_status_) ? ", core dumped" : "");
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -58,7 +58,7 @@ DPTK_INLINE void become_rank(pid_t parent) noexcept {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void ask_to_end(pid_t rank, int signal) noexcept {
     kill(-rank, signal);
@@ -69,4 +69,4 @@ DPTK_INLINE void kill_rank(pid_t rank) noexcept {
     kill(-rank, SIGKILL);
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

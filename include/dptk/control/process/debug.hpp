@@ -6,7 +6,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// `detail`: before each collective all ranks compare what they are about to do.
 enum class DebugLevel : std::uint8_t { off, detail };
@@ -14,14 +14,10 @@ enum class DebugLevel : std::uint8_t { off, detail };
 /// Read from DPTK_DEBUG when a group is made. Throws ArgumentError for a value that is none.
 [[nodiscard]] DebugLevel debug_level();
 
-namespace detail {
-
 /// What all processes of a job must have in common, as one word.
 [[nodiscard]] std::string job_version();
 
-}  // namespace detail
-
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/debug.ipp"

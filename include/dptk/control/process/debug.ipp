@@ -5,21 +5,21 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/version.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE DebugLevel debug_level() {
     const char* value = std::getenv("DPTK_DEBUG");
     const std::string_view level = value == nullptr ? "" : value;
     if (level.empty() || level == "off") return DebugLevel::off;
     if (level == "detail") return DebugLevel::detail;
-    throw ArgumentError(detail::text("DPTK_DEBUG is \"", level, "\"; it may be off or detail"));
+    throw ArgumentError(text("DPTK_DEBUG is \"", level, "\"; it may be off or detail"));
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE::detail {
 

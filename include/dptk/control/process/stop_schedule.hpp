@@ -7,7 +7,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 class StopSchedule {
   public:
@@ -51,7 +51,7 @@ class StopSchedule {
     Time deadline_ = never;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/stop_schedule.ipp"

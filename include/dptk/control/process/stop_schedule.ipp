@@ -2,7 +2,7 @@
 
 #include "dptk/control/process/stop_schedule.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void StopSchedule::failure(Time now) {
     if (state_ == State::idle) set(State::settling, now + settling_time);
@@ -36,4 +36,4 @@ DPTK_INLINE void StopSchedule::set(State state, Time deadline) {
     deadline_ = deadline;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

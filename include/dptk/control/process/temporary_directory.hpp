@@ -6,7 +6,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Removes a directory and the files in it, but no further directories.
 void remove_directory(const char* path) noexcept;
@@ -26,7 +26,7 @@ class TemporaryDirectory {
     std::string path_;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/temporary_directory.ipp"

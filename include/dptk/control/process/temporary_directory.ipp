@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void remove_directory(const char* path) noexcept {
     if (DIR* const directory = opendir(path)) {
@@ -26,10 +26,10 @@ DPTK_INLINE void remove_directory(const char* path) noexcept {
 
 DPTK_INLINE TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
     const char* const parent = std::getenv("TMPDIR");
-    path_ = detail::text(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/", prefix, "-XXXXXX");
+    path_ = text(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/", prefix, "-XXXXXX");
     if (mkdtemp(path_.data()) == nullptr) {
-        throw BackendError(detail::text("cannot make the temporary directory ", path_, ": ",
-                                        std::strerror(errno), "; TMPDIR may name another place"));
+        throw BackendError(text("cannot make the temporary directory ", path_, ": ", std::strerror(errno),
+                                "; TMPDIR may name another place"));
     }
 }
 
@@ -37,4 +37,4 @@ DPTK_INLINE TemporaryDirectory::~TemporaryDirectory() {
     remove_directory(path_.c_str());
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

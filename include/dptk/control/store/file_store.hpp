@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "dptk/control/process/deadline.hpp"
-#include "dptk/control/store/store.hpp"
 #include "dptk/control/store/detail/store_file.hpp"
 #include "dptk/control/store/detail/store_map.hpp"
+#include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

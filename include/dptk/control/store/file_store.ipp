@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 

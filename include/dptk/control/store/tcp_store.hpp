@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/net/socket.hpp"
-#include "dptk/control/store/store.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_protocol.hpp"
+#include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "dptk/control/store/detail/store_map.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 

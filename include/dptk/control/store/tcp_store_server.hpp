@@ -17,11 +17,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/shared_store_map.hpp"
-#include "dptk/control/net/socket.hpp"
-#include "dptk/control/store/store.hpp"
 #include "dptk/control/store/detail/store_session.hpp"
+#include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/error.hpp"
 
@@ -59,9 +59,9 @@ struct ConnectionLimits {
 [[nodiscard]] ConnectionLimits connection_limits();
 
 /// Tells about each stranger once, and about so many at most.
-class StrangerLog {
+class RejectedConnectionLog {
   public:
-    explicit StrangerLog(std::string where);
+    explicit RejectedConnectionLog(std::string where);
 
     void tell(const std::string& address, std::string_view complaint);
 
@@ -141,7 +141,7 @@ class StoreServerLoop {
     FileDescriptor wakeup_;
     Socket listener_;
     ConnectionLimits limits_;
-    StrangerLog log_;
+    RejectedConnectionLog log_;
     StoreSessions sessions_;
     std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
     std::set<std::uint64_t> strangers_;

@@ -10,10 +10,10 @@
 #include <chrono>
 #include <exception>
 
-#include "dptk/control/store/in_process_store.hpp"
 #include "dptk/control/process/background_thread.hpp"
-#include "dptk/core/log.hpp"
+#include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -28,9 +28,9 @@ DPTK_INLINE ConnectionLimits connection_limits() {
     return limits;
 }
 
-DPTK_INLINE StrangerLog::StrangerLog(std::string where) : where_(std::move(where)) {}
+DPTK_INLINE RejectedConnectionLog::RejectedConnectionLog(std::string where) : where_(std::move(where)) {}
 
-DPTK_INLINE void StrangerLog::tell(const std::string& address, std::string_view complaint) {
+DPTK_INLINE void RejectedConnectionLog::tell(const std::string& address, std::string_view complaint) {
     constexpr std::size_t most = 64;
     if (told_.size() >= most || !told_.insert(text(address, ": ", complaint)).second) return;
     log(LogLevel::warning, 0, text("the store on ", where_, " refused ", address, ": ", complaint));
@@ -249,7 +249,7 @@ DPTK_INLINE TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
     port_ = listener->local_address().port;
     where_ = detail::listening_text(options.bind_address, port_);
     loop_ = std::make_unique<detail::StoreServerLoop>(std::move(*listener), map_, options.token, where_);
-    thread_ = detail::start_quiet_thread([this] { run(); });
+    thread_ = detail::start_background_thread([this] { run(); });
 }
 
 DPTK_INLINE TcpStoreServer::~TcpStoreServer() {

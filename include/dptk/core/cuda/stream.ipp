@@ -2,8 +2,8 @@
 
 #include "dptk/core/cuda/stream.hpp"
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::cuda {
 

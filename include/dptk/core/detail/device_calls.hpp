@@ -1,5 +1,5 @@
-/// What code without CUDA's headers does with device memory. core/cuda/detail/device_calls.hpp fills it in, where a
-/// program includes a transport of device memory.
+/// What code without CUDA's headers does with device memory. core/cuda/detail/device_calls.hpp fills it in,
+/// where a program includes a transport of device memory.
 #pragma once
 
 #include <atomic>

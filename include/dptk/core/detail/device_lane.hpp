@@ -49,9 +49,9 @@ class DeviceLane {
     [[nodiscard]] virtual bool is_captured() const = 0;
 
     /// The lane goes on behind what the program's stream has been given.
-    virtual void follow_program() = 0;
+    virtual void wait_for_user_stream() = 0;
     /// The program's stream goes on behind what the lane has been given.
-    virtual void lead_program() = 0;
+    virtual void make_user_stream_wait() = 0;
 
     /// Writes this rank's words. Their sums over the ranks are made by a collective on words().
     virtual void write_words(std::span<const double, word_count> own) = 0;

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/core/detail/text.hpp"
 #include "dptk/data/readers/idx.hpp"
 
 namespace DPTK_NAMESPACE::detail {

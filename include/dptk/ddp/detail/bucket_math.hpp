@@ -7,8 +7,8 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/device_lane.hpp"
-#include "dptk/ddp/detail/low_rank.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/detail/low_rank.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

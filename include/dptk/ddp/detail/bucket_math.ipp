@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

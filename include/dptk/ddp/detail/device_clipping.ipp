@@ -16,30 +16,30 @@ DPTK_INLINE DeviceClipping::DeviceClipping(const DeviceLanes& lanes) : lanes_(la
 
 DPTK_INLINE GradientNorm DeviceClipping::clip_norm(std::span<const Buffer> gradients, double max_norm,
                                                    double norm_type) {
-    lanes_.follow_program();
+    lanes_.wait_for_user_stream();
     for (std::size_t n = 0; n < lanes_.size(); ++n)
         lanes_[n].math().norm(on(n, gradients), norm_type, max_norm, norms_[n].elements);
     if (lanes_.size() > 1) return clip_norm_of_all(gradients, max_norm, norm_type);
     lanes_[0].math().divide(on(0, gradients), divisor(0));
-    lanes_.lead_program();
+    lanes_.make_user_stream_wait();
     return GradientNorm(lanes_.shared(0), norms_[0]);
 }
 
 DPTK_INLINE void DeviceClipping::clip_value(std::span<const Buffer> gradients, double limit) {
-    lanes_.follow_program();
+    lanes_.wait_for_user_stream();
     for (std::size_t n = 0; n < lanes_.size(); ++n) lanes_[n].math().clamp(on(n, gradients), limit);
-    lanes_.lead_program();
+    lanes_.make_user_stream_wait();
 }
 
 DPTK_INLINE bool DeviceClipping::unscale(std::span<const Buffer> gradients, double scale) {
-    lanes_.follow_program();
+    lanes_.wait_for_user_stream();
     for (std::size_t n = 0; n < lanes_.size(); ++n) {
         const Buffer& found = found_[n].elements;
         const LaneCopy none{found, found.data};
         lanes_[n].copy({&none, 1}, {.factor = 0});
         lanes_[n].math().scale(on(n, gradients), 1 / scale, found);
     }
-    lanes_.lead_program();
+    lanes_.make_user_stream_wait();
     bool finite = true;
     for (std::size_t n = 0; n < lanes_.size(); ++n) {
         std::int32_t found = 0;
@@ -73,7 +73,7 @@ DPTK_INLINE GradientNorm DeviceClipping::clip_norm_of_all(std::span<const Buffer
     const double factor = clip_factor(norm, max_norm);
     for (std::size_t n = 0; n < lanes_.size(); ++n)
         lanes_[n].math().scale(on(n, gradients), factor, found_[n].elements);
-    lanes_.lead_program();
+    lanes_.make_user_stream_wait();
     return GradientNorm(norm);
 }
 

@@ -35,8 +35,8 @@ class DeviceLanes {
     [[nodiscard]] DeviceLane& on(Device device) const { return *lanes_[number_of(device)]; }
 
     /// All of them.
-    void follow_program() const;
-    void lead_program() const;
+    void wait_for_user_stream() const;
+    void make_user_stream_wait() const;
 
   private:
     std::vector<std::shared_ptr<DeviceLane>> lanes_;

@@ -40,12 +40,12 @@ DPTK_INLINE std::size_t DeviceLanes::number_of(Device device) const {
     return static_cast<std::size_t>(found - lanes_.begin());
 }
 
-DPTK_INLINE void DeviceLanes::follow_program() const {
-    for (const auto& lane : lanes_) lane->follow_program();
+DPTK_INLINE void DeviceLanes::wait_for_user_stream() const {
+    for (const auto& lane : lanes_) lane->wait_for_user_stream();
 }
 
-DPTK_INLINE void DeviceLanes::lead_program() const {
-    for (const auto& lane : lanes_) lane->lead_program();
+DPTK_INLINE void DeviceLanes::make_user_stream_wait() const {
+    for (const auto& lane : lanes_) lane->make_user_stream_wait();
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -43,7 +43,7 @@ class DeviceSteps final : public GradientSteps {
     [[nodiscard]] bool has_begun() const noexcept override { return has_begun_; }
 
     /// The devices alone know.
-    [[nodiscard]] DPTK_INLINE bool goes_on(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool may_proceed(OwnStep& own) override;
 
     /// As bytes, by memory of dptk's own: a rank that cannot read its buffers takes part all the same.
     DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep& own) override;
@@ -51,7 +51,7 @@ class DeviceSteps final : public GradientSteps {
     [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused,
                                           StepClock& clock) override;
 
-    [[nodiscard]] DPTK_INLINE bool was_well(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool status_ok(OwnStep& own) override;
 
     DPTK_INLINE void reset() override;
 
@@ -106,7 +106,7 @@ class DeviceSteps final : public GradientSteps {
     [[nodiscard]] bool was_bad(bool all);
 
     /// `step`: what this rank knows of the one that has been judged.
-    [[nodiscard]] bool was_well(OwnStep& own, const OwnStep& step, bool all);
+    [[nodiscard]] bool status_ok(OwnStep& own, const OwnStep& step, bool all);
 
     [[nodiscard]] Work start_sum(const DeviceLane& lane, const Buffer& elements);
 

@@ -8,8 +8,8 @@
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/core/detail/device_calls.hpp"
-#include "dptk/core/log.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 #include "dptk/core/trace.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -26,7 +26,7 @@ DPTK_INLINE DeviceSteps::DeviceSteps(ProcessGroup& group, const ModelParameters&
 
 DPTK_INLINE DeviceSteps::~DeviceSteps() {
     const bool is_amid = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
-    if (is_amid || group_.channel().control().health()->failed()) return;
+    if (is_amid || group_.channel().control().job_state()->failed()) return;
     try {
         if (!is_captured() && was_bad(true))
             log(LogLevel::error, group_.rank(),
@@ -41,7 +41,7 @@ DPTK_INLINE void DeviceSteps::set_hook(std::shared_ptr<CommHook> hook) {
     has_repeated_ = false;
     hook_.reset();
     if (!hook) return;
-    guarded([&] {
+    abort_job_on_error([&] {
         for (std::size_t n = 0; n < lanes_.size(); ++n)
             if (!for_hooks_[n].memory) for_hooks_[n] = allocate(lanes_[n], 2, DType::f64);
     });
@@ -55,17 +55,17 @@ DPTK_INLINE void DeviceSteps::check_capturable() const {
 }
 
 DPTK_INLINE void DeviceSteps::accumulate(std::size_t samples) {
-    guarded([&] {
-        lanes_.follow_program();
+    abort_job_on_error([&] {
+        lanes_.wait_for_user_stream();
         for (std::size_t b = 0; b < buckets_.size(); ++b) accumulate_bucket(b, static_cast<double>(samples));
-        lanes_.lead_program();
+        lanes_.make_user_stream_wait();
     });
     note_accumulated(samples);
 }
 
 DPTK_INLINE void DeviceSteps::forget_sums() {
     GradientSteps::forget_sums();
-    guarded([&] {
+    abort_job_on_error([&] {
         for (const OwnedBuffer& sum : sums_)
             if (sum.memory) zero(lanes_.on(sum.elements.device), sum.elements);
     });
@@ -78,29 +78,29 @@ DPTK_INLINE void DeviceSteps::begin(const OwnStep& own) {
     const double words[] = {static_cast<double>(own.samples.value_or(0) + accumulated_samples()),
                             one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
                             one_if(!own.problem.empty())};
-    guarded([&] {
+    abort_job_on_error([&] {
         for (std::size_t n = 0; n < lanes_.size(); ++n) {
-            lanes_[n].follow_program();
+            lanes_[n].wait_for_user_stream();
             lanes_[n].write_words(words);
             words_[n] = start_sum(lanes_[n], lanes_[n].words());
         }
     });
 }
 
-DPTK_INLINE bool DeviceSteps::goes_on(OwnStep& own) {
+DPTK_INLINE bool DeviceSteps::may_proceed(OwnStep& own) {
     if (!has_begun_) begin(own);
     return true;
 }
 
 DPTK_INLINE void DeviceSteps::send(const ModelBuffers& buffers, int root, const OwnStep& own) {
-    guarded([&] {
+    abort_job_on_error([&] {
         for (std::size_t n = 0; n < lanes_.size(); ++n) send_those_on(n, buffers, root, own);
-        lanes_.lead_program();
+        lanes_.make_user_stream_wait();
     });
 }
 
 DPTK_INLINE bool DeviceSteps::finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) {
-    guarded([&] {
+    abort_job_on_error([&] {
         for (std::size_t b = 0; b < buckets_.size(); ++b) copy_out(b, own, unused);
         judge();
     });
@@ -111,11 +111,11 @@ DPTK_INLINE bool DeviceSteps::finish(OwnStep& own, const UnusedParameters& unuse
     if (is_captured()) return true;  // a graph's steps are judged when it is launched
     has_repeated_ = repeats_;
     const OwnStep before = std::exchange(last_, own);
-    return was_well(own, before, false);
+    return status_ok(own, before, false);
 }
 
-DPTK_INLINE bool DeviceSteps::was_well(OwnStep& own) {
-    return was_well(own, std::exchange(last_, {}), true);
+DPTK_INLINE bool DeviceSteps::status_ok(OwnStep& own) {
+    return status_ok(own, std::exchange(last_, {}), true);
 }
 
 DPTK_INLINE void DeviceSteps::reset() {
@@ -209,7 +209,7 @@ DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& b
         out.push_back({bytes, place.data});
         first += place_of(bytes);
     }
-    lane.follow_program();
+    lane.wait_for_user_stream();
     const bool is_root = group_.rank() == root;
     if (is_root && own.has_buffers) lane.copy(in, {});
     const Buffer sent = buffers_[n].elements;
@@ -220,10 +220,10 @@ DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& b
 
 DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const OwnStep& own,
                                             const std::vector<bool>& takes_part) {
-    guarded([&] {
+    abort_job_on_error([&] {
         const trace::Span span("copy in");
         const std::size_t n = lanes_.number_of(buckets_[b].gradients().device);
-        lanes_[n].follow_program();
+        lanes_[n].wait_for_user_stream();
         std::exchange(words_[n], Work()).wait(lanes_[n].stream());  // of which the weights are shares
         if (has_accumulated()) {
             copy_in_sums(lanes_[n], b, own, takes_part);
@@ -309,7 +309,7 @@ DPTK_INLINE void DeviceSteps::judge() {
         Buffer status = hook_ ? own_status(with_status) : buckets_[buckets_.size() - 1].status_element();
         if (n != with_status) status.data = nullptr;
         lanes_[n].judge(status);
-        lanes_[n].lead_program();
+        lanes_[n].make_user_stream_wait();
     }
 }
 
@@ -319,10 +319,10 @@ DPTK_INLINE bool DeviceSteps::was_bad(bool all) {
     return any;
 }
 
-DPTK_INLINE bool DeviceSteps::was_well(OwnStep& own, const OwnStep& step, bool all) {
+DPTK_INLINE bool DeviceSteps::status_ok(OwnStep& own, const OwnStep& step, bool all) {
     bool is_bad = false;
-    guarded([&] { is_bad = was_bad(all); });
-    group_.channel().control().health()->check();  // what was broken off looks like any other end
+    abort_job_on_error([&] { is_bad = was_bad(all); });
+    group_.channel().control().job_state()->check();  // what was broken off looks like any other end
     if (!is_bad) return true;
     own = step;
     if (!any_problem(own)) own.note_count();

@@ -9,8 +9,8 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/clip.hpp"
+#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/device_clipping.hpp"
 #include "dptk/ddp/detail/gradient_steps.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
@@ -18,11 +18,11 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Of all gradients that are in buckets, and known. DistributedDataParallel says what each call does.
-class Averages {
+class GradientPostprocessing {
   public:
     /// All of them must outlive this.
-    Averages(ProcessGroup& group, const ModelParameters& parameters, const BucketSet& buckets,
-             const GradientSteps& steps)
+    GradientPostprocessing(ProcessGroup& group, const ModelParameters& parameters, const BucketSet& buckets,
+                           const GradientSteps& steps)
         : group_(group), parameters_(parameters), buckets_(buckets), steps_(steps) {}
 
     GradientNorm clip_norm(double max_norm, double norm_type);

@@ -6,18 +6,18 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE GradientNorm Averages::clip_norm(double max_norm, double norm_type) {
+DPTK_INLINE GradientNorm GradientPostprocessing::clip_norm(double max_norm, double norm_type) {
     check_norm_type(norm_type);
     if (!steps_.lanes()) return GradientNorm(dptk::clip_grad_norm(in_host_memory(), max_norm, norm_type));
     return clipping().clip_norm(on_devices(), max_norm, norm_type);
 }
 
-DPTK_INLINE void Averages::clip_value(double limit) {
+DPTK_INLINE void GradientPostprocessing::clip_value(double limit) {
     if (!steps_.lanes()) return dptk::clip_grad_value(in_host_memory(), limit);
     clipping().clip_value(on_devices(), limit);
 }
 
-DPTK_INLINE bool Averages::unscale(double scale) {
+DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
     check_not_captured("unscale()");
     bool finite = true;
     if (steps_.lanes()) {
@@ -29,18 +29,18 @@ DPTK_INLINE bool Averages::unscale(double scale) {
     return group_.all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
 }
 
-DPTK_INLINE bool Averages::has(std::size_t i) const {
-    return buckets_.has(i) && (parameters_[i].gradient != nullptr || !parameters_[i].late_gradient);
+DPTK_INLINE bool GradientPostprocessing::has(std::size_t i) const {
+    return buckets_.has(i) && (parameters_[i].gradient != nullptr || !parameters_[i].lazy_gradient);
 }
 
-DPTK_INLINE std::vector<ParameterRef> Averages::in_host_memory() const {
+DPTK_INLINE std::vector<ParameterRef> GradientPostprocessing::in_host_memory() const {
     std::vector<ParameterRef> in_buckets;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         if (has(i)) in_buckets.push_back(parameters_[i]);
     return in_buckets;
 }
 
-DPTK_INLINE std::vector<Buffer> Averages::on_devices() const {
+DPTK_INLINE std::vector<Buffer> GradientPostprocessing::on_devices() const {
     std::vector<Buffer> buffers;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
         const ParameterRef& parameter = parameters_[i];
@@ -50,7 +50,7 @@ DPTK_INLINE std::vector<Buffer> Averages::on_devices() const {
     return buffers;
 }
 
-DPTK_INLINE DeviceClipping& Averages::clipping() {
+DPTK_INLINE DeviceClipping& GradientPostprocessing::clipping() {
     if (!clipping_) {
         check_not_captured("clipping for the first time");
         clipping_.emplace(*steps_.lanes());
@@ -58,7 +58,7 @@ DPTK_INLINE DeviceClipping& Averages::clipping() {
     return *clipping_;
 }
 
-DPTK_INLINE void Averages::check_not_captured(std::string_view what) const {
+DPTK_INLINE void GradientPostprocessing::check_not_captured(std::string_view what) const {
     if (!steps_.is_captured()) return;
     throw ArgumentError(
         text("rank ", group_.rank(), ": ", what, " in a step that is captured into a CUDA graph"));

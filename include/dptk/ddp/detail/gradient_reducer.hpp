@@ -1,5 +1,6 @@
-/// Averages gradients over ranks, bucket by bucket, while backward goes on where the gradients are marked. It
-/// knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training loop needs.
+/// GradientPostprocessing gradients over ranks, bucket by bucket, while backward goes on where the gradients
+/// are marked. It knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training
+/// loop needs.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +11,21 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/gradient_postprocessing.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/device_lanes.hpp"
 #include "dptk/ddp/detail/gradient_marks.hpp"
+#include "dptk/ddp/detail/gradient_postprocessing.hpp"
 #include "dptk/ddp/detail/gradient_steps.hpp"
 #include "dptk/ddp/detail/join_round.hpp"
 #include "dptk/ddp/detail/model_buffers.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
+#include "dptk/ddp/detail/step_clock.hpp"
+#include "dptk/ddp/detail/unused_parameters.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/ddp/statistics.hpp"
-#include "dptk/ddp/detail/step_clock.hpp"
-#include "dptk/ddp/detail/unused_parameters.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// One step: begin_step, then backward (which marks, under Ready::marked), then synchronize.
 ///
@@ -39,7 +40,7 @@ namespace DPTK_NAMESPACE {
 /// ready, unless somebody has asked for the memory of one.
 class GradientReducer {
   public:
-    using Outcome = detail::BucketSet::Outcome;
+    using Outcome = BucketSet::Outcome;
 
     /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError
     /// where they differ, ArgumentError where a rank's parameters or options are unusable. The group must
@@ -72,7 +73,7 @@ class GradientReducer {
     void check();
 
     /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
-    [[nodiscard]] detail::BucketSet& buckets() noexcept { return buckets_; }
+    [[nodiscard]] BucketSet& buckets() noexcept { return buckets_; }
 
     /// Throws ArgumentError for a parameter that there is not, or that is ignored.
     void check_in_bucket(std::size_t i) const;
@@ -140,7 +141,7 @@ class GradientReducer {
     void accumulate(std::size_t sample_count);
 
     /// Those of the last step, to clip or unscale. Throws ArgumentError in the middle of a step.
-    [[nodiscard]] detail::Averages& averages();
+    [[nodiscard]] GradientPostprocessing& averages();
 
     /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
     class NoSync {
@@ -155,7 +156,7 @@ class GradientReducer {
     };
 
   private:
-    using State = detail::GradientMarks::State;
+    using State = GradientMarks::State;
 
     // ---- construction
 
@@ -164,9 +165,9 @@ class GradientReducer {
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
     /// None where the host has a part in each step.
-    [[nodiscard]] detail::DeviceLanes make_lanes() const;
+    [[nodiscard]] DeviceLanes make_lanes() const;
 
-    void make_steps(detail::DeviceLanes lanes);
+    void make_steps(DeviceLanes lanes);
 
     void make_buckets(const std::vector<std::size_t>& order);
 
@@ -189,7 +190,7 @@ class GradientReducer {
     void begin_among_ranks();
 
     /// Whether the step goes on, as far as is known; begins it among the ranks, and sends rank 0's buffers.
-    [[nodiscard]] bool goes_on();
+    [[nodiscard]] bool may_proceed();
 
     /// Throws ArgumentError where the host has a part in the step, which has not begun then.
     void check_capturable();
@@ -226,13 +227,13 @@ class GradientReducer {
 
     void check_index(std::size_t i) const;
 
-    detail::ModelParameters parameters_;
+    ModelParameters parameters_;
     DistributedDataParallelOptions options_;
     Outcome outcome_;
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_ = nullptr;
-    detail::ModelBuffers buffers_;
-    detail::BucketSet buckets_;
+    ModelBuffers buffers_;
+    BucketSet buckets_;
     bool pinned_ = false;  // somebody knows the memory of a bucket
     bool rebuilt_ = false;
 
@@ -240,17 +241,17 @@ class GradientReducer {
     int local_scopes_ = 0;
     bool begun_ = false;
     bool buffers_are_sent_ = false;
-    detail::OwnStep own_;
+    OwnStep own_;
     ReduceOp reduction_ = ReduceOp::avg;
-    detail::GradientMarks marks_;
+    GradientMarks marks_;
     std::vector<bool> takes_part_;  // by position in the next bucket
-    detail::UnusedParameters unused_;
-    std::optional<detail::StepClock> clock_;
-    std::unique_ptr<detail::GradientSteps> steps_;
-    std::optional<detail::Averages> averages_;
+    UnusedParameters unused_;
+    std::optional<StepClock> clock_;
+    std::unique_ptr<GradientSteps> steps_;
+    std::optional<GradientPostprocessing> postprocessing_;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/ddp/detail/gradient_reducer.ipp"

@@ -14,7 +14,7 @@
 #include "dptk/ddp/detail/launch_order.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSource source,
                                              DistributedDataParallelOptions options, Outcome outcome)
@@ -26,10 +26,10 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
 
     std::string problem;
     std::string device_problem;
-    detail::DeviceLanes lanes;
+    DeviceLanes lanes;
     try {
         parameters_.find(options_);
-        buffers_ = detail::ModelBuffers(options_);
+        buffers_ = ModelBuffers(options_);
         check_options();
         lanes = make_lanes();
     } catch (const BackendError& error) {
@@ -37,14 +37,13 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     } catch (const std::exception& error) {  // also of the program's own for_each_parameter
         problem = error.what();
     }
-    detail::check_no_problem<ArgumentError>(*group_, problem);
-    detail::check_no_problem<BackendError>(*group_, device_problem);
-    detail::check_equal_tables(
-        *group_, "models",
-        detail::model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
-            (lanes.empty() ? "" : "\nsteps by kernels"));
+    check_no_problem<ArgumentError>(*group_, problem);
+    check_no_problem<BackendError>(*group_, device_problem);
+    check_equal_tables(*group_, "models",
+                       model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
+                           (lanes.empty() ? "" : "\nsteps by kernels"));
     make_steps(std::move(lanes));
-    make_buckets(detail::first_launch_order(parameters_.ignored()));
+    make_buckets(first_launch_order(parameters_.ignored()));
     clock_.emplace(*group_);
     clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
 }
@@ -69,12 +68,12 @@ DPTK_INLINE std::shared_ptr<void> GradientReducer::bucket_memory(std::size_t i) 
 DPTK_INLINE void GradientReducer::check() {
     const std::lock_guard lock(mutex_);
     check_not_begun();
-    if (!steps_->was_well(own_)) throw_problems();
+    if (!steps_->status_ok(own_)) throw_problems();
 }
 
 DPTK_INLINE void GradientReducer::check_in_bucket(std::size_t i) const {
     check_index(i);
-    if (!buckets_.has(i)) throw ArgumentError(detail::text("parameter ", parameters_[i].name, " is ignored"));
+    if (!buckets_.has(i)) throw ArgumentError(text("parameter ", parameters_[i].name, " is ignored"));
 }
 
 DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
@@ -91,7 +90,7 @@ DPTK_INLINE DdpStatistics GradientReducer::statistics() {
 DPTK_INLINE void GradientReducer::set_comm_hook(std::shared_ptr<CommHook> hook) {
     const std::lock_guard lock(mutex_);
     check_not_begun();
-    detail::check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
+    check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
     steps_->set_hook(std::move(hook));
 }
 
@@ -140,10 +139,10 @@ DPTK_INLINE void GradientReducer::accumulate(std::size_t sample_count) {
     steps_->accumulate(sample_count);
 }
 
-DPTK_INLINE detail::Averages& GradientReducer::averages() {
+DPTK_INLINE GradientPostprocessing& GradientReducer::averages() {
     const std::lock_guard lock(mutex_);
     check_not_begun();
-    return *averages_;
+    return *postprocessing_;
 }
 
 DPTK_INLINE GradientReducer::NoSync::NoSync(GradientReducer& reducer) : reducer_(reducer) {
@@ -158,7 +157,7 @@ DPTK_INLINE GradientReducer::NoSync::~NoSync() {
 }
 
 DPTK_INLINE void GradientReducer::check_options() const {
-    detail::BucketSet::check_caps(options_);
+    BucketSet::check_caps(options_);
     if (options_.find_unused_parameters && options_.ready != Ready::marked)
         throw ArgumentError(
             "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
@@ -166,18 +165,18 @@ DPTK_INLINE void GradientReducer::check_options() const {
     if (options_.find_unused_parameters && outcome_ != Outcome::everywhere)
         throw ArgumentError("find_unused_parameters is not for sharded gradients");
     if (outcome_ != Outcome::everywhere) {
-        detail::require_host_memory(parameters_.refs(), "a sharded optimizer");
-        detail::require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
+        require_host_memory(parameters_.refs(), "a sharded optimizer");
+        require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
     }
-    if (!is_marked()) detail::require_lasting_gradients(parameters_.refs(), "Ready::at_synchronize");
+    if (!is_marked()) require_lasting_gradients(parameters_.refs(), "Ready::at_synchronize");
 }
 
-DPTK_INLINE detail::DeviceLanes GradientReducer::make_lanes() const {
-    detail::DeviceLanes lanes;
+DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
+    DeviceLanes lanes;
     const bool has_host_buffers = buffers_.has_any() && !buffers_.are_on_devices();
     if (outcome_ == Outcome::everywhere && !has_host_buffers)
-        lanes = detail::DeviceLanes::make(parameters_.refs(),
-                                          detail::first_launch_order(parameters_.ignored()), options_.stream);
+        lanes =
+            DeviceLanes::make(parameters_.refs(), first_launch_order(parameters_.ignored()), options_.stream);
     if (options_.stream != StreamRef() && lanes.empty())
         throw ArgumentError(
             "a stream is for gradients that are all in device memory, as are the buffers, in a program "
@@ -185,29 +184,27 @@ DPTK_INLINE detail::DeviceLanes GradientReducer::make_lanes() const {
     for (const Buffer& buffer : buffers_.buffers()) {
         if (buffer.on_device() && !lanes.has(buffer.device))
             throw ArgumentError(
-                detail::text("a buffer is on ", device_name(buffer.device),
-                             ", where it can be with gradients that are all in device memory, and some "
-                             "of them there, in a program with dptk's kernels"));
+                text("a buffer is on ", device_name(buffer.device),
+                     ", where it can be with gradients that are all in device memory, and some "
+                     "of them there, in a program with dptk's kernels"));
     }
     return lanes;
 }
 
-DPTK_INLINE void GradientReducer::make_steps(detail::DeviceLanes lanes) {
+DPTK_INLINE void GradientReducer::make_steps(DeviceLanes lanes) {
     const bool is_own = own_group_ != nullptr;
     if (lanes.empty()) {
-        steps_ = std::make_unique<detail::HostSteps>(*group_, parameters_, buckets_, outcome_, is_own,
-                                                     is_marked());
+        steps_ = std::make_unique<HostSteps>(*group_, parameters_, buckets_, outcome_, is_own, is_marked());
     } else {
-        steps_ =
-            std::make_unique<detail::DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes), is_own);
+        steps_ = std::make_unique<DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes), is_own);
     }
-    averages_.emplace(*group_, parameters_, buckets_, *steps_);
+    postprocessing_.emplace(*group_, parameters_, buckets_, *steps_);
 }
 
 DPTK_INLINE void GradientReducer::make_buckets(const std::vector<std::size_t>& order) {
     const bool on_device = steps_->lanes() != nullptr;
     steps_->take_new_buckets();
-    buckets_ = detail::BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
+    buckets_ = BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
     reset_step();
 }
 
@@ -218,21 +215,21 @@ DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count)
     check_not_begun();
     begin_locked(sample_count);
     if (leaves_early()) begin_among_ranks();
-    if (buffers_.has_any() && may_communicate_here()) static_cast<void>(goes_on());
+    if (buffers_.has_any() && may_communicate_here()) static_cast<void>(may_proceed());
 }
 
 DPTK_INLINE void GradientReducer::check_counts_allowed() const {
     if (local_scopes_ == 0) return;
-    throw ArgumentError(detail::text("rank ", group_->rank(),
-                                     ": a sample count inside no_sync, which weighs all micro-batches the "
-                                     "same; accumulate(n) weighs them by their samples"));
+    throw ArgumentError(text("rank ", group_->rank(),
+                             ": a sample count inside no_sync, which weighs all micro-batches the "
+                             "same; accumulate(n) weighs them by their samples"));
 }
 
 DPTK_INLINE void GradientReducer::check_not_begun() const {
     if (!begun_) return;
-    throw ArgumentError(detail::text("rank ", group_->rank(),
-                                     ": a step begins in the middle of another; synchronize(), without a "
-                                     "sample count, ends the one that begin_step or a mark has begun"));
+    throw ArgumentError(text("rank ", group_->rank(),
+                             ": a step begins in the middle of another; synchronize(), without a "
+                             "sample count, ends the one that begin_step or a mark has begun"));
 }
 
 DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample_count) {
@@ -276,9 +273,9 @@ DPTK_INLINE void GradientReducer::begin_among_ranks() {
     steps_->begin(own_);
 }
 
-DPTK_INLINE bool GradientReducer::goes_on() {
+DPTK_INLINE bool GradientReducer::may_proceed() {
     if (!steps_->has_begun() && steps_->is_captured()) check_capturable();
-    if (!steps_->goes_on(own_)) return false;
+    if (!steps_->may_proceed(own_)) return false;
     if (buffers_.has_any() && !std::exchange(buffers_are_sent_, true))
         steps_->send(buffers_, steps_->joined().first, own_);
     return true;
@@ -288,9 +285,9 @@ DPTK_INLINE void GradientReducer::check_capturable() {
     try {
         const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
         if (!settled || options_.find_unused_parameters)
-            throw ArgumentError(detail::text("rank ", group_->rank(),
-                                             ": a step is captured into a CUDA graph before buckets are "
-                                             "settled, which two steps do, or with find_unused_parameters"));
+            throw ArgumentError(text("rank ", group_->rank(),
+                                     ": a step is captured into a CUDA graph before buckets are "
+                                     "settled, which two steps do, or with find_unused_parameters"));
         steps_->check_capturable();
     } catch (...) {
         reset_step();
@@ -304,8 +301,8 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     if (local_scopes_ > 0 || !buckets_.has(i)) return;
     if (!begun_) {
         if (steps_->has_accumulated())
-            own_.note(detail::text("gradient ", parameters_[i].name,
-                                   " is marked behind accumulate(), without begin_step(n)"));
+            own_.note(text("gradient ", parameters_[i].name,
+                           " is marked behind accumulate(), without begin_step(n)"));
         begin_locked(std::nullopt);
     }
     // Begun early, the ranks' words have arrived when the first bucket is full.
@@ -316,7 +313,7 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     if (!leaves_early()) return;
     // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
     while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
-        if (!goes_on()) return;
+        if (!may_proceed()) return;
         launch();
     }
 }
@@ -324,22 +321,20 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
 DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
     if (!is_marked()) return own_.note("a gradient is marked, but the option is Ready::at_synchronize");
     if (!marks_.mark(i, state, buckets_))
-        own_.note(detail::text("gradient ", parameters_[i].name, " was marked twice"));
+        own_.note(text("gradient ", parameters_[i].name, " was marked twice"));
     if (state == State::ready && unused_.is_out_for_good(i))
-        own_.note(detail::text("static_graph: gradient ", parameters_[i].name,
-                               " is ready, and no rank has used its parameter in the first step"));
+        own_.note(text("static_graph: gradient ", parameters_[i].name,
+                       " is ready, and no rank has used its parameter in the first step"));
 }
 
 DPTK_INLINE void GradientReducer::take_gradient(std::size_t i, void* gradient) {
     const ParameterRef& parameter = parameters_[i];
-    const bool is_late = static_cast<bool>(parameter.late_gradient);
+    const bool is_late = static_cast<bool>(parameter.lazy_gradient);
     if (parameter.count == 0 || (!is_late && gradient == nullptr)) return;
     if (!is_late)
-        return own_.note(
-            detail::text("gradient ", parameter.name, " is marked with an address, and is no late one"));
+        return own_.note(text("gradient ", parameter.name, " is marked with an address, and is no late one"));
     if (gradient == nullptr)
-        return own_.note(
-            detail::text("the late gradient ", parameter.name, " is marked without its address"));
+        return own_.note(text("the late gradient ", parameter.name, " is marked without its address"));
     parameters_.set_gradient(i, gradient);
     if (options_.gradient_as_bucket_view && !buckets_.is_view(i, parameter))
         own_.note(buckets_.view_problem(i, parameter));
@@ -358,12 +353,12 @@ DPTK_INLINE void GradientReducer::end_step() {
     clock_->end_compute();
     const trace::Span span("synchronize");
     if (!is_marked()) read_addresses();
-    if (!goes_on()) throw_problems();
+    if (!may_proceed()) throw_problems();
     while (steps_->next() < buckets_.size()) launch();
     // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
     unused_.exchange(
         *group_, parameters_.size(),
-        steps_->has_accumulated() ? detail::first_launch_order(parameters_.ignored()) : marks_.arrived());
+        steps_->has_accumulated() ? first_launch_order(parameters_.ignored()) : marks_.arrived());
     find_gradients();
     reduction_ = steps_->reduction(own_);
     if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
@@ -381,8 +376,8 @@ DPTK_INLINE void GradientReducer::launch() {
 DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
     if (is_marked() && marks_[i] == State::waiting) {
         if (!options_.find_unused_parameters)
-            own_.note(detail::text("gradient ", parameters_[i].name,
-                                   " was neither marked ready nor unused before synchronize()"));
+            own_.note(text("gradient ", parameters_[i].name,
+                           " was neither marked ready nor unused before synchronize()"));
         marks_.mark(i, State::unused, buckets_);
     }
     const bool is_there = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
@@ -393,18 +388,18 @@ DPTK_INLINE void GradientReducer::rebuild() {
     const bool may_change = options_.find_unused_parameters && !options_.static_graph;
     const bool must_stay = options_.gradient_as_bucket_view || outcome_ != Outcome::everywhere;
     if (rebuilt_ || !is_marked() || may_change || must_stay) return;
-    const detail::NewOrder agreed = detail::agree_on_order(*group_, pinned_, marks_.arrived(),
-                                                           detail::first_launch_order(parameters_.ignored()));
+    const NewOrder agreed =
+        agree_on_order(*group_, pinned_, marks_.arrived(), first_launch_order(parameters_.ignored()));
     rebuilt_ = agreed.is_settled;
     if (!agreed.order.empty()) make_buckets(agreed.order);
 }
 
 DPTK_INLINE void GradientReducer::throw_problems() {
-    const std::string problems = detail::gather_problems(*group_, own_.problem);
+    const std::string problems = gather_problems(*group_, own_.problem);
     steps_->forget_sums();
     unused_.forget();
     reset_step();
-    detail::throw_agreed(*group_, ArgumentError("synchronize: " + problems));
+    throw_agreed(*group_, ArgumentError("synchronize: " + problems));
 }
 
 DPTK_INLINE void GradientReducer::reset_step() {
@@ -425,9 +420,9 @@ DPTK_INLINE bool GradientReducer::leaves_early() const {
 
 DPTK_INLINE void GradientReducer::check_index(std::size_t i) const {
     if (i >= parameters_.size()) {
-        throw ArgumentError(detail::text("rank ", group_->rank(), ": there is no parameter ", i, " among ",
-                                         parameters_.size()));
+        throw ArgumentError(
+            text("rank ", group_->rank(), ": there is no parameter ", i, " among ", parameters_.size()));
     }
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -13,8 +13,8 @@
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/device_lanes.hpp"
 #include "dptk/ddp/detail/join_round.hpp"
 #include "dptk/ddp/detail/model_buffers.hpp"
@@ -77,7 +77,7 @@ class GradientSteps {
 
     /// Whether the step goes on, as far as is known: on all ranks alike. Begins it where that has not been
     /// done. Collective; blocks where the host has a part in the step.
-    [[nodiscard]] virtual bool goes_on(OwnStep& own) = 0;
+    [[nodiscard]] virtual bool may_proceed(OwnStep& own) = 0;
 
     /// Gives all ranks those of rank `root`. Collective.
     virtual void send(const ModelBuffers& buffers, int root, const OwnStep& own) = 0;
@@ -94,7 +94,7 @@ class GradientSteps {
     [[nodiscard]] virtual bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) = 0;
 
     /// Whether what is not known yet of the steps so far was well, as finish() does. Collective, blocks.
-    [[nodiscard]] virtual bool was_well(OwnStep&) { return true; }
+    [[nodiscard]] virtual bool status_ok(OwnStep&) { return true; }
 
     /// Buckets have been made anew.
     virtual void take_new_buckets() {}
@@ -126,7 +126,7 @@ class GradientSteps {
 
     /// What fails in a rank's memory, the other ranks cannot know of: ends the job.
     template <class Action>
-    void guarded(Action&& action) {
+    void abort_job_on_error(Action&& action) {
         break_job_unless_agreed(group_.channel().job(), std::forward<Action>(action));
     }
 

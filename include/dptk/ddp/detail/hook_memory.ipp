@@ -69,7 +69,7 @@ DPTK_INLINE void HookFloats::read(const Place& place, std::vector<float>& to) {
         std::memcpy(to.data(), floats.data, floats.bytes());
         return;
     }
-    place.lane->follow_program();  // where graphs were launched
+    place.lane->wait_for_user_stream();  // where graphs were launched
     place.lane->read(floats, to.data());
 }
 

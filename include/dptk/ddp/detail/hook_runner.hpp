@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/work.hpp"
-#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {

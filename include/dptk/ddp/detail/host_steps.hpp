@@ -30,7 +30,7 @@ class HostSteps final : public GradientSteps {
     [[nodiscard]] bool has_begun() const noexcept override { return header_.has_started(); }
 
     /// From then on the weight of this rank's gradients is known.
-    [[nodiscard]] DPTK_INLINE bool goes_on(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool may_proceed(OwnStep& own) override;
 
     DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep&) override;
 

@@ -35,7 +35,7 @@ DPTK_INLINE void HostSteps::begin(const OwnStep& own) {
     header_.start(group_, header(own));
 }
 
-DPTK_INLINE bool HostSteps::goes_on(OwnStep& own) {
+DPTK_INLINE bool HostSteps::may_proceed(OwnStep& own) {
     if (!header_.has_started()) header_.run(group_, header(own));
     header_.wait();
     if (own.is_shadow && !header_.does_any_count()) own.samples.reset();
@@ -61,11 +61,11 @@ DPTK_INLINE bool HostSteps::finish(OwnStep& own, const UnusedParameters& unused,
         const BucketTraffic::Trip trip = traffic_.wait(b);
         if (outcome_ != BucketSet::Outcome::unreduced)
             clock.note_trip(b, buckets_[b].gradients().bytes(), trip);
-        guarded([&] { copy_out(b, own, unused); });
+        abort_job_on_error([&] { copy_out(b, own, unused); });
         const bool has_status = b + 1 == buckets_.size() && is_carried;
         failed = failed || (has_status && buckets_[b].status());
     }
-    guarded([&] {
+    abort_job_on_error([&] {
         for (const int device : buckets_.devices()) device_calls().synchronize(device);
     });
     if (!failed) forget_sums();
@@ -85,7 +85,7 @@ DPTK_INLINE void HostSteps::forget_sums() {
 
 DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const OwnStep& own,
                                           const std::vector<bool>& takes_part) {
-    guarded([&] { copy_in(b, own, takes_part); });
+    abort_job_on_error([&] { copy_in(b, own, takes_part); });
     traffic_.launch(buckets_, b, parameters_.refs(),
                     {.op = reduction(own),
                      .weight = rank_weight(own),

@@ -3,7 +3,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Which ranks take part in a step with samples of their own; see ddp/join.hpp.
 struct JoinRound {
@@ -11,8 +11,8 @@ struct JoinRound {
     int present = 0;
     /// The first of them, whose buffers go to all.
     int first = 0;
-    /// Averages without sample counts are over those that are present, and not over all ranks.
+    /// GradientPostprocessing without sample counts are over those that are present, and not over all ranks.
     bool averages_over_present = false;
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

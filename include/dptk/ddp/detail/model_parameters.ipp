@@ -23,8 +23,8 @@ DPTK_INLINE void ModelParameters::read_addresses() {
 
 DPTK_INLINE void ModelParameters::find_gradient(std::size_t i, IfMissing if_missing) {
     ParameterRef& parameter = refs_[i];
-    if (parameter.gradient == nullptr && parameter.late_gradient)
-        parameter.gradient = parameter.late_gradient(if_missing);
+    if (parameter.gradient == nullptr && parameter.lazy_gradient)
+        parameter.gradient = parameter.lazy_gradient(if_missing);
 }
 
 DPTK_INLINE void ModelParameters::broadcast_values(ProcessGroup& group, int root, StreamRef stream) {

@@ -10,8 +10,8 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/detail/bucket_traffic.hpp"
-#include "dptk/ddp/statistics.hpp"
 #include "dptk/ddp/detail/timeline.hpp"
+#include "dptk/ddp/statistics.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

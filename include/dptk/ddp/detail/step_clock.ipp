@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <chrono>
 
-#include "dptk/core/log.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE StepClock::~StepClock() {
     const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-    if (!timeline_ || unwinding || group_.channel().control().health()->failed()) return;
+    if (!timeline_ || unwinding || group_.channel().control().job_state()->failed()) return;
     try {
         timeline_->write();
     } catch (const std::exception& error) {

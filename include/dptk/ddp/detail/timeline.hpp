@@ -11,7 +11,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Records this rank's spans as long as it lives: those of the thread that has made it, and those of its
 /// buckets.
@@ -55,7 +55,7 @@ class Timeline {
     std::int64_t offset_ = 0;  // from this rank's clock to rank 0's
 };
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/ddp/detail/timeline.ipp"

@@ -12,7 +12,7 @@
 
 #include "dptk/control/net/host.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::unique_ptr<Timeline> Timeline::from_environment(ProcessGroup& group) {
     const char* path = std::getenv("DPTK_TRACE");
@@ -52,7 +52,7 @@ DPTK_INLINE void Timeline::write() {
     }
     file << "\n]}\n";
     file.close();
-    if (!file) throw Error(detail::text("DPTK_TRACE: ", path_, " cannot be written"));
+    if (!file) throw Error(text("DPTK_TRACE: ", path_, " cannot be written"));
 }
 
 DPTK_INLINE std::int64_t Timeline::now() {
@@ -88,19 +88,18 @@ DPTK_INLINE void Timeline::compare_clocks() {
 
 DPTK_INLINE std::string Timeline::events() const {
     const int rank = group_.rank();
-    std::string out =
-        detail::text(R"({"name": "process_name", "ph": "M", "pid": )", rank, R"(, "args": {"name": "rank )",
-                     rank, " (", escaped(process_label()), R"x()"}})x");
+    std::string out = text(R"({"name": "process_name", "ph": "M", "pid": )", rank,
+                           R"(, "args": {"name": "rank )", rank, " (", escaped(process_label()), R"x()"}})x");
     const char* const lanes[] = {"program", "communication"};
     for (int lane = 0; lane < 2; ++lane)
-        out += detail::text(",\n", R"({"name": "thread_name", "ph": "M", "pid": )", rank, R"(, "tid": )",
-                            lane, R"(, "args": {"name": ")", lanes[lane], R"("}})");
+        out += text(",\n", R"({"name": "thread_name", "ph": "M", "pid": )", rank, R"(, "tid": )", lane,
+                    R"(, "args": {"name": ")", lanes[lane], R"("}})");
     for (const trace::Event& event : recorder_.events()) {
         const std::int64_t begin = nanoseconds(event.begin) + offset_ - origin_;
         const std::int64_t duration = nanoseconds(event.end) - nanoseconds(event.begin);
-        out += detail::text(",\n", R"({"name": ")", escaped(event.name), R"(", "ph": "X", "pid": )", rank,
-                            R"(, "tid": )", static_cast<int>(event.lane), R"(, "ts": )", microseconds(begin),
-                            R"(, "dur": )", microseconds(duration), "}");
+        out += text(",\n", R"({"name": ")", escaped(event.name), R"(", "ph": "X", "pid": )", rank,
+                    R"(, "tid": )", static_cast<int>(event.lane), R"(, "ts": )", microseconds(begin),
+                    R"(, "dur": )", microseconds(duration), "}");
     }
     return out;
 }
@@ -120,4 +119,4 @@ DPTK_INLINE std::string Timeline::escaped(std::string_view name) {
     return out;
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -60,8 +60,8 @@ class PostLocalSgd final : public CommHook {
 
 }  // namespace hooks
 
-/// Averages the parameters' values over all ranks in each `period`th step, from step `warmup_steps` on. Call
-/// it after each step of the optimizer. PyTorch's PeriodicModelAverager.
+/// GradientPostprocessing the parameters' values over all ranks in each `period`th step, from step
+/// `warmup_steps` on. Call it after each step of the optimizer. PyTorch's PeriodicModelAverager.
 class PeriodicModelAverager {
   public:
     /// Throws ArgumentError for a period of 0. The group must outlive this.

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/comm/coalesced.hpp"
 #include "dptk/ddp/detail/bucket_math.hpp"
 
 namespace DPTK_NAMESPACE::hooks {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/low_rank.hpp"
-#include "dptk/ddp/detail/bucket_math.hpp"
 #include "dptk/ddp/comm_hook.hpp"
+#include "dptk/ddp/detail/bucket_math.hpp"
 #include "dptk/ddp/detail/hook_memory.hpp"
+#include "dptk/ddp/detail/low_rank.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
 
 namespace DPTK_NAMESPACE::hooks {

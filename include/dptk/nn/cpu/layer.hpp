@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"

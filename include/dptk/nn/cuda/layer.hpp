@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 

@@ -6,8 +6,8 @@
 
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/stream.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

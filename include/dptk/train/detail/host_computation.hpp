@@ -1,6 +1,6 @@
 /// What a Trainer leaves to a network's backend: to load batches, to compute losses and gradients, and to
-/// step the values. This is the one for networks in host memory; train/detail/cuda/computation.hpp has that for
-/// GPUs.
+/// step the values. This is the one for networks in host memory; train/detail/cuda/computation.hpp has that
+/// for GPUs.
 #pragma once
 
 #include <concepts>

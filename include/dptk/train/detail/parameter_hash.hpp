@@ -8,7 +8,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// FNV-1a over the bytes of all values, in order and in the layout that they have in memory. Values on a
 /// device must be complete, but for what its default stream still does: blocks for that.
@@ -19,7 +19,7 @@ namespace DPTK_NAMESPACE {
 [[nodiscard]] std::uint64_t agreed_parameter_hash(ProcessGroup& group,
                                                   std::span<const ParameterRef> parameters);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/train/detail/parameter_hash.ipp"

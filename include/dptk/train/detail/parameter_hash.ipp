@@ -21,17 +21,17 @@ namespace DPTK_NAMESPACE::detail {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::uint64_t parameter_hash(std::span<const ParameterRef> parameters) {
-    std::uint64_t hash = detail::fnv1a({});
+    std::uint64_t hash = fnv1a({});
     for (const ParameterRef& parameter : parameters) {
         if (parameter.device.type == DeviceType::cpu) {
             const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
-            hash = detail::fnv1a({static_cast<const char*>(parameter.value), bytes}, hash);
+            hash = fnv1a({static_cast<const char*>(parameter.value), bytes}, hash);
         } else {
-            const std::vector<char> bytes = detail::value_on_host(parameter);
-            hash = detail::fnv1a({bytes.data(), bytes.size()}, hash);
+            const std::vector<char> bytes = value_on_host(parameter);
+            hash = fnv1a({bytes.data(), bytes.size()}, hash);
         }
     }
     return hash;
@@ -42,11 +42,11 @@ DPTK_INLINE std::uint64_t agreed_parameter_hash(ProcessGroup& group,
     const std::vector<std::uint64_t> hashes = group.all_gather_value(parameter_hash(parameters));
     for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
         if (hashes[rank] != hashes[0]) {
-            detail::throw_agreed(group, MismatchError(detail::text("the parameters of rank ", rank,
-                                                                   " differ from those of rank 0")));
+            throw_agreed(
+                group, MismatchError(text("the parameters of rank ", rank, " differ from those of rank 0")));
         }
     }
     return hashes[0];
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -10,7 +10,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// Where one rank stands in its job.
 struct RankPlace {
@@ -42,7 +42,7 @@ using EnvironmentVariable = std::pair<std::string, std::string>;
 /// launcher. What describes a job (SLURM_JOB_*) or tunes a library (OMPI_MCA_*, PMIX_MCA_*) is not.
 [[nodiscard]] bool is_stale_launcher_variable(std::string_view name);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/detail/rank_environment.ipp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::vector<EnvironmentVariable> rank_environment(const RankPlace& place, const JobPlace& job,
                                                               const std::string& error_file) {
@@ -59,4 +59,4 @@ DPTK_INLINE bool is_stale_launcher_variable(std::string_view name) {
     return std::ranges::any_of(stale, matches) && std::ranges::none_of(tuning, matches);
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

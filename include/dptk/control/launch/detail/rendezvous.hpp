@@ -11,7 +11,7 @@
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 struct RendezvousOptions {
     int rank = 0;
@@ -27,33 +27,29 @@ struct Peers {
     std::vector<std::string> hosts;
 };
 
-namespace detail {
-
 /// What a process says of itself.
-struct Arrival {
+struct PeerInfo {
     int rank = 0;
     int world_size = 1;
     std::string version;
     std::string host;
     std::string label;
 
-    friend bool operator==(const Arrival&, const Arrival&) = default;
+    friend bool operator==(const PeerInfo&, const PeerInfo&) = default;
 
     [[nodiscard]] std::string to_line() const;
 
-    [[nodiscard]] static std::optional<Arrival> parse(std::string_view line);
+    [[nodiscard]] static std::optional<PeerInfo> parse(std::string_view line);
 
     [[nodiscard]] std::string name() const;
 };
-
-}  // namespace detail
 
 /// Blocks until all `world_size` processes have come to the store, for at most the timeout. Throws, on all
 /// that have come, TimeoutError that names the missing ranks, and MismatchError where two processes have one
 /// rank, or disagree about the world size or the version of dptk. Collective.
 [[nodiscard]] Peers rendezvous(Store& store, RendezvousOptions options);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/detail/rendezvous.ipp"

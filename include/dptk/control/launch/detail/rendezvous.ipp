@@ -8,55 +8,55 @@
 #include <thread>
 #include <utility>
 
+#include "dptk/control/health/rank_status.hpp"
+#include "dptk/control/net/host.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/debug.hpp"
-#include "dptk/control/net/host.hpp"
-#include "dptk/control/health/rank_status.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
-#include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::string Arrival::to_line() const {
+DPTK_INLINE std::string PeerInfo::to_line() const {
     return text(rank, ' ', world_size, ' ', version, ' ', host, ' ', label);
 }
 
-DPTK_INLINE std::optional<Arrival> Arrival::parse(std::string_view line) {
-    Arrival arrival;
-    if (!parse_number(next_word(line), arrival.rank)) return std::nullopt;
-    if (!parse_number(next_word(line), arrival.world_size)) return std::nullopt;
-    arrival.version = next_word(line);
-    arrival.host = next_word(line);
-    arrival.label = line;
-    return arrival;
+DPTK_INLINE std::optional<PeerInfo> PeerInfo::parse(std::string_view line) {
+    PeerInfo peer;
+    if (!parse_number(next_word(line), peer.rank)) return std::nullopt;
+    if (!parse_number(next_word(line), peer.world_size)) return std::nullopt;
+    peer.version = next_word(line);
+    peer.host = next_word(line);
+    peer.label = line;
+    return peer;
 }
 
-DPTK_INLINE std::string Arrival::name() const {
+DPTK_INLINE std::string PeerInfo::name() const {
     return text("rank ", rank, " (", label, ")");
 }
 
 /// The processes as they come, and what does not fit.
-class RollCall {
+class RendezvousLeader {
   public:
-    explicit RollCall(Arrival leader)
+    explicit RendezvousLeader(PeerInfo leader)
         : leader_(std::move(leader)), ranks_(static_cast<std::size_t>(leader_.world_size)) {}
 
     /// Returns the problem with it, or nothing.
-    [[nodiscard]] std::optional<std::string> add(const Arrival& arrival) {
-        if (arrival.version != leader_.version) {
+    [[nodiscard]] std::optional<std::string> add(const PeerInfo& peer) {
+        if (peer.version != leader_.version) {
             return text("the processes use different versions of dptk: ", leader_.name(), " has ",
-                        leader_.version, ", ", arrival.name(), " has ", arrival.version);
+                        leader_.version, ", ", peer.name(), " has ", peer.version);
         }
-        if (arrival.world_size != leader_.world_size) {
+        if (peer.world_size != leader_.world_size) {
             return text("the processes disagree about the world size: ", leader_.name(), " was told ",
-                        leader_.world_size, ", ", arrival.name(), " was told ", arrival.world_size);
+                        leader_.world_size, ", ", peer.name(), " was told ", peer.world_size);
         }
-        std::optional<Arrival>& place = ranks_[static_cast<std::size_t>(arrival.rank)];
+        std::optional<PeerInfo>& place = ranks_[static_cast<std::size_t>(peer.rank)];
         if (place) {
-            return text("two processes have rank ", arrival.rank, ": ", place->label, " and ", arrival.label);
+            return text("two processes have rank ", peer.rank, ": ", place->label, " and ", peer.label);
         }
-        place = arrival;
+        place = peer;
         return std::nullopt;
     }
 
@@ -84,18 +84,18 @@ class RollCall {
     }
 
   private:
-    Arrival leader_;
-    std::vector<std::optional<Arrival>> ranks_;
+    PeerInfo leader_;
+    std::vector<std::optional<PeerInfo>> ranks_;
 };
 
 /// What rank 0 tells all: "ok" and the table, or a kind of error and its text.
-struct RollCallResult {
+struct RendezvousResult {
     std::string kind;
     std::string text;
 
     [[nodiscard]] std::string to_text() const { return kind + "\n" + text; }
 
-    [[nodiscard]] static RollCallResult parse(std::string_view value) {
+    [[nodiscard]] static RendezvousResult parse(std::string_view value) {
         const std::size_t end = value.find('\n');
         return {std::string(value.substr(0, end)),
                 std::string(end == std::string_view::npos ? "" : value.substr(end + 1))};
@@ -111,11 +111,11 @@ class Rendezvous {
 
     [[nodiscard]] Peers meet() {
         const std::int64_t number = store_.add("arrivals", 1);
-        store_.set(text("arrival/", number), self_.to_line());
+        store_.set(text("peer/", number), self_.to_line());
         const bool leads =
             options_.rank == 0 &&
             store_.compare_and_set("leader", "", std::to_string(number)) == std::to_string(number);
-        const RollCallResult verdict = leads ? lead() : follow();
+        const RendezvousResult verdict = leads ? lead() : follow();
         if (verdict.kind != "ok") throw_problem(verdict);
         return peers_from(verdict.text);
     }
@@ -125,19 +125,19 @@ class Rendezvous {
 
     /// For how long rank 0 stays, at most and at least, for the others to come and read why it fails.
     static constexpr std::chrono::milliseconds farewell{2000};
-    static constexpr std::chrono::milliseconds shortest_farewell{500};
+    static constexpr std::chrono::milliseconds shortest_shutdown{500};
     static constexpr std::chrono::milliseconds first_report{5000};
     static constexpr std::chrono::milliseconds report_interval{30000};
 
-    [[nodiscard]] RollCallResult lead() {
-        RollCallResult verdict = call_roll();
+    [[nodiscard]] RendezvousResult lead() {
+        RendezvousResult verdict = call_roll();
         store_.set("verdict", verdict.to_text());
         wait_for_readers(verdict);
         return verdict;
     }
 
-    [[nodiscard]] RollCallResult call_roll() {
-        RollCall roll(self_);
+    [[nodiscard]] RendezvousResult call_roll() {
+        RendezvousLeader roll(self_);
         const Deadline deadline(options_.timeout);
         clock::time_point next_report = clock::now() + first_report;
         for (std::int64_t number = 1; !roll.complete();) {
@@ -154,21 +154,20 @@ class Rendezvous {
             }
             if (!line) continue;
             ++number;
-            const std::optional<Arrival> arrival = Arrival::parse(*line);
-            if (!arrival || arrival->rank < 0 || arrival->world_size < 1 ||
-                arrival->rank >= arrival->world_size) {
+            const std::optional<PeerInfo> peer = PeerInfo::parse(*line);
+            if (!peer || peer->rank < 0 || peer->world_size < 1 || peer->rank >= peer->world_size) {
                 return {"mismatch",
                         text("something that is no rank of this job came to ", options_.where, ": ", *line)};
             }
-            if (const std::optional<std::string> problem = roll.add(*arrival)) return {"mismatch", *problem};
+            if (const std::optional<std::string> problem = roll.add(*peer)) return {"mismatch", *problem};
         }
         return {"ok", roll.table()};
     }
 
     [[nodiscard]] std::optional<std::string> next_arrival(std::int64_t number, const Deadline& deadline) {
         try {
-            return store_.get(text("arrival/", number), std::min<std::chrono::milliseconds>(
-                                                            deadline.left(), std::chrono::milliseconds(500)));
+            return store_.get(text("peer/", number), std::min<std::chrono::milliseconds>(
+                                                         deadline.left(), std::chrono::milliseconds(500)));
         } catch (const TimeoutError&) {
             return std::nullopt;
         }
@@ -176,10 +175,10 @@ class Rendezvous {
 
     /// The process that serves the store must stay until the others know why they fail. Of two that are rank
     /// 0, either may serve it, and either lead.
-    void wait_for_readers(const RollCallResult& verdict) {
+    void wait_for_readers(const RendezvousResult& verdict) {
         if (verdict.kind == "ok") return;
         const Deadline deadline(farewell);
-        const Deadline shortest(shortest_farewell);
+        const Deadline shortest(shortest_shutdown);
         const auto count = [&](std::string_view key) {
             std::int64_t number = 0;
             static_cast<void>(parse_number(store_.find(key).value_or("0"), number));
@@ -197,11 +196,11 @@ class Rendezvous {
         }
     }
 
-    [[nodiscard]] RollCallResult follow() {
+    [[nodiscard]] RendezvousResult follow() {
         try {
             // Rank 0 gives up at the timeout, and then says who is missing.
-            RollCallResult verdict =
-                RollCallResult::parse(store_.get("verdict", options_.timeout + farewell));
+            RendezvousResult verdict =
+                RendezvousResult::parse(store_.get("verdict", options_.timeout + farewell));
             try {
                 store_.add("readers", 1);
             } catch (const Error&) {
@@ -215,7 +214,7 @@ class Rendezvous {
         }
     }
 
-    [[noreturn]] void throw_problem(const RollCallResult& verdict) const {
+    [[noreturn]] void throw_problem(const RendezvousResult& verdict) const {
         const std::string message = text("rank ", options_.rank, ": ", verdict.text);
         if (verdict.kind == "timeout") throw_marked(TimeoutError(message));
         throw_marked(MismatchError(message));
@@ -232,30 +231,30 @@ class Rendezvous {
         Peers peers;
         while (!table.empty()) {
             const std::size_t end = table.find('\n');
-            const std::optional<Arrival> arrival = Arrival::parse(table.substr(0, end));
+            const std::optional<PeerInfo> peer = PeerInfo::parse(table.substr(0, end));
             table.remove_prefix(end == std::string_view::npos ? table.size() : end + 1);
-            if (!arrival) break;
-            if (arrival->rank == options_.rank && *arrival != self_) {
-                throw MismatchError(text("two processes have rank ", options_.rank, ": ", arrival->label,
-                                         " and ", self_.label));
+            if (!peer) break;
+            if (peer->rank == options_.rank && *peer != self_) {
+                throw MismatchError(
+                    text("two processes have rank ", options_.rank, ": ", peer->label, " and ", self_.label));
             }
-            peers.labels.push_back(arrival->label);
-            peers.hosts.push_back(arrival->host);
+            peers.labels.push_back(peer->label);
+            peers.hosts.push_back(peer->host);
         }
         return peers;
     }
 
     Store& store_;
     RendezvousOptions options_;
-    Arrival self_;
+    PeerInfo self_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Peers rendezvous(Store& store, RendezvousOptions options) {
-    return detail::Rendezvous(store, std::move(options)).meet();
+    return Rendezvous(store, std::move(options)).meet();
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include "dptk/control/launch/detail/job_request.hpp"
+#include "dptk/control/launch/job_request.hpp"
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-struct MeetingPlace {
+struct RendezvousStore {
     std::shared_ptr<Store> store;
     /// For messages: "tcp://10.0.0.1:29500".
     std::string where;
@@ -21,9 +21,9 @@ struct MeetingPlace {
 /// Where the job that `request` describes meets. Rank 0 opens the place, the others wait for it for at most
 /// the request's timeout. Throws ArgumentError for what makes no sense, and TimeoutError where rank 0 is not
 /// there.
-[[nodiscard]] MeetingPlace find_meeting_place(const JobRequest& request);
+[[nodiscard]] RendezvousStore open_rendezvous_store(const JobRequest& request);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/detail/rendezvous_store.ipp"

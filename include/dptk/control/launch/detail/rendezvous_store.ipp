@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/control/launch/detail/slurm.hpp"
 #include "dptk/control/process/deadline.hpp"
-#include "dptk/control/store/file_store.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
-#include "dptk/control/launch/detail/slurm.hpp"
+#include "dptk/control/store/file_store.hpp"
 #include "dptk/control/store/tcp_store.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -32,11 +32,12 @@ namespace DPTK_NAMESPACE::detail {
     return out.size() <= max_store_token_bytes ? out : text(fnv1a(out));
 }
 
-class MeetingPlaceFinder {
+class RendezvousStoreOpener {
   public:
-    explicit MeetingPlaceFinder(const JobRequest& request) : request_(request), deadline_(request.timeout) {}
+    explicit RendezvousStoreOpener(const JobRequest& request)
+        : request_(request), deadline_(request.timeout) {}
 
-    [[nodiscard]] MeetingPlace find() {
+    [[nodiscard]] RendezvousStore find() {
         switch (request_.method.meeting) {
             case Meeting::tcp: return at_port(request_.method.host, {request_.method.port});
             case Meeting::env: return by_environment();
@@ -51,7 +52,7 @@ class MeetingPlaceFinder {
   private:
     [[nodiscard]] int rank() const { return request_.launch.rank; }
 
-    [[nodiscard]] MeetingPlace by_environment() {
+    [[nodiscard]] RendezvousStore by_environment() {
         const std::string host = environment_text("MASTER_ADDR");
         const std::string port_text = environment_text("MASTER_PORT");
         if (host.empty() || port_text.empty()) {
@@ -68,7 +69,7 @@ class MeetingPlaceFinder {
         return at_port(host, ports);
     }
 
-    [[nodiscard]] MeetingPlace by_slurm() {
+    [[nodiscard]] RendezvousStore by_slurm() {
         std::string list = environment_text("SLURM_STEP_NODELIST");
         if (list.empty()) list = environment_text("SLURM_JOB_NODELIST");
         const std::string job = environment_text("SLURM_JOB_ID");
@@ -85,9 +86,9 @@ class MeetingPlaceFinder {
     }
 
     /// A store at the first port that is free, served by rank 0.
-    [[nodiscard]] MeetingPlace at_port(const std::string& host, const std::vector<std::uint16_t>& ports) {
+    [[nodiscard]] RendezvousStore at_port(const std::string& host, const std::vector<std::uint16_t>& ports) {
         const std::string token = job_token(request_);
-        MeetingPlace place;
+        RendezvousStore place;
         if (rank() == 0) place = serve(host, ports, token);
         const bool serves = place.store != nullptr;
         if (!serves) place = connect(host, ports, token);
@@ -96,7 +97,7 @@ class MeetingPlaceFinder {
     }
 
     /// A job may meet, part, and meet again at one place, each time in a room of its own that rank 0 names.
-    void enter(MeetingPlace& place, bool serves) {
+    void enter(RendezvousStore& place, bool serves) {
         const std::string key = "room";
         std::string room = random_word();
         if (serves) {
@@ -119,8 +120,8 @@ class MeetingPlaceFinder {
 
     /// Nothing where another process of this job serves already: the rendezvous then tells who has rank 0
     /// twice.
-    [[nodiscard]] MeetingPlace serve(const std::string& host, const std::vector<std::uint16_t>& ports,
-                                     const std::string& token) {
+    [[nodiscard]] RendezvousStore serve(const std::string& host, const std::vector<std::uint16_t>& ports,
+                                        const std::string& token) {
         std::string problem;
         for (const std::uint16_t port : ports) {
             try {
@@ -153,9 +154,9 @@ class MeetingPlaceFinder {
         return loopback ? host : "";
     }
 
-    [[nodiscard]] MeetingPlace connect(const std::string& host, const std::vector<std::uint16_t>& ports,
-                                       const std::string& token) {
-        const auto reach = [&](std::uint16_t port, std::chrono::milliseconds time) -> MeetingPlace {
+    [[nodiscard]] RendezvousStore connect(const std::string& host, const std::vector<std::uint16_t>& ports,
+                                          const std::string& token) {
+        const auto reach = [&](std::uint16_t port, std::chrono::milliseconds time) -> RendezvousStore {
             auto store = TcpStore::connect({host, port}, {.token = token, .timeout = time});
             store->set_reply_timeout(request_.heartbeat_timeout);
             return {std::move(store), name(host, port)};
@@ -182,7 +183,7 @@ class MeetingPlaceFinder {
         }
     }
 
-    [[nodiscard]] MeetingPlace by_file() {
+    [[nodiscard]] RendezvousStore by_file() {
         const std::string& path = request_.method.path;
         const std::string job = job_token(request_);
         if (rank() != 0) return by_store(FileStore::join(path, request_.timeout, job), "file://" + path);
@@ -195,7 +196,7 @@ class MeetingPlaceFinder {
     }
 
     /// Rank 0 leaves an invitation in a store that all reach; from then on they talk by TCP.
-    [[nodiscard]] MeetingPlace by_store(const std::shared_ptr<Store>& store, std::string where) {
+    [[nodiscard]] RendezvousStore by_store(const std::shared_ptr<Store>& store, std::string where) {
         const std::string key = "dptk/invitation";
         if (rank() == 0) {
             auto [served, invitation] = StoreServers::get().invite(request_.bind_address);
@@ -206,8 +207,8 @@ class MeetingPlaceFinder {
         }
         // A second process that takes itself for rank 0 learns its mistake at the rendezvous.
         try {
-            const StoreInvitation invitation = StoreInvitation::parse(store->get(key, deadline_.left()));
-            return {accept_invitation(invitation, deadline_.left(), request_.heartbeat_timeout),
+            const StoreEndpoint invitation = StoreEndpoint::parse(store->get(key, deadline_.left()));
+            return {connect_to_endpoint(invitation, deadline_.left(), request_.heartbeat_timeout),
                     std::move(where)};
         } catch (const TimeoutError& error) {
             throw TimeoutError(
@@ -236,10 +237,10 @@ class MeetingPlaceFinder {
 
 }  // namespace DPTK_NAMESPACE::detail
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE MeetingPlace find_meeting_place(const JobRequest& request) {
-    return detail::MeetingPlaceFinder(request).find();
+DPTK_INLINE RendezvousStore open_rendezvous_store(const JobRequest& request) {
+    return RendezvousStoreOpener(request).find();
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

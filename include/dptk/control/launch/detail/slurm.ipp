@@ -4,10 +4,10 @@
 
 #include <cstddef>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string first_slurm_host(std::string_view list) {
     std::string out;
@@ -31,11 +31,11 @@ DPTK_INLINE std::uint16_t slurm_port(std::string_view job_id) {
     for (const char digit : job_id.substr(job_id.size() < 4 ? 0 : job_id.size() - 4)) {
         if (digit < '0' || digit > '9') {
             throw ArgumentError(
-                detail::text("the environment says SLURM_JOB_ID=", job_id, ", where a number belongs"));
+                text("the environment says SLURM_JOB_ID=", job_id, ", where a number belongs"));
         }
         port = static_cast<std::uint16_t>(port * 10 + (digit - '0'));
     }
     return static_cast<std::uint16_t>(15000 + port);
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/control/net/host.hpp"
-#include "dptk/control/store/prefix_store.hpp"
-#include "dptk/control/process/random_word.hpp"
 #include "dptk/control/health/rank_status.hpp"
+#include "dptk/control/net/host.hpp"
+#include "dptk/control/process/random_word.hpp"
+#include "dptk/control/store/prefix_store.hpp"
 #include "dptk/control/store/tcp_store_server.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
 /// How another process reaches a store: a token that only the invited know, and the addresses to try.
-struct StoreInvitation {
+struct StoreEndpoint {
     std::string prefix;
     std::string token;
     std::string host;
@@ -33,7 +33,7 @@ struct StoreInvitation {
     [[nodiscard]] std::string to_text() const;
 
     /// Throws FormatError for a text that is no invitation.
-    [[nodiscard]] static StoreInvitation parse(std::string_view line);
+    [[nodiscard]] static StoreEndpoint parse(std::string_view line);
 };
 
 class DPTK_EXPORT StoreServers {
@@ -49,14 +49,13 @@ class DPTK_EXPORT StoreServers {
 
     /// A store of this process's, at a port that is chosen here, on one address of this host or, where it is
     /// empty, on all.
-    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreInvitation> invite(const std::string& bind_address) {
-        static const std::string token = detail::random_word();
+    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreEndpoint> invite(const std::string& bind_address) {
+        static const std::string token = random_word();
         static std::atomic<int> invitations = 0;
         const std::shared_ptr<TcpStoreServer> server =
             find_or_make({.bind_address = bind_address, .token = token});
-        StoreInvitation invitation{detail::text("job", ++invitations), token, detail::host_word(),
-                                   server->port(),
-                                   bind_address.empty() ? own_addresses() : std::vector{bind_address}};
+        StoreEndpoint invitation{text("job", ++invitations), token, host_word(), server->port(),
+                                 bind_address.empty() ? own_addresses() : std::vector{bind_address}};
         return {std::make_shared<PrefixStore>(server->local(), invitation.prefix), std::move(invitation)};
     }
 
@@ -88,11 +87,11 @@ class DPTK_EXPORT StoreServers {
 
 /// Connects to the store that a process has invited to, trying its addresses in turn until the timeout.
 /// Throws TimeoutError, with what each address said last, where none is reached.
-[[nodiscard]] std::shared_ptr<Store> accept_invitation(const StoreInvitation& invitation,
-                                                       std::chrono::milliseconds timeout,
-                                                       std::chrono::milliseconds reply_timeout);
+[[nodiscard]] std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& invitation,
+                                                         std::chrono::milliseconds timeout,
+                                                         std::chrono::milliseconds reply_timeout);
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/detail/served_store.ipp"

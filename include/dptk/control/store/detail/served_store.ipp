@@ -8,23 +8,22 @@
 #include "dptk/control/store/tcp_store.hpp"
 #include "dptk/core/error.hpp"
 
-namespace DPTK_NAMESPACE {
+namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::string StoreInvitation::to_text() const {
-    std::string out = detail::text(prefix, ' ', token, ' ', port, ' ', host);
+DPTK_INLINE std::string StoreEndpoint::to_text() const {
+    std::string out = text(prefix, ' ', token, ' ', port, ' ', host);
     for (const std::string& address : addresses) out += ' ' + address;
     return out;
 }
 
-DPTK_INLINE StoreInvitation StoreInvitation::parse(std::string_view line) {
+DPTK_INLINE StoreEndpoint StoreEndpoint::parse(std::string_view line) {
     const std::string whole(line);
-    StoreInvitation out;
-    out.prefix = detail::next_word(line);
-    out.token = detail::next_word(line);
-    if (!detail::parse_number(detail::next_word(line), out.port))
-        throw FormatError("no invitation to a store: " + whole);
-    out.host = detail::next_word(line);
-    while (!line.empty()) out.addresses.emplace_back(detail::next_word(line));
+    StoreEndpoint out;
+    out.prefix = next_word(line);
+    out.token = next_word(line);
+    if (!parse_number(next_word(line), out.port)) throw FormatError("no invitation to a store: " + whole);
+    out.host = next_word(line);
+    while (!line.empty()) out.addresses.emplace_back(next_word(line));
     return out;
 }
 
@@ -61,14 +60,14 @@ DPTK_INLINE void StoreServers::close() {
     servers.swap(servers_);
 }
 
-DPTK_INLINE std::shared_ptr<Store> accept_invitation(const StoreInvitation& invitation,
-                                                     std::chrono::milliseconds timeout,
-                                                     std::chrono::milliseconds reply_timeout) {
+DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& invitation,
+                                                       std::chrono::milliseconds timeout,
+                                                       std::chrono::milliseconds reply_timeout) {
     using std::chrono::milliseconds;
     std::vector<std::string> addresses = invitation.addresses;
     // Loopback comes last in the list, and reaches the right host only where it is this one.
-    if (invitation.host == detail::host_word()) std::ranges::reverse(addresses);
-    const detail::Deadline deadline(timeout);
+    if (invitation.host == host_word()) std::ranges::reverse(addresses);
+    const Deadline deadline(timeout);
     while (true) {
         std::string problems;
         for (const std::string& address : addresses) {
@@ -87,4 +86,4 @@ DPTK_INLINE std::shared_ptr<Store> accept_invitation(const StoreInvitation& invi
     }
 }
 
-}  // namespace DPTK_NAMESPACE
+}  // namespace DPTK_NAMESPACE::detail

@@ -13,9 +13,9 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/detail/store_protocol.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -7,8 +7,8 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/store.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -107,7 +107,7 @@ class StoreSession {
     void key_written(const std::string& key, TimePoint now);
 
   private:
-    enum class Activity { idle, receiving, waiting, sending };
+    enum class CallTracker { idle, receiving, waiting, sending };
 
     /// Takes requests as long as there are complete ones and their replies are taken.
     void advance(TimePoint now);
@@ -143,7 +143,7 @@ class StoreSession {
     std::uint64_t id_;
     std::optional<TimePoint> deadline_;
     TimePoint wait_deadline_{};
-    Activity activity_ = Activity::idle;
+    CallTracker tracker_ = CallTracker::idle;
     bool greeted_ = false;
     bool ended_ = false;
     bool waits_for_value_ = false;

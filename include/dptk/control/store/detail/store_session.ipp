@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -249,19 +249,19 @@ DPTK_INLINE void StoreSession::account() {
 
 DPTK_INLINE void StoreSession::update_deadline(bool progress, TimePoint now) {
     if (!greeted_ && !ended_) return;
-    Activity activity = Activity::idle;
+    CallTracker activity = CallTracker::idle;
     if (!to_send().empty()) {
-        activity = Activity::sending;
+        activity = CallTracker::sending;
     } else if (!missing_.empty()) {
-        activity = Activity::waiting;
+        activity = CallTracker::waiting;
     } else if (!input_.empty()) {
-        activity = Activity::receiving;
+        activity = CallTracker::receiving;
     }
-    if (activity == activity_ && !progress) return;
-    activity_ = activity;
-    if (activity == Activity::idle) {
+    if (activity == tracker_ && !progress) return;
+    tracker_ = activity;
+    if (activity == CallTracker::idle) {
         deadline_.reset();
-    } else if (activity == Activity::waiting) {
+    } else if (activity == CallTracker::waiting) {
         deadline_ = wait_deadline_;
     } else {
         deadline_ = now + transfer_time;

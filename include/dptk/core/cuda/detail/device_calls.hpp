@@ -5,9 +5,9 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/copy.hpp"
+#include "dptk/core/cuda/detail/nvtx.hpp"
 #include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/error.hpp"
-#include "dptk/core/cuda/detail/nvtx.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 #ifdef DPTK_WITH_KERNELS

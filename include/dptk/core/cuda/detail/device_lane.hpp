@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/cuda/device.hpp"
 #include "dptk/core/cuda/detail/device_math.hpp"
-#include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/detail/kernels.hpp"
+#include "dptk/core/cuda/device.hpp"
+#include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/detail/device_calls.hpp"
@@ -31,9 +31,9 @@ class CudaLane final : public dptk::detail::DeviceLane {
 
     [[nodiscard]] bool is_captured() const override { return is_capturing(program_); }
 
-    DPTK_INLINE void follow_program() override;
+    DPTK_INLINE void wait_for_user_stream() override;
 
-    DPTK_INLINE void lead_program() override;
+    DPTK_INLINE void make_user_stream_wait() override;
 
     DPTK_INLINE void write_words(std::span<const double, word_count> own) override;
 

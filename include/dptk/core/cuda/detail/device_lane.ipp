@@ -23,12 +23,12 @@ DPTK_INLINE CudaLane::~CudaLane() {
     await_device(device_);
 }
 
-DPTK_INLINE void CudaLane::follow_program() {
+DPTK_INLINE void CudaLane::wait_for_user_stream() {
     const DeviceScope on(device_);
     Event(program_).order_before(stream_);
 }
 
-DPTK_INLINE void CudaLane::lead_program() {
+DPTK_INLINE void CudaLane::make_user_stream_wait() {
     const DeviceScope on(device_);
     Event(stream_).order_before(program_);
 }
@@ -98,7 +98,7 @@ DPTK_INLINE void CudaLane::judge(const Buffer& status) {
 
 DPTK_INLINE bool CudaLane::was_bad(bool all) {
     if (all) {
-        follow_program();  // where graphs were launched
+        wait_for_user_stream();  // where graphs were launched
         double found = 0;
         read({bad_steps(), 1, DType::f64, device()}, &found);
         return is_news(found);

@@ -8,8 +8,8 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
-#include "dptk/ddp/detail/low_rank.hpp"
 #include "dptk/core/stream_ref.hpp"
+#include "dptk/ddp/detail/low_rank.hpp"
 
 namespace DPTK_NAMESPACE::cuda::kernels {
 

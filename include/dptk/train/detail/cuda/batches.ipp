@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 
 namespace DPTK_NAMESPACE::detail {

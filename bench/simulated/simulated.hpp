@@ -19,17 +19,23 @@
 /// memory.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "dptk/comm/simulated/messages.hpp"
-#include "dptk/comm/simulated/network.hpp"
-#include "dptk/comm/simulated/transport.hpp"
 #include "dptk/comm/thread.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/config.hpp"
+#include "messages.hpp"
+#include "network.hpp"
+#include "transport.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -45,7 +51,7 @@ class SimulatedJob {
         : network_(network), options_(options) {}
 
     /// Joins a thread rank, whose job's health becomes the network's.
-    [[nodiscard]] std::shared_ptr<SimulatedRank> join(int rank, const std::shared_ptr<JobHealth>& health);
+    [[nodiscard]] std::shared_ptr<SimulatedRank> join(int rank, const std::shared_ptr<JobState>& job_state);
 
     [[nodiscard]] SimulatedTransport transport(const std::shared_ptr<SimulatedRank>& self) const;
 
@@ -78,7 +84,7 @@ SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, Thre
     detail::SimulatedJob job(network, options);
     const auto run_rank = [&](ProcessGroup& group) {
         const std::shared_ptr<detail::SimulatedRank> self =
-            job.join(group.rank(), group.channel().control().health());
+            job.join(group.rank(), group.channel().control().job_state());
         group = SimulatedCommunicator(job.transport(self));  // what launch_threads holds, and closes
         if constexpr (std::is_invocable_v<Fn&, ProcessGroup&, SimulatedClock&>) {
             fn(group, self->clock);
@@ -93,6 +99,31 @@ SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, Thre
 
 }  // namespace DPTK_NAMESPACE
 
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/simulated.ipp"
-#endif
+namespace DPTK_NAMESPACE::detail {
+
+inline std::shared_ptr<SimulatedRank> SimulatedJob::join(int rank,
+                                                         const std::shared_ptr<JobState>& job_state) {
+    std::call_once(begun_, [&] {
+        std::vector<int> all(static_cast<std::size_t>(network_.ranks()));
+        std::iota(all.begin(), all.end(), 0);
+        hub_ = SimulatedHub::make(network_, std::move(all), job_state);
+    });
+    auto self = std::make_shared<SimulatedRank>(rank, network_, start_, job_state);
+    job_state->subscribe({self, &self->clock});
+    return self;
+}
+
+inline SimulatedTransport SimulatedJob::transport(const std::shared_ptr<SimulatedRank>& self) const {
+    return {
+        hub_, self,
+        ControlPlane::make(
+            {.rank = self->number, .size = network_.ranks(), .store = store_, .timeout = options_.timeout},
+            hub_->job_state)};
+}
+
+inline void SimulatedJob::end(SimulatedSeconds time) {
+    const std::lock_guard lock(mutex_);
+    end_ = std::max(end_, time);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

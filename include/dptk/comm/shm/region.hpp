@@ -1,5 +1,5 @@
-/// One rank's end of the memory that the ranks of its host share: where they meet, where small calls put
-/// their elements, and where larger ones pass those that lie in memory of a rank's own.
+/// One rank's end of the memory that the ranks of its host share: where they enter_barrier, where small calls
+/// put their elements, and where larger ones pass those that lie in memory of a rank's own.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What a rank leaves at a meeting.
-struct NodeNote {
+/// What a rank leaves at a generation.
+struct CallRecord {
     /// Its call, packed.
-    Activity::Call call = {};
+    CallTracker::Call call = {};
     /// Of the call's elements.
     std::size_t element_size = 0;
     /// The memory that others shall reach.
-    NodePlace place = {};
+    ShmAddress place = {};
 };
 
 /// Why pages are not shared: of a process, the first time.
@@ -35,11 +35,11 @@ inline void say_once_unshared(int rank, const std::string& problem) {
     log(LogLevel::warning, rank, "the ranks of a host cannot share memory: " + problem);
 }
 
-class NodeHub {
+class ShmRegion {
   public:
-    using Bell = NodeBell<SharedWords>;
-    using Work = NodeWork<SharedWords>;
-    using Seat = NodeSeat<SharedWords, NodeNote>;
+    using Event = EventCount<SharedWords>;
+    using Work = SharedWork<SharedWords>;
+    using Slot = BarrierSlot<SharedWords, CallRecord>;
 
     /// Of one rank's elements in a small call.
     static constexpr std::size_t slot_bytes = 16384;
@@ -58,31 +58,32 @@ class NodeHub {
         std::function<bool()> idle;
     };
 
-    /// Bytes of the pages through which so many ranks meet.
+    /// Bytes of the pages through which so many ranks enter_barrier.
     [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept { return Layout(ranks).end; }
 
-    NodeHub(std::shared_ptr<NodePages> pages, std::shared_ptr<NodeAllocations> allocations, Options options);
+    ShmRegion(std::shared_ptr<ShmPages> pages, std::shared_ptr<ShmAllocations> allocations, Options options);
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
     [[nodiscard]] int size() const noexcept { return options_.size; }
     [[nodiscard]] bool has_own_processor() const noexcept { return options_.has_own_processor; }
-    [[nodiscard]] const std::shared_ptr<NodeAllocations>& allocations() const noexcept;
+    [[nodiscard]] const std::shared_ptr<ShmAllocations>& allocations() const noexcept;
 
-    void meet(const NodeNote& note);
+    void enter_barrier(const CallRecord& record);
 
     /// All have done with each other's memory.
-    void part() { meet({}); }
+    void leave_barrier() { enter_barrier({}); }
 
-    /// Of the meeting that was last.
-    [[nodiscard]] const NodeNote& note_of(int rank) const noexcept { return meeting_.note_of(rank); }
+    /// Of the generation that was last.
+    [[nodiscard]] const CallRecord& record_of(int rank) const noexcept { return barrier_.record_of(rank); }
 
-    /// Does the pieces of work of this meeting together with the other ranks, each on whichever comes first.
+    /// Does the pieces of work of this generation together with the other ranks, each on whichever comes
+    /// first.
     template <class DoPiece>
     void share(std::size_t pieces, DoPiece&& do_piece) {
-        meeting_.share(static_cast<std::uint32_t>(pieces), do_piece, options_.idle, patience());
+        barrier_.share(static_cast<std::uint32_t>(pieces), do_piece, options_.idle, spin_policy());
     }
 
-    /// A rank's elements for the next meeting, where they are small; after it, of the last one.
+    /// A rank's elements for the next generation, where they are small; after it, of the last one.
     [[nodiscard]] std::byte* next_slot() const noexcept;
     [[nodiscard]] std::byte* slot_of(int rank) const noexcept;
 
@@ -90,7 +91,7 @@ class NodeHub {
     [[nodiscard]] std::byte* next_stage() const noexcept;
     [[nodiscard]] std::byte* stage_of(int rank) const noexcept;
 
-    /// Where all put together what comes of them, to be read after the next meeting.
+    /// Where all put together what comes of them, to be read after the next generation.
     [[nodiscard]] std::byte* next_result() const noexcept;
     [[nodiscard]] std::byte* result() const noexcept;
 
@@ -103,8 +104,8 @@ class NodeHub {
     struct Layout {
         explicit Layout(int ranks) noexcept;
         std::size_t work;
-        std::size_t card;
-        std::size_t seats;
+        std::size_t handle;
+        std::size_t barrier_slots;
         std::size_t slots;
         std::size_t stages;
         std::size_t end;
@@ -117,21 +118,21 @@ class NodeHub {
     [[nodiscard]] std::size_t unsigned_size() const noexcept;
     [[nodiscard]] std::byte* at(std::size_t offset) const noexcept { return pages_->data() + offset; }
 
-    [[nodiscard]] std::byte* slot(std::uint32_t meeting, int rank) const noexcept;
-    [[nodiscard]] std::byte* stage(std::uint32_t meeting, int rank) const noexcept;
+    [[nodiscard]] std::byte* slot(std::uint32_t generation, int rank) const noexcept;
+    [[nodiscard]] std::byte* stage(std::uint32_t generation, int rank) const noexcept;
 
     /// A thread in the background does not keep a processor from the one that computes.
-    [[nodiscard]] Patience patience() const noexcept;
+    [[nodiscard]] SpinPolicy spin_policy() const noexcept;
 
-    std::shared_ptr<NodePages> pages_;
-    std::shared_ptr<NodeAllocations> allocations_;
+    std::shared_ptr<ShmPages> pages_;
+    std::shared_ptr<ShmAllocations> allocations_;
     Options options_;
     Layout layout_;
-    NodeMeeting<SharedWords, NodeNote> meeting_;
+    ShmBarrier<SharedWords, CallRecord> barrier_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/shm/hub.ipp"
+#include "dptk/comm/shm/region.ipp"
 #endif

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "dptk/control/launch/detail/init_method.hpp"
+#include "dptk/control/launch/init_method.hpp"
 #include "dptk/control/launch/launch.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
@@ -73,6 +73,6 @@ namespace detail {
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/control/launch/detail/job_request.ipp"
+#include "dptk/control/launch/job_request.ipp"
 #include "dptk/core/error.hpp"
 #endif

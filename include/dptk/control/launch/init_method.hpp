@@ -38,6 +38,6 @@ namespace detail {
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/control/launch/detail/init_method.ipp"
+#include "dptk/control/launch/init_method.ipp"
 #include "dptk/core/error.hpp"
 #endif

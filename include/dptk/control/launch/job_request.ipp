@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/control/launch/detail/job_request.hpp"
+#include "dptk/control/launch/job_request.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "dptk/control/process/deadline.hpp"
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

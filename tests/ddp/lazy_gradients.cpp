@@ -30,7 +30,7 @@ class TapedModel {
                                     .shape = {3},
                                     .count = 3,
                                     .value = values_[i].data(),
-                                    .late_gradient = [this, i](dptk::IfMissing if_missing) {
+                                    .lazy_gradient = [this, i](dptk::IfMissing if_missing) {
                                         return gradient_memory(i, if_missing);
                                     }});
     }

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "dptk/control/launch/detail/init_method.hpp"
+#include "dptk/control/launch/init_method.hpp"
 
 #include <cstddef>
 
-#include "dptk/core/error.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -1,21 +1,86 @@
+/// The transport of a rank in a simulated network: messages that take time.
 #pragma once
-
-#include "dptk/comm/simulated/transport.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "dptk/comm/collective.hpp"
 #include "dptk/comm/detail/work_error.hpp"
+#include "dptk/comm/work.hpp"
+#include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/process/deadline.hpp"
-#include "dptk/core/error.hpp"
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+#include "messages.hpp"
+#include "network.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Brings messages alone. Made by launch_simulated.
+class SimulatedTransport {
+  public:
+    static constexpr bool interruptible = true;
+
+    /// One rank's end of the network.
+    SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub, std::shared_ptr<detail::SimulatedRank> self,
+                       std::shared_ptr<detail::ControlPlane> control);
+
+    [[nodiscard]] int rank() const noexcept { return rank_; }
+    [[nodiscard]] int size() const noexcept { return hub_->size(); }
+    [[nodiscard]] std::string_view backend() const noexcept { return "simulated"; }
+    [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
+
+    [[nodiscard]] int local_rank() const noexcept { return count_on_host(rank_); }
+    [[nodiscard]] int local_size() const noexcept;
+
+    void send(const Buffer& buffer, int to, int tag);
+    void recv(const Buffer& buffer, int from, int tag);
+
+    /// Of the messages that were sent by now, the one that arrives first.
+    [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
+
+    void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
+
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
+
+    /// In virtual time all happens on the rank's own thread: a second one would make it a matter of chance.
+    [[nodiscard]] bool progresses_by_caller() const noexcept;
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
+
+    /// Takes no time.
+    [[nodiscard]] SimulatedTransport duplicate();
+
+    /// Takes no time. The ranks of a part need not meet the others.
+    [[nodiscard]] SimulatedTransport subgroup(std::span<const int> ranks, std::string_view name);
+
+    void leave() noexcept { hub_->leave(rank_); }
+
+  private:
+    [[nodiscard]] int position(int number) const;
+
+    /// How many of the ranks below `end` are on this host.
+    [[nodiscard]] int count_on_host(int end) const noexcept;
+
+    std::shared_ptr<detail::SimulatedHub> hub_;
+    std::shared_ptr<detail::SimulatedRank> self_;
+    std::shared_ptr<detail::ControlPlane> control_;
+    int rank_;
+    int duplicates_ = 0;
+};
+
+}  // namespace DPTK_NAMESPACE
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -51,8 +116,8 @@ class SimulatedWork : public WorkState {
     /// Waits until `time`. Returns whether the work can end.
     [[nodiscard]] bool pass_until(SimulatedSeconds time, std::chrono::nanoseconds timeout) {
         if (self_->clock.pass_until(time, timeout)) return true;
-        if (!hub_->health->failed()) return false;
-        end([&] { hub_->health->check(); });
+        if (!hub_->job_state->failed()) return false;
+        end([&] { hub_->job_state->check(); });
         return true;
     }
 
@@ -139,38 +204,37 @@ class SimulatedReceive final : public SimulatedWork {
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE SimulatedTransport::SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub,
-                                                   std::shared_ptr<detail::SimulatedRank> self,
-                                                   std::shared_ptr<ControlPlane> control)
+inline SimulatedTransport::SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub,
+                                              std::shared_ptr<detail::SimulatedRank> self,
+                                              std::shared_ptr<detail::ControlPlane> control)
     : hub_(std::move(hub)),
       self_(std::move(self)),
       control_(std::move(control)),
       rank_(position(self_->number)) {}
 
-DPTK_INLINE int SimulatedTransport::local_size() const noexcept {
+inline int SimulatedTransport::local_size() const noexcept {
     return count_on_host(size());
 }
 
-DPTK_INLINE void SimulatedTransport::send(const Buffer& buffer, int to, int tag) {
+inline void SimulatedTransport::send(const Buffer& buffer, int to, int tag) {
     Work(start({Verb::send, buffer, to, tag})).wait();
 }
 
-DPTK_INLINE void SimulatedTransport::recv(const Buffer& buffer, int from, int tag) {
+inline void SimulatedTransport::recv(const Buffer& buffer, int from, int tag) {
     Work(start({Verb::recv, buffer, from, tag})).wait();
 }
 
-DPTK_INLINE int SimulatedTransport::recv_any(const Buffer& buffer, int tag) {
+inline int SimulatedTransport::recv_any(const Buffer& buffer, int tag) {
     return Work(start({Verb::recv, buffer, any_rank, tag})).source_rank();
 }
 
-DPTK_INLINE void SimulatedTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from,
-                                               int tag) {
+inline void SimulatedTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
     Work sent(start({Verb::send, out, to, tag}));
     recv(in, from, tag);
     sent.wait();
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> SimulatedTransport::start(const Message& message) {
+inline std::shared_ptr<WorkState> SimulatedTransport::start(const Message& message) {
     if (message.verb == Verb::recv)
         return std::make_shared<detail::SimulatedReceive>(hub_, self_, rank_, message);
     hub_->check_peer(message.peer);
@@ -183,26 +247,25 @@ DPTK_INLINE std::shared_ptr<WorkState> SimulatedTransport::start(const Message& 
     return std::make_shared<detail::SimulatedSend>(hub_, self_, begin + length);
 }
 
-DPTK_INLINE bool SimulatedTransport::progresses_by_caller() const noexcept {
+inline bool SimulatedTransport::progresses_by_caller() const noexcept {
     return hub_->network.time == SimulatedTime::virtual_clock;
 }
 
-DPTK_INLINE SimulatedTransport SimulatedTransport::duplicate() {
+inline SimulatedTransport SimulatedTransport::duplicate() {
     return {hub_->part(detail::text("duplicate ", duplicates_++), hub_->members), self_, control_};
 }
 
-DPTK_INLINE SimulatedTransport SimulatedTransport::subgroup(std::span<const int> ranks,
-                                                            std::string_view name) {
+inline SimulatedTransport SimulatedTransport::subgroup(std::span<const int> ranks, std::string_view name) {
     std::vector<int> members;
     for (const int rank : ranks) members.push_back(hub_->member(rank));
     return {hub_->part(name, members), self_, control_};
 }
 
-DPTK_INLINE int SimulatedTransport::position(int number) const {
+inline int SimulatedTransport::position(int number) const {
     return static_cast<int>(std::ranges::find(hub_->members, number) - hub_->members.begin());
 }
 
-DPTK_INLINE int SimulatedTransport::count_on_host(int end) const noexcept {
+inline int SimulatedTransport::count_on_host(int end) const noexcept {
     int count = 0;
     for (int rank = 0; rank < end; ++rank) count += hub_->host(rank) == hub_->host(rank_) ? 1 : 0;
     return count;

@@ -1,6 +1,6 @@
-// All orders in which the steps of ranks that meet in shared memory can happen, on a machine with a store
-// buffer in each processor: nobody reads another meeting's notes, no work is lost or done twice, and nobody
-// sleeps for ever.
+// All orders in which the steps of ranks that enter_barrier in shared memory can happen, on a machine with a
+// store buffer in each processor: nobody reads another generation's notes, no work is lost or done twice, and
+// nobody sleeps for ever.
 #include <doctest/doctest.h>
 #include <dptk/comm/shm/barrier.hpp>
 #include <dptk/core/detail/fnv1a.hpp>
@@ -237,15 +237,15 @@ constexpr bool fibres_work = true;
 constexpr bool fibres_work = true;
 #endif
 
-using Meeting = dptk::detail::NodeMeeting<ModelMachine, std::uint32_t>;
+using Barrier = dptk::detail::ShmBarrier<ModelMachine, std::uint32_t>;
 
 /// What the ranks share.
 template <std::size_t ranks>
 struct Shared {
-    Meeting::Bell bell;
-    Meeting::Work work;
-    std::array<Meeting::Seat, 2 * ranks> seats;
-    /// How often each piece of each meeting's work was done.
+    Barrier::Event event;
+    Barrier::Work work;
+    std::array<Barrier::Slot, 2 * ranks> slots;
+    /// How often each piece of each generation's work was done.
     std::array<std::array<int, 4>, 4> done{};
 };
 
@@ -256,10 +256,10 @@ struct Finding {
     std::string problem;
 };
 
-/// Searches all orders in which so many ranks meet `meetings` times, and work on `pieces` pieces in each, if
-/// any.
+/// Searches all orders in which so many ranks enter_barrier `barriers` times, and work on `pieces` pieces in
+/// each, if any.
 template <std::size_t ranks>
-Finding search(std::uint32_t meetings, std::uint32_t pieces, dptk::detail::Patience patience) {
+Finding search(std::uint32_t barriers, std::uint32_t pieces, dptk::detail::SpinPolicy spin_policy) {
     Finding finding;
     std::unordered_set<std::uint64_t> seen;
     struct Turn {
@@ -271,27 +271,27 @@ Finding search(std::uint32_t meetings, std::uint32_t pieces, dptk::detail::Patie
     Explorer explorer(std::as_bytes(std::span(&shared, 1)));
     do {
         shared = {};
-        shared.work.taken.value = shared.work.done.value = 3;  // of a meeting before
+        shared.work.taken.value = shared.work.done.value = 3;  // of a generation before
         bool cut = false;
         std::vector<std::function<void()>> bodies;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             bodies.emplace_back([&, rank] {
-                Meeting meeting(shared.bell, shared.work, shared.seats, static_cast<int>(rank));
+                Barrier barrier(shared.event, shared.work, shared.slots, static_cast<int>(rank));
                 const auto idle = [] { return false; };
-                for (std::uint32_t k = 1; k <= meetings; ++k) {
-                    const auto note_in = [k](std::size_t of) {
+                for (std::uint32_t k = 1; k <= barriers; ++k) {
+                    const auto record_in = [k](std::size_t of) {
                         return 100 * k + static_cast<std::uint32_t>(of);
                     };
-                    meeting.meet(note_in(rank), idle, patience);
+                    barrier.enter_barrier(record_in(rank), idle, spin_policy);
                     for (std::size_t other = 0; other < ranks; ++other) {
                         if (pieces == 0) explorer.step();
-                        if (meeting.note_of(static_cast<int>(other)) != note_in(other))
-                            finding.problem = "a note is not this meeting's";
+                        if (barrier.record_of(static_cast<int>(other)) != record_in(other))
+                            finding.problem = "a record is not this generation's";
                     }
                     if (pieces == 0) continue;
                     auto& done = shared.done[k - 1];
-                    meeting.share(
-                        pieces, [&](std::uint32_t piece) { ++done[piece]; }, idle, patience);
+                    barrier.share(
+                        pieces, [&](std::uint32_t piece) { ++done[piece]; }, idle, spin_policy);
                     for (std::uint32_t piece = 0; piece < pieces; ++piece) {
                         if (done[piece] != 1) finding.problem = "work is not done once";
                     }
@@ -330,7 +330,7 @@ void check(const Finding& finding) {
 
 }  // namespace
 
-TEST_CASE("ranks meet in every order of their steps" * doctest::skip(!fibres_work)) {
+TEST_CASE("ranks enter_barrier in every order of their steps" * doctest::skip(!fibres_work)) {
     check(search<2>(3, 0, {.spins = 0, .yields = 0}));
     check(search<2>(2, 0, {.spins = 1, .yields = 1}));
     check(search<3>(1, 0, {.spins = 0, .yields = 0}));

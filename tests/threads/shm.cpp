@@ -183,11 +183,11 @@ TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one 
 TEST_CASE("ranks that are told different numbers of processors go by the least") {
     const dptk::detail::ThreadJob job(3, {});
     dptk::launch_threads(3, [&](dptk::ProcessGroup& outer) {
-        using Transport = dptk::NodeTransport<dptk::ThreadTransport>;
+        using Transport = dptk::ShmTransport<dptk::ThreadTransport>;
         const std::optional<int> own = outer.rank() == 0 ? std::nullopt : std::optional(outer.rank() * 3);
         Transport transport(job.transport(outer.rank()), {.host = "a", .processors = own});
         CHECK(transport.competes_with_compute());
-        dptk::ProcessGroup group(dptk::NodeCommunicator<dptk::ThreadTransport>(std::move(transport)));
+        dptk::ProcessGroup group(dptk::ShmCommunicator<dptk::ThreadTransport>(std::move(transport)));
         const dptk::Allocation<float> memory = group.allocate<float>(100'000);
         std::ranges::fill(memory, 1.0F);
         group.all_reduce(memory);
