@@ -1,7 +1,7 @@
-"""dptk for Conan 2.
+"""Conan 2 recipe of dptk.
 
-One component for each target of CMake, with the same name. What comes from the system (MPI, unless the option says
-otherwise) is looked for where dptk is used, by dptk's own CMake files: the package is the same for all options.
+The package has one component for each CMake target, with the same name. dptk's CMake files search for system libraries
+(by default MPI) on the machine where the package is used, so the package is the same for all options.
 """
 
 import os
@@ -15,7 +15,7 @@ from conan.tools.layout import basic_layout
 
 required_conan_version = ">=2.0"
 
-# Each component that stands on a library: what it defines, and the components that it needs beside dptk.
+# Each component that needs a library: its macros, and the components that it needs in addition to dptk.
 COMPONENTS = {
     "mpi": (["DPTK_WITH_MPI"], []),
     "gloo": (["DPTK_WITH_GLOO"], []),
@@ -26,7 +26,7 @@ COMPONENTS = {
     "nn_cuda": (["DPTK_WITH_CUDNN"], ["cuda", "nn"]),
 }
 
-# Libraries that may come as packages of Conan instead.
+# Libraries that may be Conan packages instead of system libraries.
 PACKAGES = {"openmpi": "openmpi/[>=4.1 <6]", "zlib": "zlib/[>=1.2.11 <2]"}
 
 
@@ -75,7 +75,7 @@ class DptkConan(ConanFile):
 
     def validate(self):
         if self.settings.os != "Linux":
-            raise ConanInvalidConfiguration("dptk is for Linux")
+            raise ConanInvalidConfiguration(f"dptk: expected os=Linux, got {self.settings.os}")
         check_min_cppstd(self, 20)
         for name, (_, needs) in COMPONENTS.items():
             for need in needs:
@@ -96,7 +96,7 @@ class DptkConan(ConanFile):
         copy(self, "compiled.cmake", os.path.join(self.source_folder, "packaging/conan"), modules)
 
     def package_info(self):
-        # dptk::dptk is a component like the others; the target of all of them has another name.
+        # dptk::dptk is the target of the component dptk, so the target of all components together is dptk::all.
         self.cpp_info.set_property("cmake_target_name", "dptk::all")
         self.cpp_info.set_property("pkg_config_name", "dptk-all")
         self.cpp_info.set_property("cmake_config_version_compat", "SameMinorVersion")
@@ -114,7 +114,7 @@ class DptkConan(ConanFile):
                 self._add_component(name, defines=defines, requires=["dptk"] + needs + package)
 
     def _source_of(self, name):
-        """Where the library of a component comes from: "system", a package, or None without the component."""
+        """The source of a component's library: "system", the name of a package, or None if the component is disabled."""
         return str(self.options.get_safe(name)) if self.options.get_safe(name) else None
 
     def _add_component(self, name, **values):

@@ -1,6 +1,6 @@
-// all_reduce of f32 by each algorithm and by the transport's own, over size: medians of alternating runs,
-// buffers rewritten before each. Lines of: transport, ranks, algorithm, bytes, microseconds.
-// bench/plot-all-reduce draws them.
+// Measures all_reduce of f32 by each algorithm and by the transport's native one, over message size.
+// Buffers are rewritten before each run; the result is the median of alternating runs. Each output line
+// has: transport, ranks, algorithm, bytes, microseconds. bench/plot-all-reduce plots them.
 //   all_reduce threads RANKS        mpirun -np 4 all_reduce        dptk-run --nproc-per-node 4 -- all_reduce
 #include <dptk/ddp.hpp>
 #ifdef DPTK_WITH_MPI

@@ -1,7 +1,7 @@
-// all_reduce of f32 in memory that the group has allocated, and in the program's own, beside MPI_Allreduce
-// and Gloo in one run; and what the same sums take without any communication, which is what memory allows.
-// Buffers are rewritten before each operation, as a trainer does; medians of alternating runs. dptk's own
-// barrier comes before each, and is not in the figure.
+// Compares all_reduce of f32 with MPI_Allreduce and Gloo in one run, in memory that the group has allocated
+// and in the program's own; and with the same sums without communication, which are the limit of memory
+// bandwidth. Buffers are rewritten before each operation, as in training; the result is the median of
+// alternating runs. A barrier of dptk precedes each operation and is not timed.
 //   mpirun -np 2 all_reduce_peers [BYTES...]
 #include <dptk/comm/algorithms/local_reduce.hpp>
 #include <dptk/comm/mpi.hpp>
@@ -23,7 +23,7 @@
 
 namespace {
 
-/// The sums of one rank, over as many bytes as it reads and writes in all_reduce, in its own memory.
+/// The sums of one rank in its own memory, over as many bytes as it reads and writes in all_reduce.
 class OwnSums {
   public:
     OwnSums(std::size_t count, int ranks) : parts_(static_cast<std::size_t>(ranks)) {
@@ -48,14 +48,14 @@ class OwnSums {
     std::vector<std::vector<float>> parts_;
 };
 
-/// What is measured: rewrites its buffer, and reduces it.
+/// An operation to measure: rewrites its buffer, and reduces it.
 struct Operation {
     std::function<void()> rewrite;
     std::function<void()> reduce;
     std::vector<double> times = {};
 };
 
-/// Measures them in turn, as often as bytes and time allow.
+/// Measures the operations in turn. The number of rounds depends on the bytes and on the time of a round.
 void alternate(dptk::ProcessGroup& group, std::size_t bytes, std::initializer_list<Operation*> operations) {
     std::size_t rounds = std::clamp<std::size_t>((std::size_t{1} << 28) / bytes, 5, 1001);
     constexpr std::size_t trial = 5;
@@ -70,7 +70,7 @@ void alternate(dptk::ProcessGroup& group, std::size_t bytes, std::initializer_li
             }
         });
         if (round + 1 != trial) continue;
-        // A round may take long, where there are more ranks than processors.
+        // A round may take long if there are more ranks than CPU cores.
         const double one = group.all_reduce_value(spent, dptk::ReduceOp::max) / trial;
         rounds = std::clamp(static_cast<std::size_t>(longest / one), trial, rounds);
     }
@@ -113,7 +113,7 @@ void measure(dptk::ProcessGroup& group, std::size_t bytes) {
     print("allreduce", allocated, "copy_limit", alone);
     print("allreduce_own_memory", own, "MPI", mpi);
 #ifdef DPTK_WITH_GLOO
-    // By itself: whatever comes behind its milliseconds, and its threads, takes longer.
+    // Gloo is measured apart: its threads slow down operations that are measured after it.
     if (group.size() > 1) {
         dptk::GlooTransport& transport = gloo_between(group);
         const dptk::Buffer buffer{own_memory.data(), count, dptk::DType::f32, {}, 0};

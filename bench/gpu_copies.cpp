@@ -1,4 +1,5 @@
-// Gradients into a bucket and out of it, beside a copy of the same bytes from device memory to device memory:
+// Compares the copies of gradients into a bucket and out of it with a device-to-device copy of the same
+// bytes.
 //   gpu_copies
 #include <dptk/core/cuda.hpp>
 #include <dptk/core/cuda/detail/kernels.hpp>
@@ -14,7 +15,7 @@ using namespace dptk;
 
 namespace {
 
-/// On the GPU, of `run`, whose host part is hidden behind other runs.
+/// Returns the median GPU time of `run`. Its host time is hidden, since other runs are queued before it.
 double median_seconds(const cuda::Stream& stream, const std::function<void()>& run) {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
@@ -38,7 +39,7 @@ double median_seconds(const cuda::Stream& stream, const std::function<void()>& r
     return static_cast<double>(times[7]);
 }
 
-/// Gradients of many sizes, as many as fill `bytes`.
+/// Returns gradient sizes, in elements, that vary and add up to `bytes`.
 std::vector<std::size_t> sizes_of(std::size_t bytes, std::size_t element) {
     std::vector<std::size_t> sizes;
     const std::size_t pattern[] = {2359296, 512, 65536, 64, 1048576, 1000};

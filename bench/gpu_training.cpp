@@ -1,5 +1,5 @@
-// A training step on a GPU: dptk's trainer, launch by launch and as one CUDA graph. bench/torch_gpu.py is the
-// peer.
+// Measures a training step of dptk on a GPU, with single kernel launches and as one CUDA graph.
+// bench/torch_gpu.py measures the same with PyTorch.
 //   gpu_training MODEL PRECISION BATCH
 #include <dptk/core/cuda.hpp>
 #include <dptk/nn/cuda/backend.hpp>

@@ -1,4 +1,4 @@
-// How long a rank takes to find all others, from its first statement on; the longest of all ranks.
+// Measures how long init_process_group takes from the start of main, as the maximum over all ranks.
 //   mpirun -np 4 init_time        dptk-run --nproc-per-node 4 -- init_time
 #include <dptk/ddp.hpp>
 #ifdef DPTK_WITH_MPI

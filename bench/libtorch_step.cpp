@@ -1,5 +1,6 @@
-// The models of bench/train_step.cpp as libtorch modules under dptk::libtorch::DistributedDataParallel, one
-// compute thread a rank: what bench/train_step_torch.py does in Python.
+// Measures a training step of the models of bench/train_step.cpp as libtorch modules under
+// dptk::libtorch::DistributedDataParallel, with one compute thread per rank. bench/train_step_torch.py is
+// its Python counterpart.
 //   mpirun -np 2 libtorch_step
 #include <dptk/adapters/libtorch.hpp>
 #ifdef DPTK_WITH_MPI

@@ -1,4 +1,4 @@
-// What all benchmarks need.
+// Timing and medians for all benchmarks.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What dptk adds to MPI: a blocking all_reduce of 4 bytes through a communicator and through a process group,
-// watchdog and heartbeat on, beside the raw call.
-// Medians of alternating blocks, and of their ratios.
+// Measures the overhead of dptk over MPI: a blocking all_reduce of 4 bytes through a communicator and
+// through a process group, with watchdog and heartbeat, compared with the raw call. Prints medians of
+// alternating blocks and of their ratios.
 //   mpirun -np 2 mpi_overhead
 #include <dptk/comm/mpi.hpp>
 #include <dptk/ddp.hpp>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Microseconds of one call, on average over a block of them.
+/// Returns the microseconds of one call, averaged over a block of calls.
 template <class Call>
 double block(Call&& call) {
     constexpr int calls = 2000;

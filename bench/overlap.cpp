@@ -1,7 +1,7 @@
-// How much of the communication backward hides, over a simulated link on which the all-reduce of all
-// gradients takes as long as backward: two ranks, a model of equal layers, and buckets of different sizes.
-// The last bucket leaves when backward has ended, and so its time is always exposed; what is exposed beyond
-// it, in percent of the whole communication, would be zero with an ideal overlap.
+// Measures how much communication is overlapped with backward, on two ranks with a simulated link on which
+// the all-reduce of all gradients takes as long as backward, for a model of equal layers and different
+// bucket sizes. The last bucket is sent after backward has ended, so that its time is always exposed. The
+// time exposed beyond it, in percent of the whole communication, is zero with an ideal overlap.
 //   overlap [--quick]
 #include <dptk/ddp.hpp>
 #include "simulated/simulated.hpp"
@@ -20,7 +20,7 @@ constexpr int ranks = 2;
 constexpr std::size_t layers = 64;
 constexpr std::size_t layer_bytes = 65536;
 
-/// Keeps a processor busy with so much arithmetic, whatever the time that takes.
+/// Keeps a CPU core busy with a fixed amount of arithmetic.
 void compute(int units) {
     volatile double sink = 0;
     double x = 1;
@@ -29,7 +29,7 @@ void compute(int units) {
     static_cast<void>(sink);
 }
 
-/// So many that a layer's backward takes some milliseconds.
+/// Returns the amount of work for which the backward of a layer takes about 3 ms.
 int units_of_a_layer() {
     constexpr int trial = 1000;
     const double one = bench::microseconds([] { compute(trial); }) / trial;
@@ -41,20 +41,21 @@ struct Model {
     std::vector<std::vector<float>> gradients = values;
 };
 
-/// Microseconds of a step.
+/// The duration of a step in microseconds.
 struct Steps {
     double local = 0;
     double distributed = 0;
 };
 
-/// Of both ranks at once and in turn: backward alone, and with all gradients under way for `travel`
-/// microseconds.
-Steps measure(int units, std::size_t bucket_bytes, double travel) {
+/// Measures, on both ranks at once, alternating steps: backward alone, and backward with an all-reduce of
+/// all gradients that takes `communication` microseconds.
+Steps measure(int units, std::size_t bucket_bytes, double communication) {
     // Each of two ranks sends half of the bytes twice.
     const dptk::SimulatedNetwork network{
         .hosts = ranks,
-        .between_hosts = {.latency = dptk::SimulatedSeconds(20e-6),
-                          .bytes_per_second = static_cast<double>(layers * layer_bytes) / travel * 1e6}};
+        .between_hosts = {
+            .latency = dptk::SimulatedSeconds(20e-6),
+            .bytes_per_second = static_cast<double>(layers * layer_bytes) / communication * 1e6}};
     Steps medians;
     dptk::launch_simulated(network, [&](dptk::ProcessGroup& group) {
         Model model;
@@ -87,18 +88,19 @@ Steps measure(int units, std::size_t bucket_bytes, double travel) {
 int main(int argc, char** argv) {
     const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
     std::printf(
-        "# two ranks, %zu equal layers, and a link on which all gradients travel as long as backward takes\n",
+        "# two ranks, %zu equal layers, and a link on which sending all gradients takes as long as "
+        "backward\n",
         layers);
     const int units = units_of_a_layer();
-    const double travel = measure(units, layers * layer_bytes, 1e5).local;
+    const double communication = measure(units, layers * layer_bytes, 1e5).local;
     for (std::size_t in_bucket = 1; in_bucket <= layers; in_bucket *= quick ? 8 : 2) {
         const std::size_t bytes = in_bucket * layer_bytes;
-        const Steps steps = measure(units, bytes, travel);
-        const double last = travel * static_cast<double>(in_bucket) / static_cast<double>(layers);
+        const Steps steps = measure(units, bytes, communication);
+        const double last = communication * static_cast<double>(in_bucket) / static_cast<double>(layers);
         std::printf("overlap_step_even_%zu %.0f us | local %.0f us | %.3f\n", bytes / 1024, steps.distributed,
                     steps.local, steps.local / steps.distributed);
         std::printf("overlap_exposed_even_%zu %.1f %%\n", bytes / 1024,
-                    100 * (steps.distributed - steps.local - last) / travel);
+                    100 * (steps.distributed - steps.local - last) / communication);
         std::fflush(stdout);
     }
 }

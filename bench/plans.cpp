@@ -1,5 +1,6 @@
-// What is computed before and between steps: a rank's order of an epoch, by each of the samplers' ways, and
-// the buckets of a model with many parameters. Lines of: name, value, unit.
+// Measures planning outside of steps: the sample order of an epoch on one rank, with each Order of
+// DistributedSampler, and the bucket plan of a model with many parameters. Each output line has: name,
+// value, unit.
 //   plans [SAMPLES]
 #include <dptk/data/distributed_sampler.hpp>
 #include <dptk/ddp/bucket_plan.hpp>
@@ -12,7 +13,7 @@
 
 namespace {
 
-/// Keeps what is computed.
+/// Prevents the compiler from removing the computations.
 volatile std::size_t sink = 0;
 
 template <class Action>

@@ -1,5 +1,5 @@
-// A rank that meets the others, and prints when it began and when it was done: seconds of the machine's
-// clock.
+// A rank that executes the rendezvous and a barrier, and prints when it began and ended, in seconds of the
+// system clock.
 #include <dptk/ddp.hpp>
 
 #include <chrono>

@@ -1,7 +1,7 @@
-// Predicts the step of a training on up to 1024 ranks: the layers' times are measured here, with one thread;
-// the all-reduce of each bucket takes the virtual time of dptk's own algorithms in a simulated network, in
-// which each rank has a link of its own; and buckets travel one after the other, each from when backward has
-// filled it.
+// Predicts the duration of a training step on up to 1024 ranks. The layers' times are measured on this
+// machine, with one thread. The time of each bucket's all-reduce is the virtual time of dptk's algorithms
+// in a simulated network, in which each rank has its own link. Buckets are sent one after the other, each
+// as soon as backward has filled it.
 //   scaling [--quick]
 #include <dptk/train.hpp>
 #include "simulated/simulated.hpp"
@@ -22,7 +22,7 @@ namespace {
 constexpr double latency_us = 20;
 constexpr double gigabits_per_second = 25;
 
-/// A bucket, and the time from the beginning of the step at which backward has filled it.
+/// A bucket, and the time in microseconds since the start of the step at which backward has filled it.
 struct TimedBucket {
     std::size_t bytes = 0;
     double full = 0;
@@ -30,7 +30,8 @@ struct TimedBucket {
 
 struct MeasuredStep {
     std::vector<TimedBucket> buckets;
-    /// Microseconds without communication: until backward has ended, and of the optimizer.
+    /// Microseconds without communication: from the start of the step to the end of backward, and of the
+    /// optimizer.
     double backward_end = 0;
     double optimizer = 0;
 };
@@ -55,7 +56,7 @@ MeasuredStep measure_step(const std::vector<dptk::nn::LayerSpec>& layers, const 
         optimizer.push_back(bench::microseconds([&] { training.step(parameters); }));
     }
 
-    // As DistributedDataParallel fills them.
+    // Buckets are planned as in DistributedDataParallel: in reverse order of the parameters.
     std::vector<dptk::PlannedParameter> planned;
     for (const dptk::ParameterRef& ref : parameters | std::views::reverse)
         planned.push_back({.count = ref.count});
@@ -73,9 +74,10 @@ MeasuredStep measure_step(const std::vector<dptk::nn::LayerSpec>& layers, const 
     return step;
 }
 
-/// Microseconds of the buckets' all-reduces on so many ranks.
-std::vector<double> travel_times(const std::vector<TimedBucket>& buckets, int ranks) {
-    // Buffers and bandwidths of a hundredth take the same time, and fit one memory.
+/// Returns the microseconds of each bucket's all-reduce on `ranks` ranks.
+std::vector<double> all_reduce_times(const std::vector<TimedBucket>& buckets, int ranks) {
+    // Buffers and bandwidth are scaled down by 100, so that the times are the same and the buffers fit in
+    // memory.
     constexpr double shrink = 100;
     const dptk::SimulatedNetwork network{
         .hosts = ranks,
@@ -99,7 +101,7 @@ std::vector<double> travel_times(const std::vector<TimedBucket>& buckets, int ra
 void predict(const std::string& name, const MeasuredStep& step, bool quick) {
     const double local = step.backward_end + step.optimizer;
     for (int ranks = 1; ranks <= 1024; ranks *= quick ? 4 : 2) {
-        const std::vector<double> times = travel_times(step.buckets, ranks);
+        const std::vector<double> times = all_reduce_times(step.buckets, ranks);
         double end = 0;
         for (std::size_t b = 0; b < step.buckets.size(); ++b)
             end = std::max(end, step.buckets[b].full) + times[b];
@@ -117,7 +119,7 @@ int main(int argc, char** argv) {
 #ifdef DPTK_WITH_ONEDNN
     dptk::nn::cpu::set_num_threads(1);
 #endif
-    std::printf("# a link of %g Gbit/s and %g µs for each rank\n", gigabits_per_second, latency_us);
+    std::printf("# one link of %g Gbit/s and %g µs per rank\n", gigabits_per_second, latency_us);
     using namespace dptk::nn;
     const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
                                           ReLU{},    Linear{.out_features = 2048},

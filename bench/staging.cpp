@@ -1,6 +1,6 @@
-// Device memory through the host: an all_reduce of two ranks on one GPU, beside the slower of its two parts,
-// the copies and the same all_reduce of host memory. 1 would be perfect overlap. Over threads; under a
-// launcher, over its ranks. Medians of alternating calls.
+// Measures the overlap of staging through the host: an all_reduce of two ranks on one GPU, compared with
+// the slower of its two parts, which are the copies and the same all_reduce of host memory. A ratio of 1 is
+// perfect overlap. Uses thread ranks, or the ranks of a launcher. Prints medians of alternating calls.
 //   staging
 //   dptk-run --nproc-per-node 2 -- staging
 #include <dptk/comm/staged.hpp>

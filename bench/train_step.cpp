@@ -1,7 +1,7 @@
-// A training step under DistributedDataParallel, and under ShardedOptimizer with separate and fused steps,
-// beside the same step without communication, of all ranks at once, one compute thread a rank: forward,
-// backward, synchronize, SGD with momentum, on images that stay the same. Medians of alternating blocks of
-// steps.
+// Measures a training step under DistributedDataParallel, and under ShardedOptimizer with separate and
+// fused steps, compared with the same step without communication, on all ranks at once with one compute
+// thread per rank. A step is forward, backward, synchronize, and SGD with momentum, always on the same
+// images. Prints medians of alternating blocks of steps.
 //   mpirun -np 2 train_step        dptk-run --nproc-per-node 2 -- train_step
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>

@@ -1,4 +1,4 @@
-// A training of dptk's own networks, for benchmarks: on one batch, again and again.
+// Training of dptk's own networks for benchmarks; every step uses the same batch.
 #pragma once
 
 #include <dptk/train.hpp>

@@ -1,6 +1,6 @@
-// A training step of two replicas in one process, with one compute thread each, beside
-// DistributedDataParallel's over thread ranks: DataParallel, and ReproducibleDataParallel with as many shards
-// as ranks. Medians of alternating rounds.
+// Compares training steps of two replicas in one process, with one compute thread each: DataParallel, and
+// ReproducibleDataParallel with as many shards as ranks, with DistributedDataParallel over thread ranks.
+// Prints medians of alternating rounds.
 #include <dptk/ddp/data_parallel.hpp>
 #include <dptk/train.hpp>
 

@@ -1,14 +1,14 @@
-# The separately compiled mode: dptk::compiled in place of dptk::dptk, and dptk::compiled_<name> in place of dptk::<name>.
-# Static libraries of what the headers only declare then. A project that links them builds them in its own tree, with its
-# compiler, flags and MPI; what nothing links is not built.
+# The separately compiled mode: dptk::compiled replaces dptk::dptk, and dptk::compiled_<name> replaces dptk::<name>. These
+# are static libraries with the function bodies that the headers only declare in this mode. A project that links them builds
+# them in its own build tree, with its compiler, flags and MPI; libraries that no target links are not built.
 
-# The files of src/ that have the bodies of each target,
+# The files of src/ with the bodies of each target.
 set(DPTK_BODIES_dptk core control comm transports ddp)
 foreach(name mpi gloo cuda nccl readers nn onednn nn_cuda)
     set(DPTK_BODIES_${name} ${name})
 endforeach()
 
-# and what else has to be linked with it.
+# The other compiled targets that a target must link.
 set(DPTK_BODIES_NEED_nccl cuda)
 set(DPTK_BODIES_NEED_nn onednn)
 set(DPTK_BODIES_NEED_nn_cuda cuda nn)
@@ -19,7 +19,7 @@ function(dptk_compiled_name result name)
     set(${result} dptk::${compiled} PARENT_SCOPE)
 endfunction()
 
-# dptk_add_compiled(<folder of the sources>): the libraries for all targets dptk::<name> that exist.
+# dptk_add_compiled(<folder of the sources>): defines the compiled libraries of all existing targets dptk::<name>.
 function(dptk_add_compiled folder)
     foreach(name dptk mpi gloo readers onednn nn cuda nccl nn_cuda)
         dptk_compiled_name(alias ${name})
@@ -32,7 +32,7 @@ function(dptk_add_compiled folder)
         add_library(${alias} ALIAS ${target})
         set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
         target_compile_definitions(${target} PUBLIC DPTK_SEPARATE_COMPILATION)
-        # Position-independent functions are inlined into each other all the same: nothing replaces them.
+        # Allows inlining of position-independent functions, because no other library replaces them.
         target_compile_options(${target} PRIVATE
             $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-fno-semantic-interposition>)
         target_link_libraries(${target} PUBLIC dptk::${name})

@@ -1,6 +1,6 @@
 # Installs the headers, a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers nn onednn nn_cuda adapters]), and
-# files for pkg-config. Nothing of it depends on the machine, so all of it goes where such files go, and may be moved.
-# The installation components are dptk_dev, and dptk_tools for the commands.
+# files for pkg-config. All of these files are architecture-independent and relocatable.
+# The installation components are dptk_dev, and dptk_tools for dptk-run and dptk-info.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -12,11 +12,11 @@ foreach(name ${DPTK_TARGETS})
     install(EXPORT dptk-${name}-targets NAMESPACE dptk:: DESTINATION ${package_dir})
 endforeach()
 
-# The kernels, which the project that uses dptk compiles.
+# The kernels' sources. The project that uses dptk compiles them.
 install(DIRECTORY ${DPTK_INCLUDE_DIR}/dptk DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.cu" PATTERN "*.cuh")
 
-# The bodies, for the compiled mode: they, too, are compiled by who uses them.
+# The function bodies for the compiled mode. The project that uses dptk compiles them, too.
 set(DPTK_INSTALL_SOURCEDIR ${CMAKE_INSTALL_DATADIR}/dptk/src)
 install(DIRECTORY ${DPTK_SOURCE_DIR}/ DESTINATION ${DPTK_INSTALL_SOURCEDIR})
 
@@ -37,9 +37,10 @@ install(FILES
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg"
     PATTERN docs/site EXCLUDE)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dptk_licence) # Debian has it elsewhere
+# The Debian packages do not contain this component, because they refer to /usr/share/common-licenses.
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dptk_license)
 
-# For pkg-config: dptk, and dptk-<name> for what has been found that needs no more than flags.
+# pkg-config files: dptk, and dptk-<name> for each library that has been found and needs only flags.
 # dptk_add_pkgconfig(<name> DESCRIPTION <text> [REQUIRES <packages>] [CFLAGS <flags>] [LIBS <flags>])
 file(RELATIVE_PATH DPTK_PC_PREFIX ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH DPTK_PC_INCLUDE_DIR ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
@@ -54,7 +55,7 @@ function(dptk_add_pkgconfig name)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 endfunction()
 
-# The name under which pkg-config knows the MPI that has been found.
+# dptk_find_mpi_for_pkgconfig(<result>): the name of the pkg-config package of the MPI that has been found.
 function(dptk_find_mpi_for_pkgconfig result)
     find_package(PkgConfig QUIET)
     foreach(name mpi-c ompi-c mpich)

@@ -1,5 +1,5 @@
-# The kernels of .cu files as a static library, built once by a project that uses dptk. nvcc is called by itself: a
-# project need not have CUDA among its languages.
+# The CUDA kernels of dptk as a static library, built once by a project that uses dptk. nvcc is called by a custom command,
+# so that the project need not enable the CUDA language.
 
 set(DPTK_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}")
 set(DPTK_CUDA_FLAGS -std=c++20 -O3 -Xcompiler -fPIC -ccbin)
@@ -30,7 +30,7 @@ endif()
 set(DPTK_SOURCES_dptk_kernels core/cuda/detail/kernels.cu core/cuda/detail/gradient_math.cu)
 set(DPTK_SOURCES_dptk_nn_kernels nn/cuda/kernels.cu)
 
-# dptk_add_kernels(<target> <include folder>): the library <target>, dptk_kernels or dptk_nn_kernels.
+# dptk_add_kernels(<target> <include folder>): defines the library <target>, dptk_kernels or dptk_nn_kernels.
 function(dptk_add_kernels target include_dir)
     if(TARGET ${target})
         return()
@@ -50,8 +50,8 @@ function(dptk_add_kernels target include_dir)
     target_link_libraries(${target} INTERFACE CUDA::cudart)
 endfunction()
 
-# dptk_link_kernels(<include folder>): brings the kernels to dptk::cuda, and to dptk::nn_cuda where it is there, of an
-# installed dptk.
+# dptk_link_kernels(<include folder>): links the kernels to dptk::cuda of an installed dptk, and to dptk::nn_cuda if it
+# exists.
 function(dptk_link_kernels include_dir)
     dptk_add_kernels(dptk_kernels ${include_dir})
     set_property(TARGET dptk::cuda APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS DPTK_WITH_KERNELS)

@@ -1,9 +1,9 @@
-# The libraries that some of dptk's targets stand on. dptk's own build, find_package(dptk) and Conan's files all look for
-# them here. A target that is not in these lists needs none.
+# Finds the libraries that dptk's targets depend on. dptk's own build, find_package(dptk) and the Conan package all use this
+# file. A target that is not in these lists needs no library.
 
 set(DPTK_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
-# What find_package is asked for,
+# The arguments of find_package for each target's library.
 set(DPTK_FIND_mpi MPI COMPONENTS CXX)
 set(DPTK_FIND_gloo Gloo CONFIG)
 set(DPTK_FIND_readers ZLIB)
@@ -12,7 +12,7 @@ set(DPTK_FIND_cuda CUDAToolkit 12.4)
 set(DPTK_FIND_nccl NCCL 2.14 MODULE)
 set(DPTK_FIND_nn_cuda cuDNN 9 MODULE)
 
-# the target that it gives,
+# The imported target that find_package defines.
 set(DPTK_LIBRARY_mpi MPI::MPI_CXX)
 set(DPTK_LIBRARY_gloo gloo)
 set(DPTK_LIBRARY_readers ZLIB::ZLIB)
@@ -21,7 +21,7 @@ set(DPTK_LIBRARY_cuda CUDA::cudart)
 set(DPTK_LIBRARY_nccl NCCL::nccl)
 set(DPTK_LIBRARY_nn_cuda cuDNN::cudnn)
 
-# and what to say where it is missing.
+# The description of the library in error messages.
 set(DPTK_NEEDS_mpi "MPI (Open MPI or MPICH)")
 set(DPTK_NEEDS_gloo "Gloo")
 set(DPTK_NEEDS_readers "zlib")
@@ -30,16 +30,16 @@ set(DPTK_NEEDS_cuda "the CUDA Toolkit 12.4 or newer")
 set(DPTK_NEEDS_nccl "NCCL 2.14 or newer, with the CUDA Toolkit")
 set(DPTK_NEEDS_nn_cuda "cuDNN 9 or newer, with the CUDA Toolkit, its nvcc and cuBLASLt")
 
-# What comes along with a target: what it stands on, and what it takes where that is there.
+# Other components that a component depends on, or uses if they are found.
 set(DPTK_COMES_WITH_nn onednn)
 set(DPTK_COMES_WITH_nccl cuda)
 set(DPTK_COMES_WITH_nn_cuda cuda nn onednn)
 
-# dptk_find_library(<name>): looks for the library of dptk::<name>, and sets DPTK_FOUND_<name>. A macro, since callers
-# may want the variables that find_package sets.
+# dptk_find_library(<name>): searches for the library of dptk::<name>, and sets DPTK_FOUND_<name>. It is a macro, so that the
+# caller sees the variables that find_package sets.
 macro(dptk_find_library name)
     set(DPTK_FOUND_${name} TRUE)
-    if("${name}" MATCHES "^(nccl|nn_cuda)$") # the toolkit's folders are where NCCL and cuDNN are looked for
+    if("${name}" MATCHES "^(nccl|nn_cuda)$") # NCCL and cuDNN are searched for in the toolkit's folders
         dptk_find_library(cuda)
         set(DPTK_FOUND_${name} ${DPTK_FOUND_cuda})
     endif()

@@ -1,10 +1,10 @@
-# Packages by CPack: a tarball of the installation, one of the sources, and the Debian packages libdptk-dev, the same on
-# all machines, and dptk-tools. docs/installing.md tells how to make them.
+# CPack packages: a tarball of the installation, one of the sources, and the Debian packages libdptk-dev (architecture all)
+# and dptk-tools. docs/installing.md describes how to create them.
 
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "data-parallel training for any C++ codebase")
 set(CPACK_PACKAGE_VENDOR "the dptk authors")
-set(CPACK_PACKAGE_CONTACT "dptk maintainers <maintainers@dptk.invalid>" CACHE STRING "Whom packages name as maintainer")
+set(CPACK_PACKAGE_CONTACT "dptk maintainers <maintainers@dptk.invalid>" CACHE STRING "Maintainer of the packages")
 set(CPACK_PACKAGE_FILE_NAME dptk-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_RESOURCE_FILE_README ${PROJECT_SOURCE_DIR}/README.md)
@@ -32,20 +32,20 @@ set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_RECOMMENDS "dptk-tools, libopenmpi-dev | libmpich-dev")
 set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_SUGGESTS "cmake (>= 3.25), pkg-config, libgloo-dev, libdnnl-dev, zlib1g-dev")
 set(CPACK_COMPONENT_DPTK_DEV_DESCRIPTION
-    "dptk gives C++ programs what DistributedDataParallel gives Python: they keep
-their containers and their training loop, and their replicas train as one,
-over MPI, Gloo, NCCL or threads. This package has the library, which is one
-of headers for C++20.")
+    "dptk provides data-parallel training for C++ programs, like PyTorch's
+DistributedDataParallel for Python: programs keep their containers and their
+training loop, and dptk averages the gradients of their ranks over MPI, Gloo,
+NCCL or threads. This package contains the headers of the C++20 library.")
 
 set(CPACK_DEBIAN_DPTK_TOOLS_PACKAGE_NAME dptk-tools)
 set(CPACK_DEBIAN_DPTK_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_DPTK_TOOLS_PACKAGE_SHLIBDEPS ON)
 set(CPACK_COMPONENT_DPTK_TOOLS_DESCRIPTION
     "dptk-run starts the ranks of a program that trains with dptk, on one host or
-on several, and reports the one that failed first. dptk-info shows what a
-machine has, and which rank of a job is where and how fast.")
+on several, and reports the rank that failed first. dptk-info describes a
+machine, and shows where each rank of a job runs and how fast it is.")
 
-# What Debian wants to see beside each package's files, and other installations do not.
+# The changelog and copyright files that Debian packages must contain. Other installations do not have them.
 string(TIMESTAMP DPTK_CHANGELOG_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
 configure_file(packaging/debian/changelog.in changelog @ONLY)
 file(ARCHIVE_CREATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz PATHS ${CMAKE_CURRENT_BINARY_DIR}/changelog

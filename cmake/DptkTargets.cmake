@@ -1,15 +1,15 @@
 # The header-only targets:
-#   dptk::dptk     groups, sampler, DistributedDataParallel: the standard library alone
+#   dptk::dptk     groups, sampler, DistributedDataParallel: needs only the standard library
 #   dptk::mpi      + MPI
 #   dptk::gloo     + Gloo
-#   dptk::cuda     + device memory, sent through the host (CUDA Toolkit; with nvcc also kernels of dptk's own)
+#   dptk::cuda     + device memory, staged through the host (CUDA Toolkit; with nvcc also dptk's kernels)
 #   dptk::nccl     + NCCL
-#   dptk::readers  + files of real formats (zlib)
-#   dptk::nn       + the trainer; through oneDNN where it is found, else through plain loops
+#   dptk::readers  + readers of dataset files (zlib)
+#   dptk::nn       + the trainer; uses oneDNN if it is found, else plain loops
 #   dptk::nn_cuda  + the trainer on a GPU (nvcc, cuDNN and cuBLASLt)
-#   dptk::adapters + other libraries' containers, each header for a library that the program links itself
-# A target whose library is missing is not defined here, but its headers are installed all the same. DptkCompiled has their
-# siblings whose bodies are compiled once: dptk::compiled, dptk::compiled_mpi, ...
+#   dptk::adapters + containers of other libraries, which the program links itself
+# A target whose library is not found is not defined, but its headers are installed anyway. DptkCompiled defines the
+# corresponding targets of the compiled mode: dptk::compiled, dptk::compiled_mpi, ...
 
 include(DptkLibraries)
 
@@ -20,8 +20,8 @@ set(DPTK_SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/../src)
 cmake_path(NORMAL_PATH DPTK_SOURCE_DIR)
 set(DPTK_TARGETS)
 
-# dptk_add_headers(<name> <glob>...): target dptk_<name> with the headers that match, installed as dptk::<name>, and
-# called so here as well where its library is found.
+# dptk_add_headers(<name> <glob>...): defines the target dptk_<name> with the matching headers, which is exported as
+# dptk::<name>, and the alias dptk::<name> if its library is found.
 macro(dptk_add_headers name)
     dptk_find_library(${name})
     dptk_add_header_target(${name} ${ARGN})
@@ -36,8 +36,8 @@ endmacro()
 function(dptk_add_header_target name)
     list(TRANSFORM ARGN PREPEND ${DPTK_INCLUDE_DIR}/dptk/)
     file(GLOB headers CONFIGURE_DEPENDS ${ARGN})
-    if(name STREQUAL "dptk") # what stands on a library lies beside the rest
-        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo|nccl|staged)[^/]*$|/core/cuda\\.hpp$")
+    if(name STREQUAL "dptk") # the headers that need a library are in the same folders
+        list(FILTER headers EXCLUDE REGEX "/comm/(mpi|gloo|nccl|staged)\\.[hi]pp$|/core/cuda\\.hpp$")
     endif()
     set(target dptk_${name})
     add_library(${target} INTERFACE)
@@ -51,18 +51,19 @@ function(dptk_add_header_target name)
     endif()
 endfunction()
 
-dptk_add_headers(dptk ddp.hpp core/*.[hi]pp control/*.[hi]pp comm/*.[hi]pp comm/algorithms/*.[hi]pp data/*.[hi]pp
-    ddp/*.[hi]pp ddp/hooks/*.[hi]pp optim/*.[hi]pp)
+dptk_add_headers(dptk ddp.hpp core/*.[hi]pp core/detail/*.[hi]pp control/*/*.[hi]pp control/*/detail/*.[hi]pp comm/*.[hi]pp
+    comm/algorithms/*.[hi]pp comm/detail/*.[hi]pp comm/shm/*.[hi]pp comm/thread/*.[hi]pp data/*.[hi]pp ddp/*.[hi]pp
+    ddp/detail/*.[hi]pp ddp/hooks/*.[hi]pp optim/*.[hi]pp)
 target_link_libraries(dptk_dptk INTERFACE Threads::Threads)
 
-dptk_add_headers(mpi comm/mpi*.[hi]pp)
+dptk_add_headers(mpi comm/mpi.[hi]pp comm/mpi/*.[hi]pp)
 target_compile_definitions(dptk_mpi INTERFACE DPTK_WITH_MPI)
 target_link_libraries(dptk_mpi INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(gloo comm/gloo*.[hi]pp)
+dptk_add_headers(gloo comm/gloo.[hi]pp comm/gloo/*.[hi]pp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
 
-dptk_add_headers(cuda core/cuda.hpp core/cuda/*.[hi]pp comm/staged*.[hi]pp)
+dptk_add_headers(cuda core/cuda.hpp core/cuda/*.[hi]pp core/cuda/detail/*.[hi]pp comm/staged.[hi]pp comm/staged/*.[hi]pp)
 target_compile_definitions(dptk_cuda INTERFACE DPTK_WITH_CUDA)
 if(TARGET dptk::cuda AND CUDAToolkit_NVCC_EXECUTABLE)
     include(DptkKernels)
@@ -73,7 +74,7 @@ elseif(TARGET dptk::cuda AND PROJECT_IS_TOP_LEVEL)
     message(STATUS "dptk's kernels are left out: nvcc is not found")
 endif()
 
-dptk_add_headers(nccl comm/nccl*.[hi]pp)
+dptk_add_headers(nccl comm/nccl.[hi]pp comm/nccl/*.[hi]pp)
 target_compile_definitions(dptk_nccl INTERFACE DPTK_WITH_NCCL)
 target_link_libraries(dptk_nccl INTERFACE dptk_cuda)
 
@@ -83,12 +84,12 @@ dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp)
+dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp train/detail/*.[hi]pp)
 if(TARGET dptk::onednn)
     target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
 endif()
 
-dptk_add_headers(nn_cuda nn/cuda/*.[hi]pp train/cuda/*.[hi]pp)
+dptk_add_headers(nn_cuda nn/cuda/*.[hi]pp train/detail/cuda/*.[hi]pp)
 target_compile_definitions(dptk_nn_cuda INTERFACE DPTK_WITH_CUDNN)
 target_link_libraries(dptk_nn_cuda INTERFACE dptk_nn dptk_cuda CUDA::cublasLt)
 if(TARGET dptk::nn_cuda)

@@ -1,13 +1,13 @@
-# Finds libtorch 1.13 or newer and defines Libtorch::libtorch, for host memory alone: on the system's paths, or below
-# Libtorch_ROOT, which may be the folder of a Python wheel (site-packages/torch). Its own package files are not used:
-# they ask for the CUDA Toolkit, or for a Python, that nothing here needs.
+# Finds libtorch 1.13 or newer and defines Libtorch::libtorch, for host memory only. Searches the system's paths and
+# Libtorch_ROOT, which may be the folder of a Python wheel (site-packages/torch). Does not use libtorch's own CMake files,
+# because they require the CUDA Toolkit or a Python, which dptk does not need.
 
 find_path(Libtorch_INCLUDE_DIR torch/csrc/api/include/torch/torch.h)
 find_library(Libtorch_LIBRARY torch_cpu)
 find_library(Libtorch_C10_LIBRARY c10)
 mark_as_advanced(Libtorch_INCLUDE_DIR Libtorch_LIBRARY Libtorch_C10_LIBRARY)
 
-# Clang does not take the headers of 1.13 as C++20: they have vectors of a class before it is complete.
+# Clang rejects the headers of 1.13 as C++20, because they use vectors of an incomplete class.
 if(Libtorch_INCLUDE_DIR)
     include(CheckCXXSourceCompiles)
     include(CMakePushCheckState)

@@ -1,5 +1,5 @@
-# Finds NCCL 2.14 or newer and defines NCCL::nccl: in the CUDA Toolkit, on the system's paths, or below NCCL_ROOT, which
-# may be the folder of a Python wheel (site-packages/nvidia/nccl), whose library has no unversioned name.
+# Finds NCCL 2.14 or newer and defines NCCL::nccl. Searches the CUDA Toolkit, the system's paths and NCCL_ROOT, which may be
+# the folder of a Python wheel (site-packages/nvidia/nccl), in which only libnccl.so.2 exists.
 
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR})

@@ -1,11 +1,11 @@
-# Finds cuDNN 9 or newer and defines cuDNN::cudnn: in the CUDA Toolkit, on the system's paths, or below cuDNN_ROOT, which
-# may be the folder of a Python wheel (site-packages/nvidia/cudnn), whose library has no unversioned name.
+# Finds cuDNN 9 or newer and defines cuDNN::cudnn. Searches the CUDA Toolkit, the system's paths and cuDNN_ROOT, which may be
+# the folder of a Python wheel (site-packages/nvidia/cudnn), in which only libcudnn.so.9 exists.
 
 find_path(cuDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(cuDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(cuDNN_INCLUDE_DIR cuDNN_LIBRARY)
 
-if(EXISTS ${cuDNN_INCLUDE_DIR}/cudnn_version.h) # cuDNN 7 has none
+if(EXISTS ${cuDNN_INCLUDE_DIR}/cudnn_version.h) # cuDNN 7 does not have this file
     file(STRINGS ${cuDNN_INCLUDE_DIR}/cudnn_version.h numbers REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
     string(REGEX REPLACE "[^0-9;]" "" numbers "${numbers}")
     string(REPLACE ";" "." cuDNN_VERSION "${numbers}")

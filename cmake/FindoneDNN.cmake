@@ -1,5 +1,5 @@
-# Finds oneDNN 2.6 or newer and defines oneDNN::oneDNN. Its own package files are not used: Debian's ask for OpenCL,
-# which nothing here needs.
+# Finds oneDNN 2.6 or newer and defines oneDNN::oneDNN. Does not use oneDNN's own CMake files, because Debian's require
+# OpenCL, which dptk does not need.
 
 find_path(oneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(oneDNN_LIBRARY dnnl)

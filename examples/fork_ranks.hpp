@@ -1,4 +1,4 @@
-// Ranks over pipes: fork_ranks connects them before they exist, and starts them.
+// fork_ranks creates pipes between all pairs of ranks, and then forks the ranks, which inherit the pipes.
 #pragma once
 
 #include <dptk/control/process/child_process.hpp>
@@ -18,8 +18,8 @@
 
 #include "pipe_transport.hpp"
 
-/// Two pipes, one for each direction, between any two of `size` ranks: result[a][b] is what rank a needs of
-/// those between a and b. Throws BackendError where the system allows no more.
+/// Creates two pipes, one per direction, between each pair of `size` ranks. result[a][b] holds rank a's
+/// ends of the pipes between a and b. Throws BackendError if the system cannot create a pipe.
 inline std::vector<std::vector<PipePair>> make_pipes(std::size_t size) {
     std::vector<std::vector<PipePair>> pipes(size);
     for (auto& of_one_rank : pipes) of_one_rank.resize(size);
@@ -28,7 +28,7 @@ inline std::vector<std::vector<PipePair>> make_pipes(std::size_t size) {
             int ends[2];
             if (from == to) continue;
             if (::pipe2(ends, O_CLOEXEC) != 0)
-                throw dptk::BackendError("cannot make a pipe: " + std::system_category().message(errno));
+                throw dptk::BackendError("cannot create a pipe: " + std::system_category().message(errno));
             pipes[to][from].in = PipeEnd(ends[0]);
             pipes[from][to].out = PipeEnd(ends[1]);
         }
@@ -36,7 +36,7 @@ inline std::vector<std::vector<PipePair>> make_pipes(std::size_t size) {
     return pipes;
 }
 
-/// Runs a rank to its end and returns its exit status. What it throws is told on stderr.
+/// Runs a rank and returns its exit status. Prints an exception that it throws to stderr.
 template <class Fn>
 int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
     int status = 1;
@@ -48,25 +48,25 @@ int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
     } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
     } catch (...) {
-        std::fprintf(stderr, "rank %d: an exception that is no std::exception\n", rank);
+        std::fprintf(stderr, "rank %d: an exception that is not derived from std::exception\n", rank);
     }
     std::fflush(nullptr);
     return status;
 }
 
 /// Runs fn(PipeTransport) in `size` processes, which are forks of this one, and waits for all of them.
-/// Returns how they have ended, in rank order. Call it before the first thread is started: a fork has none of
-/// the threads of its parent, but all of their locks.
+/// Returns how they have ended, in rank order. Call it before the first thread is started: a forked process
+/// inherits locked mutexes, but not the threads that would unlock them.
 template <class Fn>
 [[nodiscard]] std::vector<dptk::detail::ChildEnd> fork_ranks(int size, Fn fn) {
-    std::fflush(nullptr);  // what is buffered would be written by each process
+    std::fflush(nullptr);  // otherwise each process would write the buffered output
     auto pipes = make_pipes(static_cast<std::size_t>(size));
     std::vector<pid_t> processes;
     for (int rank = 0; rank < size; ++rank) {
         processes.push_back(dptk::detail::fork_rank([&] {
-            std::signal(SIGPIPE, SIG_IGN);  // write() then fails with EPIPE where nobody can read any more
+            std::signal(SIGPIPE, SIG_IGN);  // so that write() fails with EPIPE if the reader has exited
             std::vector<PipePair> own = std::move(pipes[static_cast<std::size_t>(rank)]);
-            pipes.clear();  // a pipe ends when the last process that could write to it has closed it
+            pipes.clear();  // so that a reader sees the end of a pipe when its writer exits
             return run_rank(rank, std::move(own), fn);
         }));
     }

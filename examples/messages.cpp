@@ -1,4 +1,4 @@
-// Messages between two ranks, blocking and not. Build and run:
+// Point-to-point messages between two ranks, blocking and asynchronous. Build and run:
 //   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/messages.cpp -o messages
 //   mpirun -np 2 ./messages
 // or, without MPI:
@@ -13,7 +13,7 @@
 
 namespace {
 
-// send and recv: each blocks until its buffer may be used again.
+// send and recv block until their buffers may be used again.
 void blocking(dptk::ProcessGroup& group) {
     std::vector<int> numbers(2);
     if (group.rank() == 0) {
@@ -25,8 +25,8 @@ void blocking(dptk::ProcessGroup& group) {
     }
 }
 
-// send_async and recv_async return at once, with a Work. Until its wait() has returned, a rank may read what
-// it sends, and leaves alone what it receives.
+// send_async and recv_async return a Work at once. Until wait() has returned, the program may read but not
+// write the buffer that it sends, and must not access the buffer that it receives.
 void in_the_background(dptk::ProcessGroup& group) {
     const int other = 1 - group.rank();
     std::array<double, 1000> mine{};
@@ -41,11 +41,11 @@ void in_the_background(dptk::ProcessGroup& group) {
 
     const double sum = std::accumulate(theirs.begin(), theirs.end(), 0.0);
     std::printf(
-        "recv_async: rank %d has numbers with the sum %g from rank %d, and sent some with the sum %g\n",
+        "recv_async: rank %d received numbers with the sum %g from rank %d, and sent some with the sum %g\n",
         group.rank(), sum, receiving.source_rank(), own_sum);
 }
 
-// Tags keep messages of different kinds apart. recv from any_rank tells whose message it has got.
+// Tags distinguish kinds of messages. recv from any_rank returns the sender's rank.
 void tagged(dptk::ProcessGroup& group) {
     constexpr int lengths = 1;
     constexpr int values = 2;
@@ -69,7 +69,7 @@ int main() {
     dptk::ProcessGroup group = dptk::init_process_group();
     if (group.size() != 2) {
         if (group.rank() == 0)
-            std::fprintf(stderr, "messages: needs 2 ranks and has %d; see the start of the file\n",
+            std::fprintf(stderr, "messages: expected 2 ranks, got %d; see the start of the file\n",
                          group.size());
         return 1;
     }

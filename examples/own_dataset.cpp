@@ -1,4 +1,4 @@
-// A dataset of the program's own: records of a file, read when they are asked for. Build and run:
+// A custom dataset: the records of a file, which are read on demand. Build and run:
 //   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_dataset.cpp -o own_dataset && mpirun -np 2
 //   ./own_dataset
 #include <dptk/ddp.hpp>
@@ -16,8 +16,8 @@ struct Record {
     float target;
 };
 
-// A dataset has size() and gives sample i by operator[]: the sampler asks for nothing but the size, and what
-// a sample is stays the program's business.
+// A dataset has size(), and operator[] that returns sample i. The sampler uses only size(), and a sample may
+// have any type.
 class RecordFile {
   public:
     explicit RecordFile(const std::string& path)
@@ -30,7 +30,7 @@ class RecordFile {
         std::ifstream file(path_, std::ios::binary);
         file.seekg(static_cast<std::streamoff>(i * sizeof record));
         if (!file.read(reinterpret_cast<char*>(&record), sizeof record))
-            throw std::runtime_error(path_ + ": record " + std::to_string(i) + " cannot be read");
+            throw std::runtime_error(path_ + ": cannot read record " + std::to_string(i));
         return record;
     }
 
@@ -41,7 +41,7 @@ class RecordFile {
 
 static_assert(dptk::IndexableDataset<RecordFile>);
 
-// 101 records, whose targets are 0, 1, 2, ...
+// Writes 101 records, whose targets are 0, 1, 2, ...
 void write_records(const std::string& path) {
     std::ofstream file(path, std::ios::binary);
     for (int i = 0; i < 101; ++i) {
@@ -56,7 +56,7 @@ int main() {
                              std::to_string(group.rank());
     write_records(path);
     const RecordFile records(path);
-    // What one rank alone cannot read ends all of them: dptk::on_all_or_none(group, [&] { ... }).
+    // If reading may fail on one rank only, dptk::on_all_or_none(group, [&] { ... }) throws on all ranks.
 
     dptk::DistributedSampler sampler(records, group, {.shuffle = true, .padding = dptk::Padding::none});
     float sum = 0;

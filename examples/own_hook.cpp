@@ -1,4 +1,4 @@
-// A communication hook of the program's own: gradients travel as 16-bit integers. Build and run:
+// A custom communication hook, which sends gradients as 16-bit integers. Build and run:
 //   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_hook.cpp -o own_hook && mpirun -np 2 ./own_hook
 #include <dptk/ddp.hpp>
 
@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-// A hook replaces a bucket's elements by their sum over the ranks, which are weighted already: the sum is the
-// average.
-class QuantisingHook : public dptk::CommHook {
+// A hook replaces the elements of a bucket by their sum over the ranks. The elements are already weighted, so
+// that the sum is the average.
+class QuantizingHook : public dptk::CommHook {
   public:
-    // Compared between ranks, which must all have set the same hook.
+    // dptk compares the description between ranks: all ranks must set the same hook.
     [[nodiscard]] std::string description() const override { return "16-bit integers"; }
 
-    // Collective: all ranks call it with the same buckets, in the same order. The group is the hook's alone.
+    // Collective: all ranks call it with the same buckets, in the same order. Only the hook uses this group.
     void reduce(dptk::ProcessGroup& group, dptk::HookBucket& bucket) override {
         const std::span<float> elements(static_cast<float*>(bucket.elements.data), bucket.elements.count);
         float largest = 0;
@@ -44,7 +44,7 @@ int main() {
     dptk::ProcessGroup group = dptk::init_process_group();
     std::vector<float> weights(1000), gradients(1000);
     dptk::DistributedDataParallel ddp(group, weights, gradients);
-    ddp.set_comm_hook(std::make_shared<QuantisingHook>());
+    ddp.set_comm_hook(std::make_shared<QuantizingHook>());
 
     for (std::size_t i = 0; i < gradients.size(); ++i)
         gradients[i] = std::sin(static_cast<float>(i)) + static_cast<float>(group.rank());

@@ -1,5 +1,5 @@
-// A store of the program's own, where the processes of a job find each other: a folder that all of them see,
-// with a file for each key. Build and run:
+// A custom store for the rendezvous of a job's processes: a shared folder with a file for each key. Build and
+// run:
 //   g++ -std=c++20 -I include examples/own_store.cpp -o own_store -lgloo
 //   dptk-run --nproc-per-node 2 -- ./own_store "$(mktemp -d)"
 #include <dptk/comm/gloo.hpp>
@@ -24,11 +24,11 @@
 #include <thread>
 #include <utility>
 
-// Few keys, small values. Calls may come from several threads. dptk::FileStore, dptk::TcpStore and
-// dptk::InProcessStore are stores as well.
+// dptk stores few keys with small values, and calls the store from several threads. dptk's own stores are
+// dptk::FileStore, dptk::TcpStore and dptk::InProcessStore.
 class FolderStore : public dptk::Store {
   public:
-    // The folder is there, and empty before the job.
+    // The folder must exist, and must be empty before the job starts.
     explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
     void set(std::string_view key, std::string_view value) override {
@@ -59,7 +59,7 @@ class FolderStore : public dptk::Store {
         }
     }
 
-    // Atomic, as compare_and_set is: two processes that add 1 get 1 and 2.
+    // add and compare_and_set must be atomic: two processes that add 1 get 1 and 2.
     std::int64_t add(std::string_view key, std::int64_t amount) override {
         const Lock lock(folder_);
         const std::int64_t sum = std::stoll(read(key).value_or("0")) + amount;
@@ -81,19 +81,19 @@ class FolderStore : public dptk::Store {
         return std::filesystem::remove(path_of(key));
     }
 
-    // A folder does not notice when a process dies.
+    // This store cannot detect that a process has died, so it ignores last wills.
     void set_last_will(std::string_view, std::string_view) override {}
 
     std::shared_ptr<dptk::Store> clone() override { return std::make_shared<FolderStore>(folder_); }
 
   private:
-    // Held by one thread of one process at a time.
+    // A file lock that one thread of one process holds at a time.
     class Lock {
       public:
         explicit Lock(const std::filesystem::path& folder)
             : descriptor_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
             if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX) != 0)
-                throw dptk::PeerLostError("the store " + folder.string() + " cannot be used any more");
+                throw dptk::PeerLostError("cannot lock the store " + folder.string());
         }
         Lock(const Lock&) = delete;
         Lock& operator=(const Lock&) = delete;
@@ -103,7 +103,7 @@ class FolderStore : public dptk::Store {
         int descriptor_;
     };
 
-    // Letters and digits as they are, all else as two digits.
+    // Returns the path of a key's file. Characters other than letters and digits are written as %XX.
     [[nodiscard]] std::filesystem::path path_of(std::string_view key) const {
         constexpr std::string_view digits = "0123456789abcdef";
         std::string name = "key.";
@@ -114,7 +114,9 @@ class FolderStore : public dptk::Store {
             if (!is_plain) name += {'%', digits[byte >> 4], digits[byte & 15]};
         }
         if (key.empty() || name.size() > 255)
-            throw dptk::ArgumentError("a key of " + std::to_string(key.size()) + " bytes");
+            throw dptk::ArgumentError("invalid key of " + std::to_string(key.size()) +
+                                      " bytes: expected a file name of 5 to 255 bytes, got " +
+                                      std::to_string(name.size()));
         return folder_ / name;
     }
 
@@ -127,7 +129,7 @@ class FolderStore : public dptk::Store {
     void write(std::string_view key, std::string_view value) const {
         std::ofstream file(path_of(key), std::ios::binary | std::ios::trunc);
         file << value;
-        if (!file.flush()) throw dptk::PeerLostError("the store " + folder_.string() + " is full or gone");
+        if (!file.flush()) throw dptk::PeerLostError("cannot write to the store " + folder_.string());
     }
 
     std::filesystem::path folder_;
@@ -135,11 +137,13 @@ class FolderStore : public dptk::Store {
 
 int main(int argc, char** argv) {
     if (argc != 2) {
-        std::fprintf(stderr, "own_store: needs an empty folder that all ranks see\n");
+        std::fprintf(stderr, "own_store: expected 1 argument, an empty folder that all ranks share, got %d\n",
+                     argc - 1);
         return 1;
     }
     dptk::ProcessGroup group =
         dptk::init_process_group({.backend = "gloo", .store = std::make_shared<FolderStore>(argv[1])});
     const int sum = group.all_reduce_value(group.rank() + 1, dptk::ReduceOp::sum);
-    if (group.rank() == 0) std::printf("%d ranks, met in a folder: the sum is %d\n", group.size(), sum);
+    if (group.rank() == 0)
+        std::printf("%d ranks, connected through a folder: the sum is %d\n", group.size(), sum);
 }

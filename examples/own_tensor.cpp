@@ -1,4 +1,4 @@
-// A tensor class of the program's own, and a layer that holds two of them. Build and run:
+// A custom tensor class, and a layer that holds two tensors. Build and run:
 //   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_tensor.cpp -o own_tensor && mpirun -np 2
 //   ./own_tensor
 #include <dptk/ddp.hpp>
@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <vector>
 
-// A tensor is a parameter where it is a contiguous range of float or double: begin(), end(), data() and
-// size(). With shape(), all ranks' dimensions are compared, and messages show them.
+// A tensor can be a parameter if it is a contiguous range of float or double: it needs begin(), end(), data()
+// and size(). If it also has shape(), dptk compares the dimensions between ranks and shows them in messages.
 class Tensor {
   public:
     Tensor(std::size_t rows, std::size_t columns) : shape_{rows, columns}, elements_(rows * columns) {}
@@ -29,7 +29,7 @@ class Tensor {
     std::vector<float> elements_;
 };
 
-// A class that holds parameters tells them by name, in an order that is the same on all ranks.
+// A class that holds parameters enumerates them by name, in the same order on all ranks.
 struct Layer {
     Tensor weight{2, 3}, weight_gradient{2, 3};
     Tensor bias{1, 3}, bias_gradient{1, 3};

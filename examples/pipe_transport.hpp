@@ -1,19 +1,18 @@
-// A user's own transport: messages between processes of one host, over pipes. To bring a network of your own,
-// copy this class and put your network where the pipes are.
+// A custom transport: messages between processes of one host, over pipes. To support a network of your own,
+// copy this class and replace the pipes.
 //
-// The Transport concept (dptk/comm/transport.hpp) wants five things, all of them below:
-//   rank(), size()          who this process is, and how many there are
+// The Transport concept (dptk/comm/transport.hpp) requires five members:
+//   rank(), size()          this process's rank, and the number of ranks
 //   backend()               a short name for messages
 //   send(buffer, to, tag)   returns when the buffer may be changed again; may wait until it has been received
 //   recv(buffer, from, tag) returns when a message of exactly that many bytes has arrived
-// Messages with one tag from one rank to another arrive in the order in which they were sent. A failure
-// throws: PeerLostError where the other rank is gone.
+// Messages with one tag from one rank to another must arrive in the order in which they were sent. A call
+// that fails throws: PeerLostError if the other rank has exited.
 //
-// dptk adds the rest by itself: all collectives, for all types of elements, all operations and any number of
-// ranks; *_async calls, each of which takes its turn, so that only one thread at a time is in a transport;
-// deadlines; and the end of the job where a rank fails. What a transport may bring besides (its own
-// all_reduce, recv_any, duplicate() for communication in the background of training, ...) is listed with the
-// concept.
+// dptk implements the rest on top of them: all collectives, for all element types, all operations and any
+// number of ranks; *_async calls, which run one after the other, so that only one thread at a time calls the
+// transport; timeouts; and the end of the job if a rank fails. The concept lists the optional members of a
+// transport, such as a native all_reduce, recv_any, or duplicate() for communication in the background.
 #pragma once
 
 #include <dptk/comm/communicator.hpp>
@@ -30,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-/// Owns one end of a pipe, and closes it.
+/// Owns one end of a pipe.
 class PipeEnd {
   public:
     PipeEnd() = default;
@@ -56,7 +55,7 @@ struct PipePair {
     PipeEnd out;
 };
 
-/// Goes ahead of each message.
+/// The header that is sent before each message.
 struct PipeEnvelope {
     std::uint64_t bytes;
     std::int64_t tag;
@@ -69,8 +68,9 @@ struct PipeEnvelope {
 
 class PipeTransport {
   public:
-    /// `pairs[i]` connects this process, which is rank `rank`, with rank i; its own place stays unused.
-    /// SIGPIPE must be ignored. For a lost rank to be noticed, no process may hold ends that are not its own.
+    /// Creates the transport of rank `rank`. `pairs[i]` connects it with rank i; `pairs[rank]` is unused.
+    /// SIGPIPE must be ignored. The loss of a rank is detected only if no process holds pipe ends of other
+    /// ranks.
     PipeTransport(int rank, std::vector<PipePair> pairs) : rank_(rank), pairs_(std::move(pairs)) {}
 
     [[nodiscard]] int rank() const { return rank_; }
@@ -88,8 +88,8 @@ class PipeTransport {
         PipeEnvelope found{};
         move_all(::read, pair(from).in, &found, sizeof found, from);
         if (found != expected) {
-            throw dptk::MismatchError(name(rank_) + " expects " + expected.text() + " from " + name(from) +
-                                      ", which has sent " + found.text());
+            throw dptk::MismatchError(name(rank_) + ": expected " + expected.text() + " from " + name(from) +
+                                      ", got " + found.text());
         }
         move_all(::read, pair(from).in, buffer.data, buffer.bytes(), from);
     }
@@ -98,7 +98,8 @@ class PipeTransport {
     [[nodiscard]] const PipePair& pair(int rank) const { return pairs_[static_cast<std::size_t>(rank)]; }
     [[nodiscard]] static std::string name(int rank) { return "rank " + std::to_string(rank); }
 
-    /// `move` is read or write: either may move fewer bytes than asked for, or be interrupted by a signal.
+    /// Reads or writes all bytes. `move` is ::read or ::write, which may move fewer bytes than requested,
+    /// or be interrupted by a signal.
     template <class Move>
     void move_all(Move move, const PipeEnd& end, void* data, std::size_t bytes, int peer) const {
         auto* next = static_cast<char*>(data);

@@ -1,5 +1,5 @@
-// Somebody's existing training loop over std::vector<std::vector<float>>, made data-parallel. The lines that
-// were added are marked. Build and run:
+// An existing training loop over std::vector<std::vector<float>>, made data-parallel. Comments mark the lines
+// that were added. Build and run:
 //   mpicxx -std=c++20 -I include examples/plain_vectors.cpp -o plain_vectors && mpirun -np 2 ./plain_vectors
 #include <dptk/comm/mpi.hpp>  // added
 #include <dptk/ddp.hpp>       // added
@@ -9,7 +9,8 @@
 #include <span>
 #include <vector>
 
-// The task: tell whether a point lies inside a circle. 4,096 points, made up but always the same.
+// The task is to classify whether a point lies inside a circle. The 4,096 points are generated, and always
+// the same.
 struct Points {
     struct Point {
         float x, y, inside;
@@ -38,7 +39,8 @@ struct Net {
         }
     }
 
-    // Adds a point's gradients of the squared error, divided by `samples`. Returns its error, squared.
+    // Adds the gradients of half the squared error of a point, divided by `samples`. Returns the squared
+    // error.
     float learn(const Points::Point& point, float samples) {
         float activation[hidden];
         float output = weights[3][0];

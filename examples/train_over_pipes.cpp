@@ -1,8 +1,8 @@
-// Trains a network on handwritten digits over a transport that is not dptk's: the pipes of
-// pipe_transport.hpp. It needs no launcher, since it forks its ranks itself; 2 of them, or as many as its
-// argument says:
+// Trains a network on handwritten digits over a custom transport, the pipes of pipe_transport.hpp. It needs
+// no launcher, since it forks its ranks itself. The argument is the number of ranks, 2 by default:
 //   train_over_pipes 4
-// Any number of them sees the same samples in each step, so that all print the same losses.
+// The samples of each step do not depend on the number of ranks, so that any number of ranks prints the same
+// losses.
 #include <dptk/data/readers/idx_images.hpp>
 #include <dptk/train.hpp>
 
@@ -27,7 +27,7 @@ dptk::ImageDataset read_digits(const std::string& part) {
                                  {.classes = 10});
 }
 
-// From here on nothing knows about pipes.
+// The training does not depend on the transport.
 void train(dptk::ProcessGroup& group) {
     const dptk::ImageDataset digits = dptk::on_all_or_none(group, [] { return read_digits("train"); });
     const dptk::ImageDataset test_digits = dptk::on_all_or_none(group, [] { return read_digits("test"); });
@@ -51,7 +51,7 @@ void train(dptk::ProcessGroup& group) {
     if (group.rank() == 0) std::printf("test accuracy: %.3f\n", accuracy);
 }
 
-/// Whether all ranks have ended well; tells of those that have not.
+/// Returns whether all ranks have succeeded. Prints how each failed rank has ended.
 bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
     bool well = true;
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
@@ -67,7 +67,9 @@ bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
 int main(int argc, char** argv) {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
     if (argc > 2 || ranks < 1 || samples_per_step % ranks != 0) {
-        std::fprintf(stderr, "train_over_pipes: the number of ranks must divide %d\n", samples_per_step);
+        std::fprintf(stderr,
+                     "train_over_pipes: expected at most 1 argument, a number of ranks that divides %d\n",
+                     samples_per_step);
         return 1;
     }
     try {

@@ -1,4 +1,4 @@
-// The bodies of comm/, except for transports.
+// Function bodies of comm/, except the transports. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/agreement.ipp"
@@ -11,12 +11,12 @@
 #include "dptk/comm/coalesced.ipp"
 #include "dptk/comm/collective.ipp"
 #include "dptk/comm/detail/active_call.ipp"
+#include "dptk/comm/detail/backoff.ipp"
 #include "dptk/comm/detail/call_checker.ipp"
 #include "dptk/comm/detail/channel.ipp"
 #include "dptk/comm/detail/device_registry.ipp"
 #include "dptk/comm/detail/joint_work.ipp"
 #include "dptk/comm/detail/message_batch.ipp"
-#include "dptk/comm/detail/pause.ipp"
 #include "dptk/comm/detail/root.ipp"
 #include "dptk/comm/detail/routed_channel.ipp"
 #include "dptk/comm/detail/started_calls.ipp"

@@ -1,4 +1,4 @@
-// The bodies of control/.
+// Function bodies of control/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/control/health/agreed_errors.ipp"

@@ -1,10 +1,11 @@
-// The bodies of core/, data/ and optim/.
+// Function bodies of core/, data/ and optim/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/core/buffer.ipp"
 #include "dptk/core/detail/device_calls.ipp"
 #include "dptk/core/detail/device_lane.ipp"
 #include "dptk/core/detail/fnv1a.ipp"
+#include "dptk/core/detail/parse.ipp"
 #include "dptk/core/detail/text.ipp"
 #include "dptk/core/error.ipp"
 #include "dptk/core/log.ipp"
@@ -12,5 +13,4 @@
 #include "dptk/data/computed_permutation.ipp"
 #include "dptk/data/distributed_sampler.ipp"
 #include "dptk/data/image_dataset.ipp"
-#include "dptk/ddp/detail/low_rank.ipp"
 #include "dptk/optim/optimizer.ipp"

@@ -1,4 +1,4 @@
-// The bodies of dptk on devices.
+// Function bodies of core/cuda/ and comm/staged/ (device memory). See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/staged.ipp"

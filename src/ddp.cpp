@@ -1,4 +1,4 @@
-// The bodies of ddp/.
+// Function bodies of ddp/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/ddp/array_traits.ipp"
@@ -8,6 +8,7 @@
 #include "dptk/ddp/comm_hook.ipp"
 #include "dptk/ddp/data_parallel.ipp"
 #include "dptk/ddp/detail/bucket_math.ipp"
+#include "dptk/ddp/detail/bucket_order.ipp"
 #include "dptk/ddp/detail/bucket_set.ipp"
 #include "dptk/ddp/detail/bucket_traffic.ipp"
 #include "dptk/ddp/detail/device_clipping.ipp"
@@ -22,7 +23,7 @@
 #include "dptk/ddp/detail/hook_memory.ipp"
 #include "dptk/ddp/detail/hook_runner.ipp"
 #include "dptk/ddp/detail/host_steps.ipp"
-#include "dptk/ddp/detail/launch_order.ipp"
+#include "dptk/ddp/detail/low_rank.ipp"
 #include "dptk/ddp/detail/model_buffers.ipp"
 #include "dptk/ddp/detail/model_parameters.ipp"
 #include "dptk/ddp/detail/model_table.ipp"
@@ -38,6 +39,7 @@
 #include "dptk/ddp/hooks/powersgd.ipp"
 #include "dptk/ddp/join.ipp"
 #include "dptk/ddp/loss_scaler.ipp"
+#include "dptk/ddp/no_sync.ipp"
 #include "dptk/ddp/parameter_ref.ipp"
 #include "dptk/ddp/parameter_source.ipp"
 #include "dptk/ddp/parameters.ipp"

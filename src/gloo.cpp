@@ -1,4 +1,4 @@
-// The bodies of dptk over Gloo.
+// Function bodies of the Gloo transport. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/gloo.ipp"

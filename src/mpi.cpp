@@ -1,4 +1,4 @@
-// The bodies of dptk over MPI.
+// Function bodies of the MPI transport. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/mpi.ipp"

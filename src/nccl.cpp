@@ -1,4 +1,4 @@
-// The bodies of dptk over NCCL.
+// Function bodies of the NCCL transport. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/nccl.ipp"

@@ -1,8 +1,7 @@
-// The bodies of nn/ and train/, except for the backends that need a library. Compiled once where
-// DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// Function bodies of nn/ and train/, except the backends that need a library. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
-#include "dptk/nn/initialise.ipp"
+#include "dptk/nn/initialize.ipp"
 #include "dptk/nn/layers.ipp"
 #include "dptk/nn/models.ipp"
 #include "dptk/nn/tensor.ipp"

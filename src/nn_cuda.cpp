@@ -1,4 +1,4 @@
-// The bodies of nn/cuda/ and train/cuda/.
+// Function bodies of nn/cuda/ and train/detail/cuda/ (networks on GPUs). See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cuda/backend.ipp"

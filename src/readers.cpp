@@ -1,4 +1,4 @@
-// The bodies of data/readers/.
+// Function bodies of data/readers/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/data/readers/idx.ipp"

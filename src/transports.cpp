@@ -1,5 +1,5 @@
-// The bodies of the transports that need no library, and of the arithmetic of reductions. Compiled once where
-// DPTK_SEPARATE_COMPILATION is defined: docs/installing.md.
+// Function bodies of the transports that need no library (threads, shared memory), and of the arithmetic of
+// reductions. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/comm/algorithms/local_reduce.ipp"

@@ -1,4 +1,5 @@
-/// Messages of a simulated network on their way: from who sends them to the inbox of who receives them.
+/// Message delivery in a simulated network: one inbox per rank, in which messages and receive requests are
+/// matched.
 #pragma once
 
 #include <algorithm>
@@ -27,19 +28,20 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A message under way.
+/// A message in flight.
 struct SimulatedMessage {
     int from = 0;
-    /// When its first byte reaches the receiver's link, and for how long it takes that.
-    SimulatedSeconds reaches{0};
-    SimulatedSeconds length{0};
+    /// Time at which the first byte reaches the receiver's link, and how long the message
+    /// occupies that link.
+    SimulatedSeconds first_byte_arrival{0};
+    SimulatedSeconds duration{0};
     std::vector<std::byte> bytes = {};
 
-    /// Where nothing else takes the receiver's link.
-    [[nodiscard]] SimulatedSeconds soonest_arrival() const noexcept { return reaches + length; }
+    /// Returns the arrival time if the receiver's link is free.
+    [[nodiscard]] SimulatedSeconds earliest_arrival() const noexcept { return first_byte_arrival + duration; }
 };
 
-/// A message to be received, from one rank or any.
+/// A receive request, for a message from one rank or from any rank.
 struct SimulatedRequest {
     SimulatedRequest(int from_, int tag_) : from(from_), tag(tag_) {}
 
@@ -48,17 +50,18 @@ struct SimulatedRequest {
     std::optional<SimulatedMessage> message;
 };
 
-/// Where the messages for one rank of a group wait for it.
+/// Holds the messages for one rank of a group until they are received.
 class SimulatedInbox {
   public:
     void deliver(int tag, SimulatedMessage message);
 
-    /// Asks for a message. Requests are served in the order in which they were made.
+    /// Requests a message. Requests are served in the order in which they were made.
     [[nodiscard]] std::shared_ptr<SimulatedRequest> request(int from, int tag);
 
     enum class Outcome : std::uint8_t { message, lost, timeout };
 
-    /// Waits until the request has its message, or `is_lost` says that it never will, for at most `timeout`.
+    /// Blocks until the request has its message, until is_lost() returns true, or until `timeout` has
+    /// passed.
     template <class IsLost>
     [[nodiscard]] Outcome wait(const SimulatedRequest& request, std::chrono::nanoseconds timeout,
                                IsLost&& is_lost) {
@@ -75,12 +78,12 @@ class SimulatedInbox {
     void wake() noexcept;
 
   private:
-    /// By tag and sender, each in the order in which they were sent.
+    /// Messages by tag and sender; equal keys are in the order in which they were sent.
     using Messages = std::multimap<std::pair<int, int>, SimulatedMessage>;
 
     [[nodiscard]] Messages::iterator find_oldest(int from, int tag);
 
-    [[nodiscard]] Messages::iterator find_soonest(int tag);
+    [[nodiscard]] Messages::iterator find_earliest(int tag);
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -88,19 +91,19 @@ class SimulatedInbox {
     std::list<std::shared_ptr<SimulatedRequest>> requests_;
 };
 
-/// What the ranks of one group share: an inbox each.
+/// State that the ranks of one group share, with one inbox per rank.
 class SimulatedHub final : public FailureListener {
   public:
     SimulatedHub(const SimulatedNetwork& network_, std::vector<int> members_,
                  std::shared_ptr<JobState> job_state_);
 
-    /// A hub that is woken by its job's failure.
+    /// Creates a hub that is notified when the job fails.
     [[nodiscard]] static std::shared_ptr<SimulatedHub> make(const SimulatedNetwork& network,
                                                             std::vector<int> members,
                                                             const std::shared_ptr<JobState>& job_state);
 
     const SimulatedNetwork network;
-    /// The network's numbers of the group's ranks.
+    /// The group's ranks, as the network numbers them.
     const std::vector<int> members;
     const std::shared_ptr<JobState> job_state;
 
@@ -111,17 +114,18 @@ class SimulatedHub final : public FailureListener {
 
     [[nodiscard]] bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
 
-    /// Whether nobody will send such a message to `rank` any more.
+    /// Returns whether `rank` can no longer receive a message from `from`, since the job has failed or the
+    /// sender has left.
     [[nodiscard]] bool is_lost(int rank, int from) const;
 
-    /// Throws PeerLostError where the job has failed, or the rank has left.
+    /// Throws PeerLostError if the job has failed or the peer has left.
     void check_peer(int peer) const;
 
-    /// The hub of that name for some of the network's ranks: the first of them to come makes it.
+    /// Returns the hub of that name for a subgroup of the network's ranks; the first caller creates it.
     [[nodiscard]] std::shared_ptr<SimulatedHub> part(std::string_view name,
                                                      const std::vector<int>& part_members);
 
-    /// This rank will not come again.
+    /// Records that this rank sends no further messages.
     void leave(int rank) noexcept;
 
     inline void wake() noexcept override;
@@ -137,10 +141,6 @@ class SimulatedHub final : public FailureListener {
     std::mutex mutex_;
     std::map<std::string, Part, std::less<>> parts_;
 };
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 inline void SimulatedInbox::deliver(int tag, SimulatedMessage message) {
     {
@@ -161,7 +161,7 @@ inline void SimulatedInbox::deliver(int tag, SimulatedMessage message) {
 inline std::shared_ptr<SimulatedRequest> SimulatedInbox::request(int from, int tag) {
     auto request = std::make_shared<SimulatedRequest>(from, tag);
     const std::lock_guard lock(mutex_);
-    const auto match = from == any_rank ? find_soonest(tag) : find_oldest(from, tag);
+    const auto match = from == any_rank ? find_earliest(tag) : find_oldest(from, tag);
     if (match == messages_.end()) {
         requests_.push_back(request);
     } else {
@@ -172,7 +172,7 @@ inline std::shared_ptr<SimulatedRequest> SimulatedInbox::request(int from, int t
 }
 
 inline void SimulatedInbox::wake() noexcept {
-    { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+    { const std::lock_guard lock(mutex_); }  // a thread that has checked the condition is waiting by now
     changed_.notify_all();
 }
 
@@ -181,12 +181,13 @@ inline SimulatedInbox::Messages::iterator SimulatedInbox::find_oldest(int from, 
     return first != messages_.end() && first->first == std::pair(tag, from) ? first : messages_.end();
 }
 
-inline SimulatedInbox::Messages::iterator SimulatedInbox::find_soonest(int tag) {
+inline SimulatedInbox::Messages::iterator SimulatedInbox::find_earliest(int tag) {
     const auto first = messages_.lower_bound({tag, 0});
     const auto end = messages_.lower_bound({tag + 1, 0});
-    const auto soonest = std::min_element(
-        first, end, [](const auto& a, const auto& b) { return a.second.reaches < b.second.reaches; });
-    return soonest == end ? messages_.end() : soonest;
+    const auto earliest = std::min_element(first, end, [](const auto& a, const auto& b) {
+        return a.second.first_byte_arrival < b.second.first_byte_arrival;
+    });
+    return earliest == end ? messages_.end() : earliest;
 }
 
 inline SimulatedHub::SimulatedHub(const SimulatedNetwork& network_, std::vector<int> members_,

@@ -1,12 +1,13 @@
-/// A simulated network: its hosts, ranks and links, and the time of a rank, real or virtual.
-/// comm/simulated.hpp sends messages over it.
+/// Network model of the simulated transport: hosts, ranks, links with latency and bandwidth, and each
+/// rank's clock, in real or virtual time. bench/simulated/transport.hpp sends messages over it.
 ///
-/// The model is LogGP without the processor's part (Alexandrov, Ionescu, Schauser and Scheiman: "LogGP:
+/// The model is LogGP without CPU overhead (Alexandrov, Ionescu, Schauser and Scheiman: "LogGP:
 /// Incorporating Long Messages into the LogP Model", SPAA 1995; L = latency, G = 1 / bytes_per_second, and
-/// o = g = 0). A message of b bytes takes its sender's link for b / bytes_per_second and, `latency` later,
-/// its receiver's link for as long: alone, it arrives latency + b / bytes_per_second after it began. The link
-/// of a rank carries one message at a time in each direction, whether to its own host or to another; nothing
-/// else is shared between the ranks. Arithmetic and copies take no time.
+/// o = g = 0). A message of b bytes occupies its sender's link for b / bytes_per_second and, `latency`
+/// later, its receiver's link for the same duration. Without contention it arrives latency + b /
+/// bytes_per_second after the send began. Each rank has one link, which carries one message at a time in
+/// each direction, to its own host or to another one; the ranks share nothing else. Arithmetic and copies
+/// take no time.
 #pragma once
 
 #include <algorithm>
@@ -33,64 +34,65 @@ namespace DPTK_NAMESPACE {
 /// Seconds of a simulated network, real or virtual.
 using SimulatedSeconds = std::chrono::duration<double>;
 
-/// What passes while messages are under way.
+/// The kind of time in which messages are in flight.
 enum class SimulatedTime : std::uint8_t {
-    /// Real time: whoever waits for a message sleeps until it has arrived. To within some 0.1 ms.
+    /// Real time: a rank that waits for a message sleeps until it has arrived. Accurate to about 0.1 ms.
     real,
-    /// Each rank's own virtual time: nobody sleeps, and each run gives the same times to the last bit.
+    /// Virtual time, per rank: no rank sleeps, and every run yields bitwise identical times.
     virtual_clock,
 };
 
-/// What a message takes from one rank to another: the latency, and its bytes.
+/// Latency and bandwidth of messages from one rank to another.
 struct SimulatedLink {
     /// From the first byte's departure to its arrival.
     SimulatedSeconds latency{0};
-    /// Of one message; infinite: bytes take no time.
+    /// Bandwidth of one message. Infinite bandwidth means that the size does not matter.
     double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// `hosts` times `ranks_per_host` ranks; rank r is on host r / ranks_per_host.
+/// A network of `hosts` times `ranks_per_host` ranks; rank r is on host r / ranks_per_host.
 struct SimulatedNetwork {
-    int hosts = 1;                             ///< How many there are.
-    int ranks_per_host = 1;                    ///< The same on all hosts.
-    SimulatedLink inside_host = {};            ///< Between two ranks of a host.
-    SimulatedLink between_hosts = {};          ///< Between ranks of two hosts.
-    SimulatedTime time = SimulatedTime::real;  ///< Real, or each rank's own.
+    int hosts = 1;                             ///< Number of hosts.
+    int ranks_per_host = 1;                    ///< Number of ranks on each host.
+    SimulatedLink inside_host = {};            ///< Link between two ranks of a host.
+    SimulatedLink between_hosts = {};          ///< Link between ranks of different hosts.
+    SimulatedTime time = SimulatedTime::real;  ///< Real time, or virtual time per rank.
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     [[nodiscard]] int ranks() const noexcept { return hosts * ranks_per_host; }
 
-    /// Between two ranks.
+    /// Returns the link between two ranks.
     [[nodiscard]] const SimulatedLink& link(int a, int b) const noexcept;
 };
 
 namespace detail {
 
-/// Throws ArgumentError for a network that cannot be.
+/// Throws ArgumentError if the network is invalid.
 void check_network(const SimulatedNetwork& network);
 
 }  // namespace detail
 
-/// The time of one rank, since the ranks were launched. All groups of the rank share it.
+/// The clock of one rank, which starts at 0 when the ranks are launched. All groups of the rank share it.
 class SimulatedClock final : public detail::FailureListener {
   public:
-    /// The time since `start`, or virtual time from 0.
+    /// Creates a clock that shows the real time since `start`, or virtual time from 0.
     SimulatedClock(SimulatedTime kind, std::chrono::steady_clock::time_point start,
                    std::shared_ptr<detail::JobState> job_state);
 
-    /// This rank's time.
+    /// Returns this rank's time.
     [[nodiscard]] SimulatedSeconds now() const;
 
-    /// The rank computes for so long: virtual time goes on; real time is slept away. Throws PeerLostError
-    /// where another rank fails meanwhile, and ArgumentError for a duration that is negative or not finite.
+    /// Simulates computation of that duration: advances virtual time, or sleeps in real time. Throws
+    /// PeerLostError if another rank fails meanwhile, and ArgumentError if the duration is negative or not
+    /// finite.
     void compute(SimulatedSeconds duration);
 
-    /// Lets time pass until `time`, unless it has come already, and for at most `patience`. Returns whether
-    /// it has come: not where the job fails meanwhile. Blocks in real time only.
+    /// Waits until `time`, for at most `timeout`: advances virtual time, or blocks in real time. Returns
+    /// whether `time` was reached; false if the job fails meanwhile.
     [[nodiscard]] bool pass_until(SimulatedSeconds time,
-                                  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max());
+                                  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 
-    /// Ends a sleep, where the job fails.
+    /// Ends a sleep when the job fails.
     inline void wake() noexcept override;
 
   private:
@@ -104,29 +106,30 @@ class SimulatedClock final : public detail::FailureListener {
 
 namespace detail {
 
-/// When one direction of a rank's link is busy.
+/// The busy intervals of one direction of a rank's link.
 class LinkSchedule {
   public:
-    /// Takes the link for `length`, at the first time from `earliest` on at which it is free for so long.
-    /// Returns that time.
-    SimulatedSeconds take(SimulatedSeconds earliest, SimulatedSeconds length);
+    /// Reserves the link for `duration`, at the first time from `earliest` on at which it is free for that
+    /// long. Returns that time.
+    SimulatedSeconds reserve(SimulatedSeconds earliest, SimulatedSeconds duration);
 
   private:
-    /// Ends by begins; none overlap.
+    /// Maps the begin of each busy interval to its end. The intervals do not overlap.
     using Busy = std::map<SimulatedSeconds, SimulatedSeconds>;
 
-    /// Messages are taken up in the order in which they are received, which is about that of their times: one
-    /// that comes later than so many others is treated as if the link had been busy before them.
-    static constexpr std::size_t remembered = 256;
+    /// Maximum number of intervals that are kept. Reservations are made in the order in which messages are
+    /// received, which is roughly that of their times. The link counts as busy before the oldest interval
+    /// that is kept.
+    static constexpr std::size_t max_intervals = 256;
 
     void mark(Busy::iterator next, SimulatedSeconds begin, SimulatedSeconds end);
 
     std::mutex mutex_;
     Busy busy_;
-    SimulatedSeconds forgotten_{0};
+    SimulatedSeconds busy_before_{0};
 };
 
-/// A rank in the network, with both directions of its link.
+/// A rank of the network: its clock, and both directions of its link.
 struct SimulatedRank {
     SimulatedRank(int number_, const SimulatedNetwork& network, std::chrono::steady_clock::time_point start,
                   const std::shared_ptr<JobState>& job_state)
@@ -140,10 +143,6 @@ struct SimulatedRank {
 
 }  // namespace detail
 
-}  // namespace DPTK_NAMESPACE
-
-namespace DPTK_NAMESPACE {
-
 inline const SimulatedLink& SimulatedNetwork::link(int a, int b) const noexcept {
     return a / ranks_per_host == b / ranks_per_host ? inside_host : between_hosts;
 }
@@ -153,20 +152,20 @@ inline const SimulatedLink& SimulatedNetwork::link(int a, int b) const noexcept 
 namespace DPTK_NAMESPACE::detail {
 
 inline void check_network(const SimulatedNetwork& network) {
-    const auto refuse = [](const auto&... why) { throw ArgumentError(text("a simulated network ", why...)); };
-    if (network.hosts < 1) refuse("of ", network.hosts, " hosts, where 1 or more are expected");
-    if (network.ranks_per_host < 1)
-        refuse("of ", network.ranks_per_host, " ranks a host, where 1 or more are expected");
+    const auto refuse = [](const auto&... why) {
+        throw ArgumentError(text("invalid simulated network: ", why...));
+    };
+    if (network.hosts < 1) refuse("expected 1 or more hosts, got ", network.hosts);
+    if (network.ranks_per_host < 1) refuse("expected 1 or more ranks per host, got ", network.ranks_per_host);
     if (network.hosts > std::numeric_limits<int>::max() / network.ranks_per_host)
-        refuse("of ", network.hosts, " hosts with ", network.ranks_per_host,
-               " ranks each: that many have no numbers");
+        refuse("expected at most ", std::numeric_limits<int>::max(), " ranks, got ", network.hosts,
+               " hosts with ", network.ranks_per_host, " ranks each");
     const auto check_link = [&](const SimulatedLink& link, std::string_view where) {
         const double latency = link.latency.count();
         if (!std::isfinite(latency) || latency < 0)
-            refuse("with a latency of ", latency, " s ", where, ", where 0 or more is expected");
+            refuse("expected a finite latency of 0 s or more ", where, ", got ", latency, " s");
         if (std::isnan(link.bytes_per_second) || link.bytes_per_second <= 0)
-            refuse("with ", link.bytes_per_second, " bytes per second ", where,
-                   ", where more than 0 are expected");
+            refuse("expected more than 0 bytes per second ", where, ", got ", link.bytes_per_second);
     };
     check_link(network.inside_host, "inside a host");
     check_link(network.between_hosts, "between hosts");
@@ -189,18 +188,19 @@ inline SimulatedSeconds SimulatedClock::now() const {
 inline void SimulatedClock::compute(SimulatedSeconds duration) {
     if (!std::isfinite(duration.count()) || duration.count() < 0)
         throw ArgumentError(
-            detail::text("compute for ", duration.count(), " s, where 0 or more is expected"));
+            detail::text("SimulatedClock::compute: expected a finite duration of 0 s or more, got ",
+                         duration.count(), " s"));
     if (!pass_until(now() + duration)) job_state_->check();
 }
 
-inline bool SimulatedClock::pass_until(SimulatedSeconds time, std::chrono::nanoseconds patience) {
+inline bool SimulatedClock::pass_until(SimulatedSeconds time, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     if (kind_ == SimulatedTime::virtual_clock) {
-        now_ = std::max(now_, std::min(time, now_ + SimulatedSeconds(patience)));
+        now_ = std::max(now_, std::min(time, now_ + SimulatedSeconds(timeout)));
         return now_ >= time;
     }
-    constexpr SimulatedSeconds longest_sleep = std::chrono::hours(1);  // far from where clocks overflow
-    const SimulatedSeconds end = std::min(time, now() + SimulatedSeconds(patience));
+    constexpr SimulatedSeconds longest_sleep = std::chrono::hours(1);  // avoids overflow of the system clock
+    const SimulatedSeconds end = std::min(time, now() + SimulatedSeconds(timeout));
     for (SimulatedSeconds left = end - now(); left.count() > 0; left = end - now()) {
         if (failed_.wait_for(lock, std::min(left, longest_sleep), [&] { return job_state_->failed(); }))
             return false;
@@ -209,7 +209,7 @@ inline bool SimulatedClock::pass_until(SimulatedSeconds time, std::chrono::nanos
 }
 
 inline void SimulatedClock::wake() noexcept {
-    { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+    { const std::lock_guard lock(mutex_); }  // a thread that has checked the condition is waiting by now
     failed_.notify_all();
 }
 
@@ -217,13 +217,13 @@ inline void SimulatedClock::wake() noexcept {
 
 namespace DPTK_NAMESPACE::detail {
 
-inline SimulatedSeconds LinkSchedule::take(SimulatedSeconds earliest, SimulatedSeconds length) {
+inline SimulatedSeconds LinkSchedule::reserve(SimulatedSeconds earliest, SimulatedSeconds duration) {
     const std::lock_guard lock(mutex_);
-    SimulatedSeconds begin = std::max(earliest, forgotten_);
+    SimulatedSeconds begin = std::max(earliest, busy_before_);
     auto next = busy_.upper_bound(begin);
     if (next != busy_.begin()) begin = std::max(begin, std::prev(next)->second);
-    for (; next != busy_.end() && next->first < begin + length; ++next) begin = next->second;
-    if (length.count() > 0) mark(next, begin, begin + length);
+    for (; next != busy_.end() && next->first < begin + duration; ++next) begin = next->second;
+    if (duration.count() > 0) mark(next, begin, begin + duration);
     return begin;
 }
 
@@ -233,8 +233,8 @@ inline void LinkSchedule::mark(Busy::iterator next, SimulatedSeconds begin, Simu
     } else {
         busy_.emplace_hint(next, begin, end);
     }
-    if (busy_.size() <= remembered) return;
-    forgotten_ = busy_.begin()->second;
+    if (busy_.size() <= max_intervals) return;
+    busy_before_ = busy_.begin()->second;
     busy_.erase(busy_.begin());
 }
 

@@ -1,21 +1,20 @@
-/// Ranks that are threads of one process, and whose messages take the time that a network would:
-/// launch_simulated(network, fn) runs fn as the ranks of a SimulatedNetwork. For comparing algorithms, bucket
-/// sizes and networks that one does not have, and for seeing what overlap hides.
+/// Network simulator: launch_simulated(network, fn) runs fn on ranks that are threads of one process, and
+/// whose messages take as long as over a SimulatedNetwork. It is used to compare algorithms, bucket sizes
+/// and networks without the hardware, and to measure how much communication is overlapped.
 ///
-/// Collectives are carried out by the algorithms of comm/algorithms/, over send and recv. Messages are
-/// copied, and wait for nobody: send returns when the rank's link is free again.
+/// Collectives use the algorithms of comm/algorithms/, over send and recv. Messages are buffered: send does
+/// not wait for the receiver, but returns when the rank's link is free again.
 ///
-/// Overlap of collectives shows in real time alone, where background work takes time but no CPU. In virtual
-/// time, one that was started is carried out when somebody waits for it, or asks whether it is done, and
-/// takes its time then; where several groups have some, all ranks must wait for them in the same order.
-/// Messages that were started go on in both kinds of time.
+/// Overlap of collectives is simulated only in real time, in which background work takes time but no CPU.
+/// In virtual time, a started collective is executed, and takes its time, when the caller waits for it or
+/// polls it. If several groups have started collectives, all ranks must wait for them in the same order.
+/// Started messages progress in the background in both kinds of time.
 ///
-/// Virtual times depend on nothing but the program, unless it asks for a message from any rank, or whether
-/// one has come. A loop that asks must compute meanwhile, since virtual time passes by compute() and messages
-/// alone.
+/// Virtual times are deterministic, unless the program receives from any rank or polls for a message. A
+/// polling loop must call compute(), since only compute() and messages advance virtual time.
 ///
-/// What counts are bytes over bytes per second: a buffer of a thousandth of the size, over links of a
-/// thousandth of the bandwidth, takes the same time, and lets a thousand ranks have their buffers in one
+/// Only the ratio of bytes to bytes per second matters: a buffer of a thousandth of the size, over links of
+/// a thousandth of the bandwidth, takes the same time, so that the buffers of a thousand ranks fit in
 /// memory.
 #pragma once
 
@@ -39,25 +38,26 @@
 
 namespace DPTK_NAMESPACE {
 
-/// One rank of a simulated network. launch_simulated makes them, and gives fn each as a ProcessGroup.
+/// One rank of a simulated network. launch_simulated creates it, and passes it to fn as a ProcessGroup.
 using SimulatedCommunicator = BasicCommunicator<SimulatedTransport>;
 
 namespace detail {
 
-/// What the ranks of one launch_simulated share.
+/// State that the ranks of one launch_simulated call share.
 class SimulatedJob {
   public:
     SimulatedJob(const SimulatedNetwork& network, ThreadOptions options)
         : network_(network), options_(options) {}
 
-    /// Joins a thread rank, whose job's health becomes the network's.
+    /// Adds a thread rank to the network, which uses the job state of the thread ranks.
     [[nodiscard]] std::shared_ptr<SimulatedRank> join(int rank, const std::shared_ptr<JobState>& job_state);
 
     [[nodiscard]] SimulatedTransport transport(const std::shared_ptr<SimulatedRank>& self) const;
 
+    /// Records the time at which a rank ended.
     void end(SimulatedSeconds time);
 
-    /// Of the rank that ended last.
+    /// Returns the end time of the rank that ended last.
     [[nodiscard]] SimulatedSeconds end() const { return end_; }
 
   private:
@@ -73,11 +73,11 @@ class SimulatedJob {
 
 }  // namespace detail
 
-/// Runs fn(ProcessGroup&, SimulatedClock&), or fn(ProcessGroup&), as the ranks of the network, one thread
-/// each. Returns the time at which the last of them came to the end of fn.
+/// Runs fn(ProcessGroup&, SimulatedClock&), or fn(ProcessGroup&), on all ranks of the network, one thread
+/// per rank. Blocks. Returns the time at which the last rank returned from fn.
 ///
-/// Exceptions are those of launch_threads. Throws ArgumentError for a network without ranks, and for
-/// latencies and bandwidths that cannot be.
+/// Throws the exceptions of launch_threads, and ArgumentError if the network has no ranks, or an invalid
+/// latency or bandwidth.
 template <class Fn>
 SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, ThreadOptions options = {}) {
     detail::check_network(network);
@@ -85,7 +85,7 @@ SimulatedSeconds launch_simulated(const SimulatedNetwork& network, Fn&& fn, Thre
     const auto run_rank = [&](ProcessGroup& group) {
         const std::shared_ptr<detail::SimulatedRank> self =
             job.join(group.rank(), group.channel().control().job_state());
-        group = SimulatedCommunicator(job.transport(self));  // what launch_threads holds, and closes
+        group = SimulatedCommunicator(job.transport(self));  // launch_threads owns and closes it
         if constexpr (std::is_invocable_v<Fn&, ProcessGroup&, SimulatedClock&>) {
             fn(group, self->clock);
         } else {

@@ -1,4 +1,4 @@
-/// The transport of a rank in a simulated network: messages that take time.
+/// The transport of a rank in a simulated network: point-to-point messages with latency and bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,12 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Brings messages alone. Made by launch_simulated.
+/// A transport that supports only messages. launch_simulated creates it.
 class SimulatedTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// One rank's end of the network.
+    /// Creates the transport of rank `self`.
     SimulatedTransport(std::shared_ptr<detail::SimulatedHub> hub, std::shared_ptr<detail::SimulatedRank> self,
                        std::shared_ptr<detail::ControlPlane> control);
 
@@ -48,21 +48,23 @@ class SimulatedTransport {
     void send(const Buffer& buffer, int to, int tag);
     void recv(const Buffer& buffer, int from, int tag);
 
-    /// Of the messages that were sent by now, the one that arrives first.
+    /// Receives, of the messages that have been sent so far, the one that arrives first. Returns its source
+    /// rank.
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// In virtual time all happens on the rank's own thread: a second one would make it a matter of chance.
+    /// Returns true in virtual time: a background thread would make the times nondeterministic.
     [[nodiscard]] bool progresses_by_caller() const noexcept;
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
 
-    /// Takes no time.
+    /// Creates an independent transport over the same ranks. Takes no simulated time.
     [[nodiscard]] SimulatedTransport duplicate();
 
-    /// Takes no time. The ranks of a part need not meet the others.
+    /// Creates a transport over some of the ranks, which need not synchronize with the others. Takes no
+    /// simulated time.
     [[nodiscard]] SimulatedTransport subgroup(std::span<const int> ranks, std::string_view name);
 
     void leave() noexcept { hub_->leave(rank_); }
@@ -70,7 +72,7 @@ class SimulatedTransport {
   private:
     [[nodiscard]] int position(int number) const;
 
-    /// How many of the ranks below `end` are on this host.
+    /// Returns how many of the ranks below `end` are on this rank's host.
     [[nodiscard]] int count_on_host(int end) const noexcept;
 
     std::shared_ptr<detail::SimulatedHub> hub_;
@@ -84,7 +86,7 @@ class SimulatedTransport {
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A message of this rank that goes on by itself.
+/// The work of a message of this rank, which completes without further calls.
 class SimulatedWork : public WorkState {
   public:
     SimulatedWork(std::shared_ptr<SimulatedHub> hub, std::shared_ptr<SimulatedRank> self)
@@ -95,13 +97,13 @@ class SimulatedWork : public WorkState {
         return error_.see();
     }
 
-    std::exception_ptr unseen_error() override {
+    std::exception_ptr unreported_error() override {
         const std::lock_guard lock(mutex_);
         return error_.unseen();
     }
 
   protected:
-    /// Ends the work, by an error where the check throws one.
+    /// Ends the work, with an error if the check throws one.
     template <class Check>
     void end(Check&& check) {
         const std::lock_guard lock(mutex_);
@@ -113,7 +115,7 @@ class SimulatedWork : public WorkState {
         }
     }
 
-    /// Waits until `time`. Returns whether the work can end.
+    /// Waits until `time`. Returns whether the work has ended: at that time, or because the job has failed.
     [[nodiscard]] bool pass_until(SimulatedSeconds time, std::chrono::nanoseconds timeout) {
         if (self_->clock.pass_until(time, timeout)) return true;
         if (!hub_->job_state->failed()) return false;
@@ -130,7 +132,8 @@ class SimulatedWork : public WorkState {
     WorkError error_;
 };
 
-/// The message itself has been delivered; it takes the link until `end`.
+/// The work of a send. The message has been delivered to the inbox already; it occupies the link until
+/// `end`.
 class SimulatedSend final : public SimulatedWork {
   public:
     SimulatedSend(std::shared_ptr<SimulatedHub> hub, std::shared_ptr<SimulatedRank> self,
@@ -143,7 +146,7 @@ class SimulatedSend final : public SimulatedWork {
     const SimulatedSeconds end_;
 };
 
-/// The elements get to the buffer when somebody waits.
+/// The work of a receive. wait() copies the elements to the buffer.
 class SimulatedReceive final : public SimulatedWork {
   public:
     SimulatedReceive(std::shared_ptr<SimulatedHub> hub, std::shared_ptr<SimulatedRank> self, int rank,
@@ -163,9 +166,9 @@ class SimulatedReceive final : public SimulatedWork {
             end([&] { hub_->check_peer(request_->from); });
             return true;
         }
-        const bool asks = timeout <= std::chrono::nanoseconds::zero();
-        if (!pass_until(arrival(asks), asks ? timeout : deadline.left())) return false;
-        end([&] { take(); });
+        const bool polls = timeout <= std::chrono::nanoseconds::zero();
+        if (!pass_until(arrival(polls), polls ? timeout : deadline.left())) return false;
+        end([&] { copy_elements(); });
         return true;
     }
 
@@ -176,16 +179,18 @@ class SimulatedReceive final : public SimulatedWork {
   private:
     [[nodiscard]] SimulatedInbox& inbox() { return hub_->inbox(rank_); }
 
-    /// Whoever only asks takes no link: what he asks, and how often, changes no times.
-    [[nodiscard]] SimulatedSeconds arrival(bool asks) {
+    /// Returns the arrival time. Polling does not reserve the link, so that it does not change any times.
+    [[nodiscard]] SimulatedSeconds arrival(bool polls) {
         const SimulatedMessage& message = *request_->message;
         const std::lock_guard lock(mutex_);
-        if (!arrival_ && asks) return message.soonest_arrival();
-        if (!arrival_) arrival_ = self_->receiving.take(message.reaches, message.length) + message.length;
+        if (!arrival_ && polls) return message.earliest_arrival();
+        if (!arrival_)
+            arrival_ =
+                self_->receiving.reserve(message.first_byte_arrival, message.duration) + message.duration;
         return *arrival_;
     }
 
-    void take() {
+    void copy_elements() {
         const std::vector<std::byte> bytes = std::move(request_->message->bytes);
         if (bytes.size() != buffer_.bytes()) {
             throw MismatchError(text("rank ", request_->message->from, " sends ", bytes.size(),
@@ -239,12 +244,12 @@ inline std::shared_ptr<WorkState> SimulatedTransport::start(const Message& messa
         return std::make_shared<detail::SimulatedReceive>(hub_, self_, rank_, message);
     hub_->check_peer(message.peer);
     const SimulatedLink& link = hub_->network.link(self_->number, hub_->member(message.peer));
-    const SimulatedSeconds length{static_cast<double>(message.buffer.bytes()) / link.bytes_per_second};
-    const SimulatedSeconds begin = self_->sending.take(self_->clock.now(), length);
+    const SimulatedSeconds duration{static_cast<double>(message.buffer.bytes()) / link.bytes_per_second};
+    const SimulatedSeconds begin = self_->sending.reserve(self_->clock.now(), duration);
     const auto* data = static_cast<const std::byte*>(message.buffer.data);
     hub_->inbox(message.peer)
-        .deliver(message.tag, {rank_, begin + link.latency, length, {data, data + message.buffer.bytes()}});
-    return std::make_shared<detail::SimulatedSend>(hub_, self_, begin + length);
+        .deliver(message.tag, {rank_, begin + link.latency, duration, {data, data + message.buffer.bytes()}});
+    return std::make_shared<detail::SimulatedSend>(hub_, self_, begin + duration);
 }
 
 inline bool SimulatedTransport::progresses_by_caller() const noexcept {

@@ -1,7 +1,7 @@
-"""What the site says of members that a documented concept or the language describes: those of transports, network
-backends and iterators, moves, and specialisations of DTypeTraits. They have no comment in the headers.
+"""Adds descriptions of members that a documented concept or the language defines: those of transports, network backends
+and iterators, moves, and specializations of DTypeTraits. They have no comment in the headers.
 
-Everything else public has one of its own, or doxygen complains.
+All other public names must have a comment in the header, otherwise doxygen warns.
 """
 import re
 
@@ -11,20 +11,20 @@ TRANSPORT = ("rank|size|backend|local_rank|local_size|control|send|recv|recv_any
              "takes_device_memory|transfer")
 ITERATOR = r"using (value_type|reference|pointer|difference_type|iterator_concept|iterator_category) ="
 
-# Of the headers that match, the declarations that match. The first one counts.
+# Patterns of a header's path and of a declaration in it, and the description. The first match counts.
 CONVENTIONS = [
-    (r"comm/(\w+_transport|self|thread)\.hpp", rf"\b({TRANSPORT})\(|\binterruptible =", "See Transport."),
+    (r"comm/(\w+/transport|self|thread)\.hpp", rf"\b({TRANSPORT})\(|\binterruptible =", "See Transport."),
     (r"nn/\w+/backend\.hpp", r"using (Scalar|Tensor|Elements|Activation|Parameter|Layer) =|\b(make_layers|wrap|wrap_gradient|store)\(",
      "See NetworkBackend."),
-    (r"data/", rf"{ITERATOR}|\boperator(\*|\+\+|--|\+=|-=)\(", "As of any iterator."),
-    (r"", r"\b(\w+)(& operator=)?\(\1&&( other)?\)(?!.* = delete)", "Takes over what the other one has."),
+    (r"data/", rf"{ITERATOR}|\boperator(\*|\+\+|--|\+=|-=)\(", "See std::input_iterator."),
+    (r"", r"\b(\w+)(& operator=)?\(\1&&( other)?\)(?!.* = delete)", "Moves the contents of the other object."),
     (r"", r"struct DTypeTraits<|\bDType value =", "See DTypeTraits."),
 ]
 
 
 def described(header: str, lines: list[str]) -> list[str]:
-    """The lines of a header, in which such members have their sentence before them, and comments behind a member
-    are about it. Each line keeps its number."""
+    """Returns the lines of a header, with descriptions before such members. Comments after a member become its
+    documentation. Line numbers do not change."""
     out = []
     for number, line in enumerate(lines):
         start = first_line(lines, number)
@@ -40,7 +40,7 @@ def described(header: str, lines: list[str]) -> list[str]:
 
 
 def first_line(lines: list[str], number: int) -> int:
-    """Where the declaration in a line begins: with its template parameters and what they must be."""
+    """The number of the line in which a declaration begins, including its template and requires clauses."""
     while number > 0 and re.match(r"\s*(template <|requires\b)", lines[number - 1]):
         number -= 1
     return number

@@ -1,8 +1,8 @@
-"""What the site and the tests know of Markdown."""
+"""Markdown functions that the site and the tests share."""
 import re
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as code-hosting sites make it."""
+    """The anchor of a heading, as on code-hosting sites."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")

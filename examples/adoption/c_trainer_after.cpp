@@ -1,5 +1,5 @@
-// A multi-layer perceptron on handwritten digits, as a C program keeps it: one array of all parameters, one
-// of all gradients, and a table of sizes. On as many ranks as it is started with:
+// Trains a multi-layer perceptron on handwritten digits, in the style of a C program: one array holds all
+// parameters, one holds all gradients, and a table holds the sizes. Runs on any number of ranks:
 //   mpirun -np 2 c_trainer_after examples/data/digits/
 #include <dptk/adapters/pointer_table.hpp>
 #include <dptk/comm/mpi.hpp>
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     mlp_init(&net);
     std::vector<size_t> order(digits.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    unsigned state = 7;  // the same order on all ranks, each of which takes its share of each batch
+    unsigned state = 7;  // same order on all ranks; each processes its part of each batch
     dptk::DistributedDataParallel ddp(
         group, dptk::flat_table(net.params, net.grads, std::span<const size_t>(net.sizes)));
 

@@ -1,5 +1,5 @@
-// A multi-layer perceptron on handwritten digits, as a C program keeps it: one array of all parameters, one
-// of all gradients, and a table of sizes. In one process:
+// Trains a multi-layer perceptron on handwritten digits, in the style of a C program: one array holds all
+// parameters, one holds all gradients, and a table holds the sizes. Runs in one process:
 //   c_trainer_before examples/data/digits/
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,4 @@
-// Handwritten digits in MNIST's format, and which of ten outputs is the right one: what the programs beside
-// this file train on.
+// Reads the dataset on which the programs of this folder train: handwritten digits in MNIST's format.
 #pragma once
 
 #include <zlib.h>
@@ -19,7 +18,7 @@ struct Digits {
     [[nodiscard]] const float* image(std::size_t i) const { return &pixels[i * pixels_per_image]; }
 };
 
-// The bytes of an IDX file, packed by gzip, behind a header of so many bytes.
+// Returns the bytes of a gzip-compressed IDX file after its header of `header` bytes.
 inline std::vector<unsigned char> read_idx(const std::string& path, int header) {
     gzFile file = gzopen(path.c_str(), "rb");
     if (file == nullptr) throw std::runtime_error("cannot open " + path);
@@ -31,7 +30,7 @@ inline std::vector<unsigned char> read_idx(const std::string& path, int header) 
     return bytes;
 }
 
-// `prefix` + "images-idx3-ubyte.gz" and `prefix` + "labels-idx1-ubyte.gz".
+// Reads `prefix` + "images-idx3-ubyte.gz" and `prefix` + "labels-idx1-ubyte.gz".
 inline Digits read_digits(const std::string& prefix) {
     Digits digits;
     for (const unsigned char pixel : read_idx(prefix + "images-idx3-ubyte.gz", 16))
@@ -39,6 +38,6 @@ inline Digits read_digits(const std::string& prefix) {
     for (const unsigned char label : read_idx(prefix + "labels-idx1-ubyte.gz", 8))
         digits.labels.push_back(label);
     if (digits.pixels.size() != digits.size() * Digits::pixels_per_image)
-        throw std::runtime_error(prefix + ": images and labels do not fit together");
+        throw std::runtime_error(prefix + ": the numbers of images and labels do not match");
     return digits;
 }

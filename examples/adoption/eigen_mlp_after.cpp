@@ -1,4 +1,4 @@
-// A multi-layer perceptron on handwritten digits, with Eigen, on as many ranks as it is started with:
+// Trains a multi-layer perceptron on handwritten digits with Eigen, on any number of ranks:
 //   mpirun -np 2 eigen_mlp_after examples/data/digits/
 #include <dptk/adapters/eigen.hpp>
 #include <dptk/comm/mpi.hpp>
@@ -20,7 +20,7 @@ using Eigen::MatrixXf;
 using Eigen::VectorXf;
 using Batch = std::span<const std::size_t>;
 
-// y = W x + b, a column for each sample.
+// A linear layer: y = W x + b, with one column per sample.
 struct Layer {
     MatrixXf weight, weight_gradient;
     VectorXf bias, bias_gradient;
@@ -36,7 +36,7 @@ struct Layer {
 
     MatrixXf forward(const MatrixXf& x) const { return (weight * x).colwise() + bias; }
 
-    // Takes the gradient of y; returns that of x.
+    // Computes the gradients of W and b from the gradient of y, and returns the gradient of x.
     MatrixXf backward(const MatrixXf& x, const MatrixXf& y_gradient) {
         weight_gradient = y_gradient * x.transpose();
         bias_gradient = y_gradient.rowwise().sum();
@@ -59,7 +59,7 @@ struct Net {
     Layer first{64, 32, random};
     Layer second{32, 10, random};
 
-    // Gradients of the mean loss over the batch. Returns the sum of losses.
+    // Computes the gradients of the mean loss over the batch. Returns the sum of the losses.
     float learn(const Digits& digits, Batch batch) {
         const MatrixXf x = images(digits, batch);
         const MatrixXf hidden = first.forward(x).cwiseMax(0);

@@ -1,4 +1,4 @@
-// A multi-layer perceptron on handwritten digits, with Eigen, in one process:
+// Trains a multi-layer perceptron on handwritten digits with Eigen, in one process:
 //   eigen_mlp_before examples/data/digits/
 #include <Eigen/Dense>
 
@@ -17,7 +17,7 @@ using Eigen::MatrixXf;
 using Eigen::VectorXf;
 using Batch = std::span<const std::size_t>;
 
-// y = W x + b, a column for each sample.
+// A linear layer: y = W x + b, with one column per sample.
 struct Layer {
     MatrixXf weight, weight_gradient;
     VectorXf bias, bias_gradient;
@@ -30,7 +30,7 @@ struct Layer {
 
     MatrixXf forward(const MatrixXf& x) const { return (weight * x).colwise() + bias; }
 
-    // Takes the gradient of y; returns that of x.
+    // Computes the gradients of W and b from the gradient of y, and returns the gradient of x.
     MatrixXf backward(const MatrixXf& x, const MatrixXf& y_gradient) {
         weight_gradient = y_gradient * x.transpose();
         bias_gradient = y_gradient.rowwise().sum();
@@ -48,7 +48,7 @@ struct Net {
     Layer first{64, 32, random};
     Layer second{32, 10, random};
 
-    // Gradients of the mean loss over the batch. Returns the sum of losses.
+    // Computes the gradients of the mean loss over the batch. Returns the sum of the losses.
     float learn(const Digits& digits, Batch batch) {
         const MatrixXf x = images(digits, batch);
         const MatrixXf hidden = first.forward(x).cwiseMax(0);

@@ -1,4 +1,4 @@
-// A convolutional network on handwritten digits, with libtorch, on as many ranks as it is started with:
+// Trains a convolutional network on handwritten digits with libtorch, on any number of ranks:
 //   mpirun -np 2 libtorch_cnn_after examples/data/digits/
 #include <dptk/adapters/libtorch.hpp>
 #include <dptk/adapters/libtorch_data.hpp>

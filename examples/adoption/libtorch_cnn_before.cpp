@@ -1,4 +1,4 @@
-// A convolutional network on handwritten digits, with libtorch, in one process:
+// Trains a convolutional network on handwritten digits with libtorch, in one process:
 //   libtorch_cnn_before examples/data/digits/
 #include "libtorch_digits.hpp"
 

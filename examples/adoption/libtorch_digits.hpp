@@ -1,4 +1,4 @@
-// What both libtorch programs train, and on what: the digits as tensors.
+// The network of both libtorch programs, and their dataset: handwritten digits as tensors.
 #pragma once
 
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 
 class DigitTensors : public torch::data::datasets::Dataset<DigitTensors> {
   public:
-    // `prefix` + "images-idx3-ubyte.gz" and `prefix` + "labels-idx1-ubyte.gz".
+    // Reads `prefix` + "images-idx3-ubyte.gz" and `prefix` + "labels-idx1-ubyte.gz".
     explicit DigitTensors(const std::string& prefix) {
         const Digits digits = read_digits(prefix);
         images_ = torch::tensor(digits.pixels).view({-1, 1, 8, 8});

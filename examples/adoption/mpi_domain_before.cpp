@@ -1,6 +1,6 @@
-// A simulation over MPI that has its own communicator and its own domains: heat in a rod of 1,001 cells, of
-// which each rank has a piece, beside a network that learns to take the simulation's step. Gradients are
-// summed by hand:
+// An MPI simulation with its own communicator and domain decomposition: heat conduction in a rod of 1,001
+// cells, of which each rank owns a part. Meanwhile a network learns to predict the simulation's step. The
+// program sums its gradients itself:
 //   mpirun -np 2 mpi_domain_before
 #include <mpi.h>
 
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <vector>
 
-// The rank's cells, with one of each neighbour's around them.
+// This rank's cells, with one halo cell of each neighbor.
 struct Domain {
     MPI_Comm comm;
     int rank, ranks, left, right;
@@ -44,7 +44,7 @@ struct Domain {
     }
 };
 
-// Of a cell and its neighbours, what the cell is next.
+// A network that predicts a cell's next value from the cell and its neighbors.
 struct Net {
     static constexpr int hidden = 8;
     std::vector<std::vector<double>> weights = {std::vector<double>(3 * hidden), std::vector<double>(hidden),
@@ -58,7 +58,7 @@ struct Net {
         }
     }
 
-    // Adds the gradients of half the squared error. Returns the error, squared.
+    // Adds the gradients of half the squared error. Returns the squared error.
     double learn(const double* x, double target) {
         std::array<double, hidden> a{};
         double y = weights[3][0];

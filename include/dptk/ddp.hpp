@@ -1,5 +1,6 @@
-/// Everything that makes a program's own training loop data-parallel: groups, the sampler, and
-/// DistributedDataParallel. Standard library only, plus the transports whose DPTK_WITH_* is defined.
+/// Umbrella header that makes a program's own training loop data-parallel: process groups, the distributed
+/// sampler, and DistributedDataParallel. It needs only the standard library, and the libraries of the
+/// transports whose DPTK_WITH_* macros are defined.
 #pragma once
 
 #include "dptk/comm/agreement.hpp"

@@ -1,7 +1,7 @@
-/// Everything for training with dptk's own networks: groups, sampler and DistributedDataParallel, layers,
-/// optimizers and the Trainer. Networks run on plain loops (nn::Reference), where DPTK_WITH_ONEDNN is defined
-/// on oneDNN (not in what nvcc compiles, which fails on oneDNN's header), and where DPTK_WITH_CUDNN is, on
-/// GPUs.
+/// Umbrella header for training with dptk's own networks: ddp.hpp, layers, optimizers and the Trainer.
+/// Networks run on plain loops (nn::Reference), on oneDNN if DPTK_WITH_ONEDNN is defined, and on GPUs if
+/// DPTK_WITH_CUDNN is defined. oneDNN is not included in sources that nvcc compiles, since nvcc fails on its
+/// header.
 #pragma once
 
 #include "dptk/data/image_dataset.hpp"

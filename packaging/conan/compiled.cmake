@@ -1,3 +1,3 @@
-# dptk::compiled and its siblings, for the targets that Conan's files have just defined.
+# Defines dptk::compiled and dptk::compiled_<name> for the targets that Conan's generated files have defined.
 include(${CMAKE_CURRENT_LIST_DIR}/DptkCompiled.cmake)
 dptk_add_compiled(${CMAKE_CURRENT_LIST_DIR}/../src)

@@ -1,5 +1,5 @@
-# Links dptk::<name>, which Conan's files have just defined, with the library that it needs from the system. This file
-# lies in the package as <name>.cmake.
+# Links dptk::<name>, which Conan's generated files have defined, with the system library that it needs. The package contains
+# this file as <name>.cmake.
 
 cmake_path(GET CMAKE_CURRENT_LIST_FILE STEM dptk_name)
 include(${CMAKE_CURRENT_LIST_DIR}/DptkLibraries.cmake)

@@ -80,7 +80,7 @@ TEST_CASE("contiguous parts of a matrix are kept by value") {
     CHECK(slices.collect()[0].value == cube.slice_memptr(1));
 }
 
-TEST_CASE("other parts are a parameter for each of their runs, or an error") {
+TEST_CASE("other parts are one parameter for each contiguous run, or an error") {
     arma::fmat weight(4, 3), gradient(4, 3);
     const dptk::ParameterSource part(weight.submat(1, 0, 2, 2), gradient.submat(1, 0, 2, 2));
     CHECK(described(part) == Lines{"[0].run[0] [2] f32 column-major", "[0].run[1] [2] f32 column-major",
@@ -100,7 +100,7 @@ TEST_CASE("other parts are a parameter for each of their runs, or an error") {
     CHECK(columns.collect()[1].value == &cube(0, 1, 1));
     CHECK(
         test::contains(problem_of({cube.subcube(1, 1, 0, 2, 2, 1), cube_gradient.subcube(1, 1, 0, 2, 2, 1)}),
-                       "is no parameter; cut it slice by slice"));
+                       "cannot be a parameter; pass it slice by slice"));
 }
 
 TEST_CASE_TEMPLATE("Armadillo gradients are averaged over ranks, and values are rank 0's", Matrix, arma::fmat,
@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("Armadillo gradients are averaged over ranks, and values are 
     });
 }
 
-TEST_CASE("of a strided part of a matrix, its own elements alone are averaged") {
+TEST_CASE("only the elements of a strided part of a matrix are averaged") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const double rank = group.rank();
         arma::mat weight(5, 4), gradient(5, 4);

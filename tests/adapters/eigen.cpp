@@ -15,7 +15,7 @@ using test::described;
 using test::Lines;
 using test::problem_of;
 
-/// The usual: a layer that names its matrices.
+/// A typical model: a layer that names its matrices.
 struct Layer {
     MatrixXf weight, weight_gradient;
     VectorXf bias, bias_gradient;
@@ -26,7 +26,7 @@ struct Layer {
     }
 };
 
-/// Sets element i, in the order of memory, to made_up(rank, i).
+/// Sets element i, in memory order, to made_up(rank, i).
 template <class A>
 void fill(A&& array, int rank) {
     std::size_t element = 0;
@@ -40,7 +40,7 @@ void fill(A&& array, int rank) {
     }
 }
 
-/// Whether all elements are the mean of what fill() has set on the ranks.
+/// Whether all elements are the mean of the values that fill() sets on the ranks.
 template <class A>
 bool is_mean(const A& array, int ranks) {
     std::size_t element = 0;
@@ -119,7 +119,7 @@ TEST_CASE("a map, a reference and a contiguous block are kept by value") {
     CHECK(described({weight.transpose(), gradient.transpose()}) == Lines{"[0] [4, 3] f32"});
 }
 
-TEST_CASE("a block with elements of others between its own is a parameter for each run") {
+TEST_CASE("a block that is not contiguous is a parameter for each run") {
     MatrixXf weight(4, 3), gradient(4, 3);
     const dptk::ParameterSource block(weight.block(1, 0, 2, 3), gradient.block(1, 0, 2, 3));
     CHECK(described(block) == Lines{"[0].run[0] [2] f32 column-major", "[0].run[1] [2] f32 column-major",
@@ -132,7 +132,7 @@ TEST_CASE("a block with elements of others between its own is a parameter for ea
     CHECK(row.collect()[1].value == &weight(3, 1));
 }
 
-TEST_CASE("a matrix beside a block of gradients is cut as the block is") {
+TEST_CASE("a matrix with a block of gradients is split like the block") {
     MatrixXf weight(2, 3), all(4, 3);
     const dptk::ParameterSource source(std::pair<MatrixXf&, Eigen::Block<MatrixXf>>(weight, all.topRows(2)));
     CHECK(described(source).back() == "[0].run[2] [2] f32 column-major");
@@ -145,15 +145,17 @@ TEST_CASE("gradients of another shape or storage order are errors that say which
         auto pair = std::pair(value, gradient);
         return problem_of(dptk::ParameterSource(pair));
     };
-    CHECK(problem(MatrixXf(2, 3), MatrixXf(3, 2)) == "parameter [0] is [2, 3], but its gradient [3, 2]");
+    CHECK(problem(MatrixXf(2, 3), MatrixXf(3, 2)) ==
+          "parameter [0] has shape [2, 3], but its gradient has shape [3, 2]");
     CHECK(problem(MatrixXf(2, 3), MatrixXf(2, 2)) == "parameter [0] has 6 elements, but its gradient has 4");
     CHECK(problem(MatrixXf(2, 3), RowMajor(2, 3)) ==
-          "parameter [0] is column-major, but its gradient row-major");
+          "parameter [0] is column-major, but its gradient is row-major");
 
     MatrixXf weight(2, 3), turned(3, 2);
-    CHECK(problem_of({weight, turned}) == "parameter [0] is [2, 3], but its gradient [3, 2]");
+    CHECK(problem_of({weight, turned}) ==
+          "parameter [0] has shape [2, 3], but its gradient has shape [3, 2]");
     RowMajor rows(2, 3);
-    CHECK(problem_of({weight, rows}) == "parameter [0] is column-major, but its gradient row-major");
+    CHECK(problem_of({weight, rows}) == "parameter [0] is column-major, but its gradient is row-major");
     std::vector<float> flat(6);
     CHECK(problem_of({weight, flat}) == "none");
 
@@ -161,7 +163,7 @@ TEST_CASE("gradients of another shape or storage order are errors that say which
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
     Eigen::Map<MatrixXf, 0, Strides> both(memory, 2, 3, Strides(10, 2));
     CHECK(problem_of(dptk::ParameterSource(both)) ==
-          "an Eigen matrix with strides in both dimensions is no parameter");
+          "an Eigen matrix with strides in both dimensions cannot be a parameter");
 }
 
 TEST_CASE_TEMPLATE("Eigen gradients are averaged over ranks, and values are rank 0's", Matrix, MatrixXf,
@@ -179,7 +181,7 @@ TEST_CASE_TEMPLATE("Eigen gradients are averaged over ranks, and values are rank
     });
 }
 
-TEST_CASE("of a strided block, its own elements alone are averaged and sent") {
+TEST_CASE("only the elements of a strided block are averaged and sent") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const auto rank = static_cast<float>(group.rank());
         MatrixXf weight = MatrixXf::Constant(5, 4, rank), gradient = weight;
@@ -196,7 +198,7 @@ TEST_CASE("of a strided block, its own elements alone are averaged and sent") {
     });
 }
 
-TEST_CASE("models that differ in storage order alone do not train together") {
+TEST_CASE("models that differ only in storage order do not train together") {
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         std::string text;
         MatrixXf columns(2, 3), columns_gradient(2, 3);

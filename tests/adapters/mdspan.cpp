@@ -17,7 +17,7 @@ using test::described;
 using test::Lines;
 using test::problem_of;
 
-/// As much of std::mdspan as dptk looks at, with any strides.
+/// The part of std::mdspan's interface that dptk uses, with arbitrary strides.
 template <class T, std::size_t Rank>
 class View {
   public:
@@ -42,7 +42,7 @@ class View {
                 span += (sizes[r] - 1) * strides[r];
                 count *= sizes[r];
             }
-            return span <= count;  // below it, some elements are in the same place
+            return span <= count;  // if it is less, some elements overlap
         }
     };
 
@@ -72,17 +72,17 @@ TEST_CASE("an mdspan-like view is a parameter of its shape, kept by value") {
     CHECK(described({view(values, 1, 2, 6), view(gradients, 1, 2, 6)}) ==
           Lines{"[0] [2, 3, 4] f32 column-major"});
     CHECK(test::contains(problem_of({view(values, 1, 2, 6), view(gradients, 12, 4, 1)}),
-                         "parameter [0] is column-major, but its gradient row-major"));
+                         "parameter [0] is column-major, but its gradient is row-major"));
     const auto mixed = dptk::ParameterSource(view(values, 4, 8, 1), view(gradients, 4, 8, 1)).collect();
     CHECK(mixed[0].layout > dptk::column_major);
 }
 
-TEST_CASE("an mdspan with other memory between its elements is refused") {
+TEST_CASE("an mdspan with gaps between its elements is refused") {
     std::vector<double> values(12);
     const View<double, 2> part(values.data(), {2, 3}, {4, 1});
     const View<double, 2> repeated(values.data(), {1, 2}, {1, 0});
-    CHECK(test::contains(problem_of({part, part}), "not all of the memory from the first to the last"));
-    CHECK(test::contains(problem_of({repeated, repeated}), "not all of the memory"));
+    CHECK(test::contains(problem_of({part, part}), "an mdspan with gaps, overlapping elements"));
+    CHECK(test::contains(problem_of({repeated, repeated}), "gaps, overlapping elements or no strides"));
 }
 
 TEST_CASE("gradients in an mdspan are averaged over ranks") {
@@ -99,7 +99,7 @@ TEST_CASE("gradients in an mdspan are averaged over ranks") {
 }
 
 #ifdef DPTK_TEST_CUDA_MDSPAN
-TEST_CASE("the mdspan of CUDA's library is one") {
+TEST_CASE("the mdspan of CUDA's library is a parameter") {
     std::vector<float> values(6), gradients(6);
     using Extents = cuda::std::dextents<int, 2>;
     using Rows = cuda::std::mdspan<float, Extents>;

@@ -9,7 +9,7 @@ namespace {
 using Blocks = std::vector<std::vector<double>>;
 using Vectors = std::vector<std::vector<double>>;
 
-/// What is thrown by fn.
+/// Returns the text of the exception that fn throws.
 template <class Fn>
 std::string problem(Fn&& fn) {
     std::string text;
@@ -45,20 +45,22 @@ TEST_CASE("a sample's norm is over all parameters, and factors clip it") {
     CHECK(means[1][0] == doctest::Approx(2));
 }
 
-TEST_CASE("blocks that do not fit are errors that say which") {
+TEST_CASE("blocks that do not fit are errors that name the block") {
     Vectors values = {{0, 0}, {0}};
     dptk::PerSampleGradients<double> means(values);
-    CHECK(problem([&] { means.reduce(Blocks{{1, 2}}, 1); }) == "1 blocks for 2 parameters");
-    CHECK(problem([&] { means.reduce(Blocks{{1, 2}, {1}, {1}}, 1); }) == "more than 2 blocks");
+    CHECK(problem([&] { means.reduce(Blocks{{1, 2}}, 1); }) == "expected 2 blocks, one per parameter, got 1");
+    CHECK(problem([&] {
+              means.reduce(Blocks{{1, 2}, {1}, {1}}, 1);
+          }) == "expected 2 blocks, one per parameter, got more");
     CHECK(problem([&] {
               means.reduce(Blocks{{1, 2}, {1, 2}}, 1);
-          }) == "the block of parameter [1] has 2 elements, not 1 x 1");
+          }) == "the block of parameter [1]: expected 1 x 1 elements, got 2");
     CHECK(problem([&] {
               means.reduce(Blocks{{1, 2}, {1}}, 1, std::vector<double>(2));
-          }) == "2 factors for 1 samples");
+          }) == "expected 1 factors, one per sample, got 2");
     std::vector<float> other(2);
     CHECK(problem([&] { dptk::PerSampleGradients<double> wrong(other); }) ==
-          "PerSampleGradients of f64, and parameter [0] is of f32");
+          "PerSampleGradients: expected parameter [0] to be f64, got f32");
 }
 
 TEST_CASE("over ranks, the mean is over all samples, however many each rank has") {

@@ -6,7 +6,7 @@
 #include "adapters/support.hpp"
 
 extern "C" {
-// As a C header might have it.
+// A struct as in a C header.
 struct layer {
     float* value;
     float* grad;
@@ -22,7 +22,7 @@ using test::problem_of;
 
 }  // namespace
 
-TEST_CASE("one flat array with a list of sizes is as many parameters") {
+TEST_CASE("one flat array with a list of sizes is one parameter per size") {
     std::vector<double> values(6), gradients(6);
     const std::array<std::size_t, 3> sizes = {3, 1, 2};
     const dptk::ParameterSource source(
@@ -32,7 +32,7 @@ TEST_CASE("one flat array with a list of sizes is as many parameters") {
     CHECK(source.collect()[2].gradient == &gradients[4]);
 }
 
-TEST_CASE("arrays of pointers are read anew each time") {
+TEST_CASE("arrays of pointers are read again each time") {
     float a[3] = {}, b[2] = {}, ga[3] = {}, gb[2] = {}, other[2] = {};
     float* values[] = {a, b};
     float* gradients[] = {ga, gb};
@@ -44,14 +44,14 @@ TEST_CASE("arrays of pointers are read anew each time") {
     CHECK(source.collect()[1].gradient == other);
 }
 
-TEST_CASE("an array of structs is a parameter each") {
+TEST_CASE("an array of structs is one parameter per struct") {
     float a[3] = {}, b[2] = {}, ga[3] = {}, gb[2] = {};
     layer layers[] = {{a, ga, 3}, {b, gb, 2}};
     const dptk::ParameterSource source(dptk::struct_table(layers, 2, &layer::value, &layer::grad, &layer::n));
     CHECK(described(source) == Lines{"[0] [3] f32", "[1] [2] f32"});
     CHECK(source.collect()[0].gradient == ga);
     layers[1].n = -2;
-    CHECK(problem_of(source) == "a parameter of -2 elements");
+    CHECK(problem_of(source) == "expected a parameter size of at least 0, got -2");
     layers[1] = {b, nullptr, 2};
     CHECK(problem_of(source) == "parameter [1] has no gradient");
 }

@@ -1,4 +1,4 @@
-// What the tests of all adapters share.
+// Helpers of the tests of all adapters.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ namespace test {
 
 using Lines = std::vector<std::string>;
 
-/// "name [shape] dtype" of each parameter, and its layout where it is not row-major.
+/// Returns "name [shape] dtype" for each parameter, and its layout if it is not row-major.
 [[nodiscard]] inline Lines described(const dptk::ParameterSource& source) {
     Lines out;
     for (const dptk::ParameterRef& parameter : source.collect()) {
@@ -25,19 +25,19 @@ using Lines = std::vector<std::string>;
     return out;
 }
 
-/// What collecting the parameters throws.
+/// Returns the text of the exception that collecting the parameters throws.
 [[nodiscard]] inline std::string problem_of(const dptk::ParameterSource& source) {
     std::string text;
     const bool is_argument = throws<dptk::ArgumentError>(text, [&] { static_cast<void>(source.collect()); });
     return is_argument ? text : "none";
 }
 
-/// A value of its own for each rank and element.
+/// Returns a value that differs between ranks and elements.
 [[nodiscard]] inline double made_up(int rank, std::size_t element) {
     return 100.0 * (rank + 1) + static_cast<double>(element);
 }
 
-/// The mean of made_up over the ranks.
+/// Returns the mean of made_up() over the ranks.
 [[nodiscard]] inline double mean_of_made_up(int ranks, std::size_t element) {
     return 50.0 * (ranks + 1) + static_cast<double>(element);
 }

@@ -1,4 +1,4 @@
-// Many buffers by few calls: the same results as by one call for each.
+// Coalesced collectives give the same results as one call per buffer.
 #include <doctest/doctest.h>
 #include <dptk/comm/coalesced.hpp>
 
@@ -33,7 +33,7 @@ struct Particle {
     friend bool operator==(const Particle&, const Particle&) = default;
 };
 
-/// Buffers of 0 to 6 times `factor` elements, in no order of size, which differ between ranks.
+/// Returns buffers of 0 to 6 times `factor` elements, not sorted by size. The elements differ between ranks.
 template <class T>
 Lists<T> given(int rank, std::size_t factor = 1) {
     Lists<T> lists;
@@ -187,7 +187,7 @@ TEST_CASE("no buffers are no call") {
         dptk::all_reduce_coalesced(group, none);
         dptk::broadcast_coalesced(group, std::tie());
         CHECK(dptk::all_gather_coalesced_async(group, none, none).done());
-        if (group.rank() == 0) dptk::all_reduce_coalesced(group, none);  // the others need not know
+        if (group.rank() == 0) dptk::all_reduce_coalesced(group, none);  // communicates nothing
         group.barrier();
     });
 }
@@ -246,15 +246,17 @@ TEST_CASE("lists that do not fit are refused before anything is sent") {
             std::string text;
             return test::throws<dptk::ArgumentError>(text, fn) && test::contains(text, part);
         };
-        CHECK(refused("5 buffers into 4", [&] { dptk::all_gather_coalesced(group, lists, fewer); }));
-        CHECK(refused("1 x f32 into " + std::to_string(size) + " x f64, as buffer 0",
-                      [&] { dptk::all_gather_coalesced(group, std::tie(floats), std::tie(doubles)); }));
+        CHECK(refused("expected 5 output buffers, got 4",
+                      [&] { dptk::all_gather_coalesced(group, lists, fewer); }));
+        CHECK(
+            refused("buffer 0: input of 1 x f32 does not match output of " + std::to_string(size) + " x f64",
+                    [&] { dptk::all_gather_coalesced(group, std::tie(floats), std::tie(doubles)); }));
         std::vector<float> too_many(size + 1);
-        CHECK(refused("as buffer 0", [&] {
+        CHECK(refused("buffer 0: input of", [&] {
             static_cast<void>(
                 dptk::reduce_scatter_coalesced_async(group, std::tie(too_many), std::tie(floats)));
         }));
-        CHECK(refused("ReduceOp::avg has no meaning for i32",
+        CHECK(refused("ReduceOp::avg is not defined for i32",
                       [&] { dptk::all_reduce_coalesced(group, std::tie(floats, flags), ReduceOp::avg); }));
         CHECK(refused("coalesced broadcast: root ",
                       [&] { dptk::broadcast_coalesced(group, lists, group.size()); }));
@@ -264,7 +266,7 @@ TEST_CASE("lists that do not fit are refused before anything is sent") {
 }
 
 TEST_CASE("an error in one of several calls comes out of their Work") {
-    if (test::is_launched()) return;  // thread ranks find what differs
+    if (test::is_launched()) return;  // only thread ranks always compare their calls
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         std::vector<float> floats(3);
         std::vector<int> ints(group.rank() == 0 ? 2 : 5);

@@ -1,4 +1,4 @@
-// The typed verbs: order, handles, memory, and arguments that make no sense.
+// The typed collectives: order of calls, Work handles, allocated memory, and invalid arguments.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -158,7 +158,7 @@ TEST_CASE("an average of complex numbers keeps infinity in its own part") {
 TEST_CASE("calls that were started hold no messages up") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         if (group.size() == 1) return;
-        // Not of a kind that every transport progresses by itself, and of one that it does.
+        // Not every transport progresses a bf16 sum in the background; each progresses an f32 sum.
         std::vector<dptk::bfloat16> first(10, dptk::bfloat16(1.0F));
         std::vector<float> second(10, 1.0F);
         std::vector<int> message(3, group.rank());
@@ -174,7 +174,7 @@ TEST_CASE("calls that were started hold no messages up") {
     });
 }
 
-TEST_CASE("calls that were started meet each other, whoever has waited for those before") {
+TEST_CASE("started calls match each other, whichever rank has waited for the calls before") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<float> first(10, 1.0F);
         std::vector<float> second(10, 1.0F);

@@ -1,5 +1,4 @@
-// DPTK_DEBUG=detail: calls that differ between ranks are an error on all of them before anything is
-// communicated.
+// DPTK_DEBUG=detail: if the calls of the ranks differ, all ranks throw before any data is sent.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -18,8 +17,8 @@ namespace {
 using dptk::ProcessGroup;
 using dptk::ReduceOp;
 
-/// On all ranks `call(group, odd)` must throw the same MismatchError, where `odd` is true on the last one; it
-/// names that rank, and has all parts. Afterwards the group works.
+/// Checks that `call(group, odd)` throws the same MismatchError on all ranks; `odd` is true on the last rank.
+/// The error's text must name that rank and contain all `parts`. Afterwards the group must be usable.
 void expect_mismatch(const std::vector<std::string>& parts,
                      const std::function<void(ProcessGroup&, bool)>& call) {
     const test::DebugMode debug;
@@ -168,7 +167,7 @@ TEST_CASE("a rank that comes late is no mismatch, in whichever group it is waite
 TEST_CASE("a rank that waits in one group is no mismatch where its thread has come to another") {
     const test::DebugMode debug;
     test::on_ranks([](ProcessGroup& group) {
-        // Below MPI_THREAD_MULTIPLE no thread comes to a call while the program waits elsewhere.
+        // Below MPI_THREAD_MULTIPLE no background thread enters a call while the program waits elsewhere.
         if (group.size() != 3 || std::getenv("DPTK_TEST_MPI") != nullptr) return;
         ProcessGroup all = group.duplicate();
         ProcessGroup pair = group.subgroup({0, 1});
@@ -219,7 +218,7 @@ TEST_CASE("a rank that waits in one group is no mismatch where its thread is to 
         dptk::Work reduced = other.reduce_async(first, 0, slow_sum);
         dptk::Work summed = other.all_reduce_async(second);
         if (group.rank() == 0) {
-            group.barrier();  // while its thread is in the first call still
+            group.barrier();  // while the background thread is still in the first call
             summed.wait();
         } else {
             summed.wait();
@@ -233,5 +232,5 @@ TEST_CASE("a rank that waits in one group is no mismatch where its thread is to 
 TEST_CASE("a level that there is not is refused") {
     const test::DebugMode debug("loud");
     CHECK_THROWS_WITH_AS(dptk::launch_threads(2, [](ProcessGroup&) {}),
-                         "DPTK_DEBUG is \"loud\"; it may be off or detail", dptk::ArgumentError);
+                         "invalid DPTK_DEBUG='loud': expected off or detail", dptk::ArgumentError);
 }

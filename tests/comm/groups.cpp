@@ -1,4 +1,4 @@
-// Groups of some of the ranks: made, used side by side, and refused where they make no sense.
+// Subgroups: their creation, concurrent use of several of them, and rejection of invalid arguments.
 #include <doctest/doctest.h>
 
 #include <dptk/comm/detail/device_registry.hpp>
@@ -25,7 +25,7 @@ std::vector<int> all_ranks(const ProcessGroup& group) {
     return ranks;
 }
 
-/// What this process holds: open files and threads.
+/// Counts the entries of a folder of /proc: this process's open files or threads.
 std::size_t count_entries(const char* folder) {
     std::size_t count = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
@@ -85,10 +85,10 @@ TEST_CASE("subgroups that make no sense are refused on all ranks alike") {
             CHECK(test::contains(text, part));
         };
         using Argument = dptk::ArgumentError*;
-        refused(Argument{}, "subgroup of no ranks", {});
+        refused(Argument{}, "subgroup of 0 ranks: expected at least 1", {});
         refused(Argument{}, "rank -1 is outside", {0, -1});
         refused(Argument{}, dptk::detail::text("rank ", group.size(), " is outside"), {group.size()});
-        refused(Argument{}, "rank 0 is there twice", {0, 0});
+        refused(Argument{}, "rank 0 is listed twice", {0, 0});
         if (group.size() > 1) {
             std::vector<int> own = {group.rank()};
             refused(static_cast<dptk::MismatchError*>(nullptr), "subgroups differ: rank 1 has", own);
@@ -135,7 +135,7 @@ TEST_CASE("disjoint and overlapping groups work side by side") {
         const int size = group.size();
         const int rank = group.rank();
         ProcessGroup parity = group.split(rank % 2);
-        std::vector<ProcessGroup> pairs;  // of neighbours: each rank is in two
+        std::vector<ProcessGroup> pairs;  // of neighbors, so that each inner rank is in two
         for (int first = 0; first + 1 < size; ++first) pairs.push_back(group.subgroup({first, first + 1}));
         std::vector<float> all(1000, 1.0F);
         std::vector<float> some(1000, 1.0F);
@@ -184,7 +184,7 @@ TEST_CASE("a subgroup has a timeout of its own") {
         });
     };
     CHECK_THROWS_WITH_AS(run(),
-                         doctest::Contains("barrier #1 has not completed within 300 ms; not there: rank 2"),
+                         doctest::Contains("barrier #1 has not completed within 300 ms; missing: rank 2"),
                          dptk::TimeoutError);
     dptk::set_log_sink({});
 }

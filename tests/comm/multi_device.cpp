@@ -1,4 +1,4 @@
-// Collectives over all devices of all ranks, against what one process computes.
+// Multi-device collectives, compared with what one process computes.
 #include <doctest/doctest.h>
 #include <dptk/comm/multi_device.hpp>
 
@@ -22,13 +22,13 @@ using dptk::ReduceOp;
 template <class T>
 using Devices = std::vector<std::vector<T>>;
 
-/// What device number `number` of all gives at place i.
+/// Returns element i of the input of device number `number`.
 template <class T>
 T device_value(std::size_t number, std::size_t i) {
     return static_cast<T>(static_cast<float>(1 + (number * 2 + i) % 3));
 }
 
-/// Those of rank `rank`, of which each has `devices`.
+/// Returns the inputs of the devices of rank `rank`; each rank has `devices` devices.
 template <class T>
 Devices<T> own(int rank, std::size_t devices, std::size_t count) {
     Devices<T> all(devices, std::vector<T>(count));
@@ -39,7 +39,7 @@ Devices<T> own(int rank, std::size_t devices, std::size_t count) {
     return all;
 }
 
-/// Of the first `number` devices, in double, which is exact for what is given here.
+/// Combines element i of the first `number` devices, in double, which is exact for these inputs.
 double combined(ReduceOp op, std::size_t number, std::size_t i) {
     double result = device_value<double>(0, i);
     for (std::size_t n = 1; n < number; ++n) {
@@ -141,7 +141,7 @@ TEST_CASE("all_gather puts the devices in the order of ranks, and of devices in 
 TEST_CASE("sums of 16-bit floats are rounded once, over all devices of all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const auto check = [&]<class T>(T, float large) {
-            // Each addition to a number as large as this one would be lost, if it were rounded by itself.
+            // If each addition to a number as large as this one were rounded, none would change it.
             const std::size_t all = 4 * static_cast<std::size_t>(group.size());
             Devices<T> devices(4, std::vector<T>(3, T(1.0F)));
             if (group.rank() == 0) devices[0].assign(3, T(large));
@@ -214,10 +214,11 @@ TEST_CASE("buffers that do not fit, on all ranks or on one, are an ArgumentError
         std::vector<double> doubles(4);
         using Error = dptk::ArgumentError;
         CHECK(test::all_throw<Error>(group, "all_reduce: ", [&] { multi::all_reduce(group, none); }));
-        CHECK(test::all_throw<Error>(group, "no device", [&] { multi::broadcast(group, none); }));
-        CHECK(test::all_throw<Error>(group, "device 1 has 3 x f32, where device 0 has 4 x f32",
+        CHECK(test::all_throw<Error>(group, "expected at least 1 device, got 0",
+                                     [&] { multi::broadcast(group, none); }));
+        CHECK(test::all_throw<Error>(group, "device 1 has 3 x f32, but device 0 has 4 x f32",
                                      [&] { multi::all_reduce(group, unequal); }));
-        CHECK(test::all_throw<Error>(group, "device 1 has 4 x f64, where device 0 has 4 x f32",
+        CHECK(test::all_throw<Error>(group, "device 1 has 4 x f64, but device 0 has 4 x f32",
                                      [&] { multi::all_reduce(group, std::tie(floats, doubles)); }));
         CHECK(test::all_throw<Error>(group, "root device 2 is outside [0, 1]",
                                      [&] { multi::reduce(group, two, 0, 2); }));
@@ -225,13 +226,13 @@ TEST_CASE("buffers that do not fit, on all ranks or on one, are an ArgumentError
             test::all_throw<Error>(group, "root device -1 is", [&] { multi::broadcast(group, two, 0, -1); }));
         CHECK(test::all_throw<Error>(group, "root -1 is outside",
                                      [&] { multi::broadcast(group, two, -1, 0); }));
-        CHECK(test::all_throw<Error>(group, "2 inputs and 1 outputs",
+        CHECK(test::all_throw<Error>(group, "expected one output per input, got 2 inputs and 1 outputs",
                                      [&] { multi::all_gather(group, two, one_output); }));
         CHECK(test::all_throw<Error>(group, "inputs of 4 x f32",
                                      [&] { multi::all_gather(group, two, short_outputs); }));
         CHECK(test::all_throw<Error>(group, "inputs of 4 x f32",
                                      [&] { multi::reduce_scatter(group, two, outputs); }));
-        CHECK(test::all_throw<Error>(group, "ReduceOp::avg has no meaning for i32",
+        CHECK(test::all_throw<Error>(group, "ReduceOp::avg is not defined for i32",
                                      [&] { multi::all_reduce(group, ints, ReduceOp::avg); }));
         if (size == 1) return;
         auto& odd_one = group.rank() == size - 1 ? unequal : two;
@@ -248,7 +249,7 @@ TEST_CASE("calls over devices that differ between ranks are a MismatchError on a
         Devices<float> devices(odd ? 3 : 4, std::vector<float>(6));
         CHECK(test::all_throw<Error>(group, "rank 1 has all_reduce(sum, 6 x f32) with 3 devices",
                                      [&] { multi::all_reduce(group, devices); }));
-        CHECK(test::all_throw<Error>(group, "where rank 0 has broadcast(root 0, 6 x f32) with 4 devices",
+        CHECK(test::all_throw<Error>(group, "but rank 0 has broadcast(root 0, 6 x f32) with 4 devices",
                                      [&] { multi::broadcast(group, devices); }));
         Devices<float> sizes(2, std::vector<float>(odd ? 3 : 4));
         CHECK(test::all_throw<Error>(group, "rank 1 has", [&] { multi::all_reduce(group, sizes); }));

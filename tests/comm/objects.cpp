@@ -1,4 +1,4 @@
-// Objects that travel as bytes, and serialisers that fail.
+// Collectives on serialized objects, and serializers that fail.
 #include <doctest/doctest.h>
 #include <dptk/comm/objects.hpp>
 
@@ -14,16 +14,16 @@
 
 namespace {
 
-/// Settings as a program may have them.
+/// Typical settings of a program.
 using Settings = std::map<std::string, double>;
 
-/// May be copied as it lies in memory, but must not be: `secret` stays at home.
+/// A trivially copyable type whose Serializer does not copy it bytewise: `secret` is not sent.
 struct Account {
     std::int32_t number;
     std::int32_t secret;
 };
 
-/// Has no default, and cannot be copied.
+/// A type that is neither default-constructible nor copyable.
 class Token {
   public:
     explicit Token(int value) : value_(value) {}
@@ -36,7 +36,7 @@ class Token {
     int value_;
 };
 
-/// Fails where it is told to.
+/// A type whose Serializer fails as `failure` says.
 struct Fragile {
     enum class Failure : std::uint8_t { none, to_bytes, from_bytes, argument, strange };
 
@@ -111,7 +111,7 @@ T back_and_forth(const T& object) {
     return dptk::Serializer<T>::from_bytes(dptk::Serializer<T>::to_bytes(object));
 }
 
-/// Of rank `rank`, of a length of its own; rank 0's is empty.
+/// Returns the words of rank `rank`. Each rank has a different number of them; rank 0 has none.
 std::vector<std::string> words(int rank) {
     std::vector<std::string> all;
     for (int i = 0; i < rank; ++i)
@@ -134,7 +134,7 @@ TEST_CASE("objects become bytes and again the same objects") {
     CHECK(back_and_forth(Settings{{"lr", 0.1}, {"momentum", 0.9}}).at("momentum") == 0.9);
 }
 
-TEST_CASE("a type's own serialiser is used inside vectors as well") {
+TEST_CASE("a type's own serializer is used inside vectors as well") {
     const Account arrived = back_and_forth(std::vector<Account>{{7, 1234}})[0];
     CHECK(arrived.number == 7);
     CHECK(arrived.secret == 0);
@@ -148,11 +148,11 @@ TEST_CASE("bytes that end too early are a FormatError") {
     CHECK_THROWS_AS(dptk::Serializer<int>::from_bytes("abcde"), dptk::FormatError);
     CHECK_THROWS_AS(dptk::Serializer<std::vector<int>>::from_bytes(numbers.substr(0, 7)), dptk::FormatError);
     for (std::size_t size = 1; size < strings.size(); ++size) {
-        if (size == strings.size() / 2) continue;  // one string is whole
+        if (size == strings.size() / 2) continue;  // the first string is complete
         CHECK_THROWS_AS(Strings::from_bytes(strings.substr(0, size)), dptk::FormatError);
     }
     CHECK_THROWS_WITH_AS(Strings::from_bytes(strings.substr(0, 10)),
-                         "an item of 3 bytes, of which 2 are there", dptk::FormatError);
+                         "truncated item: expected 3 bytes, got 2", dptk::FormatError);
 }
 
 TEST_CASE("broadcast_object sends each root's object to all") {
@@ -236,9 +236,9 @@ TEST_CASE("an object that cannot be packed on one rank is an error on all") {
             CHECK(test::all_throw<dptk::ArgumentError>(group, "it is not to be sent", [&] {
                 return dptk::all_gather_object(group, mine(Failure::argument));
             }));
-            CHECK(test::all_throw<dptk::Error>(group, "an exception that is no std::exception", [&] {
-                return dptk::all_gather_object(group, mine(Failure::strange));
-            }));
+            CHECK(test::all_throw<dptk::Error>(
+                group, "an exception that is not derived from std::exception",
+                [&] { return dptk::all_gather_object(group, mine(Failure::strange)); }));
         }
     });
 }
@@ -259,13 +259,13 @@ TEST_CASE("an object that cannot be unpacked on some ranks is an error on all") 
             CHECK(test::all_throw<dptk::Error>(group, broke,
                                                [&] { return dptk::scatter_object(group, all, root); }));
             Fragile mine = fragile;
-            if (size == 1) continue;  // the root keeps its own
+            if (size == 1) continue;  // the root does not deserialize its own object
             CHECK(test::all_throw<dptk::Error>(group, broke,
                                                [&] { dptk::broadcast_object(group, mine, root); }));
             CHECK(mine.failure == fragile.failure);
         }
         if (size == 1) return;
-        CHECK(test::all_throw<dptk::FormatError>(group, "rank 1: 3 bytes where an object has 4", [&] {
+        CHECK(test::all_throw<dptk::FormatError>(group, "rank 1: expected 4 bytes per object, got 3", [&] {
             std::vector<char> three(3);
             std::vector<std::int32_t> other;
             if (group.rank() == 1) return dptk::broadcast_object(group, other);
@@ -294,13 +294,13 @@ TEST_CASE("arguments that make no sense are errors on all ranks") {
                 if (count == size) continue;
                 const std::vector<int> objects(group.rank() == root ? static_cast<std::size_t>(count) : 9);
                 CHECK(test::all_throw<dptk::ArgumentError>(
-                    group, dptk::detail::text(count, " objects for ", size, " ranks"),
+                    group, dptk::detail::text("expected ", size, " objects, one for each rank, got ", count),
                     [&] { return dptk::scatter_object(group, objects, root); }));
             }
         }
         if (size == 1) return;
         const int root = group.rank() == 1 ? 1 : 0;
-        CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has root 1, where rank 0 has root 0",
+        CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has root 1, but rank 0 has root 0",
                                                    [&] { dptk::broadcast_object(group, object, root); }));
     });
 }

@@ -1,4 +1,4 @@
-// Memory that the group has allocated, which ranks of one host share.
+// Collectives on memory that the group has allocated and that the ranks of one host share.
 #include <doctest/doctest.h>
 
 #include "support/ranks.hpp"

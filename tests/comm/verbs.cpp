@@ -1,4 +1,4 @@
-// Every verb over every transport between the ranks of this run.
+// Runs the verb suite over the transport that connects the ranks of this run.
 #include <doctest/doctest.h>
 
 #include "support/ranks.hpp"

@@ -1,5 +1,5 @@
-# Runs the portfile in PORT_DIR with FEATURES, as vcpkg would, and looks at what it leaves in CURRENT_PACKAGES_DIR and at
-# the manifest beside it. The functions here do of vcpkg's what the result depends on.
+# Runs the portfile in PORT_DIR with FEATURES, as vcpkg does, and checks the files in CURRENT_PACKAGES_DIR and the manifest of
+# the port. The functions in this file are fakes of vcpkg's, as far as the result depends on them.
 cmake_minimum_required(VERSION 3.25)
 
 set(PORT dptk)
@@ -36,7 +36,7 @@ function(vcpkg_cmake_install)
         OUTPUT_QUIET)
 endfunction()
 
-# Moves the package up by one folder, and corrects the paths in it.
+# Moves the package up by one folder, and adjusts the paths in it.
 function(vcpkg_cmake_config_fixup)
     cmake_parse_arguments(ARG "" "CONFIG_PATH" "" ${ARGN})
     file(COPY ${CURRENT_PACKAGES_DIR}/${ARG_CONFIG_PATH}/ DESTINATION ${CURRENT_PACKAGES_DIR}/share/${PORT})
@@ -79,7 +79,7 @@ include(${PORT_DIR}/portfile.cmake)
 
 function(expect_equal what found expected)
     if(NOT found STREQUAL expected)
-        message(FATAL_ERROR "the port for vcpkg: ${what}: '${found}', not '${expected}'")
+        message(FATAL_ERROR "the port for vcpkg: ${what}: expected '${expected}', got '${found}'")
     endif()
 endfunction()
 
@@ -91,7 +91,7 @@ foreach(name copyright usage dptk-config.cmake dptk-config-version.cmake)
     endif()
 endforeach()
 
-# The manifest: dptk's version, and the features that the portfile knows, in order.
+# The manifest must have dptk's version, and the features of the portfile in alphabetical order.
 file(READ ${PORT_DIR}/vcpkg.json manifest)
 string(JSON name GET ${manifest} name)
 string(JSON version GET ${manifest} version-semver)

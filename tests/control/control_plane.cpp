@@ -1,4 +1,4 @@
-// What the control plane does from aside, whatever its store does.
+// Control plane: deadlines and the detection of late calls, independently of the store.
 #include <doctest/doctest.h>
 #include <dptk/comm/detail/active_call.hpp>
 #include <dptk/control/health/control_plane.hpp>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A store that keeps everybody waiting, as one does whose host cannot be reached, until it is let go.
+/// A store whose calls block until let_go(), as the calls of a store on an unreachable host do.
 class SilentStore final : public dptk::Store {
   public:
     void set(std::string_view, std::string_view) override { wait_for_end(); }
@@ -52,7 +52,7 @@ class SilentStore final : public dptk::Store {
 
 }  // namespace
 
-TEST_CASE("a deadline strikes, and the last resort comes, however long the store is silent") {
+TEST_CASE("a deadline is enforced, and the last resort is called, even if the store does not respond") {
     dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
     const auto store = std::make_shared<SilentStore>();
     const auto job_state = std::make_shared<dptk::detail::JobState>();
@@ -74,11 +74,11 @@ TEST_CASE("a deadline strikes, and the last resort comes, however long the store
     const dptk::detail::CallTracker::CallReader reader{
         [](dptk::detail::CallTracker::Call) { return std::string("barrier"); },
         [](dptk::detail::CallTracker::Call) { return -1; }};
-    const auto activity = std::make_shared<dptk::detail::CallTracker>(
+    const auto tracker = std::make_shared<dptk::detail::CallTracker>(
         dptk::detail::ChannelIdentity{.name = "0", .ranks = {0, 1}, .timeout = 500ms},
         dptk::detail::CallTracker::Calls::collectives, reader);
-    plane->open(activity);
-    activity->begin({});
+    plane->open(tracker);
+    tracker->begin({});
     {
         std::unique_lock lock(mutex);
         REQUIRE(changed.wait_for(lock, 10s, [&] { return !cause.empty(); }));
@@ -86,13 +86,13 @@ TEST_CASE("a deadline strikes, and the last resort comes, however long the store
     CHECK(
         cause ==
         "rank 0: barrier #1 has not completed within 500 ms; the store of the control plane does not answer");
-    activity->end();
-    plane->close(activity);
+    tracker->end();
+    plane->close(tracker);
     store->let_go();
     dptk::set_log_sink({});
 }
 
-TEST_CASE("messages that follow each other closely are not taken for one that takes long") {
+TEST_CASE("many short messages in succession are not mistaken for one long message") {
     const auto job_state = std::make_shared<dptk::detail::JobState>();
     const auto plane = dptk::detail::ControlPlane::make(
         {.rank = 0, .size = 2, .store = std::make_shared<dptk::InProcessStore>(), .timeout = 500ms},
@@ -100,15 +100,15 @@ TEST_CASE("messages that follow each other closely are not taken for one that ta
     const dptk::detail::CallTracker::CallReader reader{
         [](dptk::detail::CallTracker::Call) { return std::string("recv"); },
         [](dptk::detail::CallTracker::Call) { return 1; }};
-    const auto activity = std::make_shared<dptk::detail::CallTracker>(
+    const auto tracker = std::make_shared<dptk::detail::CallTracker>(
         dptk::detail::ChannelIdentity{.name = "0/messages", .ranks = {0, 1}, .timeout = 500ms},
         dptk::detail::CallTracker::Calls::messages, reader);
-    plane->open(activity);
+    plane->open(tracker);
     const auto begin = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - begin < 1500ms) {
-        const dptk::detail::ActiveCall active(*activity, dptk::Message{.verb = dptk::Verb::recv, .peer = 1});
+        const dptk::detail::ActiveCall active(*tracker, dptk::Message{.verb = dptk::Verb::recv, .peer = 1});
         std::this_thread::sleep_for(20ms);
     }
     CHECK_FALSE(job_state->failed());
-    plane->close(activity);
+    plane->close(tracker);
 }

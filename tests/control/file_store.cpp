@@ -1,4 +1,4 @@
-// What is special about stores in files: torn records, stale files, and who lives.
+// File stores: incomplete records, stale files, and the detection of a lost creator.
 #include <doctest/doctest.h>
 #include <dptk/control/store/file_store.hpp>
 
@@ -34,12 +34,12 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// In place: the file stays the same.
+/// Overwrites the file in place; its inode does not change.
 void overwrite(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-/// A process that creates the store, sets "old" and goes on until it is killed.
+/// A process that creates the store, sets "old", and runs until it is killed.
 class CreatorProcess {
   public:
     explicit CreatorProcess(const std::string& path) {
@@ -78,7 +78,7 @@ std::string join_error(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a record torn at any byte is ignored and overwritten") {
+TEST_CASE("a record that is truncated at any byte is ignored and overwritten") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     const auto creator = dptk::FileStore::create(path);
@@ -111,7 +111,7 @@ TEST_CASE("a record torn at any byte is ignored and overwritten") {
     CHECK(creator->find("torn") == "some value");
 }
 
-TEST_CASE("the file of an earlier run is not read, but replaced, and the creator tells which it was") {
+TEST_CASE("the file of an earlier run is not read, but replaced, and the creator reports which run it was") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     CreatorProcess earlier(path);
@@ -123,7 +123,7 @@ TEST_CASE("the file of an earlier run is not read, but replaced, and the creator
     const std::string error = join_error(path);
     CHECK(contains(error, path + " holds only the state of an earlier run (host "));
     CHECK(contains(error, ", process " + process + ", started 2"));
-    CHECK(contains(error, "rank 0 of this job has not come within 50 ms"));
+    CHECK(contains(error, "rank 0 of this job has not joined within 50 ms"));
     CHECK(contains(message_of<dptk::PeerLostError>([&] { late_member->set("x", "y"); }),
                    "its creator has ended (host "));
 
@@ -141,7 +141,7 @@ TEST_CASE("the file of an earlier run is not read, but replaced, and the creator
                    "another run has replaced it"));
 }
 
-TEST_CASE("whatever is left of a creator that died while it began is replaced") {
+TEST_CASE("the file of a creator that was killed while it wrote the head is replaced") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     std::string whole;
@@ -159,7 +159,7 @@ TEST_CASE("whatever is left of a creator that died while it began is replaced") 
     }
 }
 
-TEST_CASE("a file that a living process holds is in use") {
+TEST_CASE("a file that a running process holds is in use") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     const auto store = dptk::FileStore::create(path);
@@ -176,13 +176,13 @@ TEST_CASE("a file that a living process holds is in use") {
     CHECK(contains(message_of<dptk::ArgumentError>(create_other), "process " + other.number()));
 }
 
-TEST_CASE("without a creator nobody joins") {
+TEST_CASE("a process cannot join without a creator") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     CHECK(join_error(path) == "the store " + path + " has not been created by rank 0 within 50 ms");
 }
 
-TEST_CASE("a creator of another job is not taken for one's own") {
+TEST_CASE("a process does not join the store of another job") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     const auto creator = dptk::FileStore::create(path, "job 1");
@@ -203,7 +203,7 @@ TEST_CASE("the creator's end removes the file and ends the members' waits") {
     std::this_thread::sleep_for(20ms);
     creator.reset();
     waiter.join();
-    CHECK(error == "the store " + path + " is gone: rank 0 has closed it");
+    CHECK(error == "lost the store " + path + ": rank 0 has closed it");
     CHECK(access(path.c_str(), F_OK) != 0);
     CHECK_THROWS_AS(static_cast<void>(member->clone()), dptk::PeerLostError);
     const auto next = dptk::FileStore::create(path);
@@ -225,7 +225,7 @@ TEST_CASE("a creator that is killed ends the members' waits") {
     const std::string process = creator.number();
     creator.kill();
     waiter.join();
-    CHECK(contains(error, path + " is gone: its creator has ended (host "));
+    CHECK(contains(error, "lost the store " + path + ": its creator has ended (host "));
     CHECK(contains(error, "process " + process));
 }
 
@@ -250,18 +250,18 @@ TEST_CASE("processes that write at the same time lose nothing") {
     CHECK(creator->find("sum") == "600");
 }
 
-TEST_CASE("a file that is none of a store is left alone") {
+TEST_CASE("a file that is not a store is left unchanged") {
     TemporaryDirectory directory;
     const std::string path = directory.path("thesis.tex");
     overwrite(path, "years of work");
     const auto create = [&] { static_cast<void>(dptk::FileStore::create(path)); };
     const auto join = [&] { static_cast<void>(dptk::FileStore::join(path, 10s)); };
-    CHECK(contains(message_of<dptk::ArgumentError>(create), "is none of a dptk store; it is left alone"));
+    CHECK(contains(message_of<dptk::ArgumentError>(create), "is not a dptk store; it is left unchanged"));
     CHECK(contains(message_of<dptk::ArgumentError>(join), path));
     CHECK(contents(path) == "years of work");
 }
 
-TEST_CASE("a path that cannot be a store is one clear sentence") {
+TEST_CASE("a path that cannot be a store is an error that says why") {
     TemporaryDirectory directory;
     for (const auto open : {+[](const std::string& path) { return dptk::FileStore::create(path); },
                             +[](const std::string& path) { return dptk::FileStore::join(path, 10s); }}) {
@@ -269,26 +269,25 @@ TEST_CASE("a path that cannot be a store is one clear sentence") {
             return message_of<dptk::ArgumentError>([&] { static_cast<void>(open(path)); });
         };
         const std::string missing = directory.name() + "/missing";
-        CHECK(error(missing + "/store") == "the directory " + missing + ", in which the store " + missing +
-                                               "/store belongs, does not exist");
+        CHECK(error(missing + "/store") ==
+              "the directory " + missing + " of the store " + missing + "/store does not exist");
         CHECK(error(directory.name()) ==
-              "the store " + directory.name() + " is a directory, where a file belongs");
-        CHECK(error("/dev/null") == "the store /dev/null is no regular file");
+              "the store " + directory.name() + " is a directory: expected a file");
+        CHECK(error("/dev/null") == "the store /dev/null is not a regular file");
         CHECK(error("") == "the path of a file store is empty");
     }
 }
 
-TEST_CASE("a directory that cannot be written to is one clear sentence") {
+TEST_CASE("a directory that is not writable is an error that says so") {
     TemporaryDirectory directory;
     const std::string path = directory.path("store");
     REQUIRE(chmod(directory.name().c_str(), 0555) == 0);
     const pid_t child = fork();
-    if (child == 0) {  // root may write everywhere: as somebody else
+    if (child == 0) {  // root may write everywhere, so the child changes its user
         if (geteuid() == 0 && seteuid(65534) != 0) _exit(2);
         const auto create = [&] { static_cast<void>(dptk::FileStore::create(path)); };
-        _exit(contains(message_of<dptk::ArgumentError>(create), "cannot be written to (Permission denied)")
-                  ? 0
-                  : 1);
+        _exit(contains(message_of<dptk::ArgumentError>(create), "is not writable (Permission denied)") ? 0
+                                                                                                       : 1);
     }
     int status = -1;
     waitpid(child, &status, 0);

@@ -15,7 +15,7 @@ struct Sleeper : dptk::detail::FailureListener {
 
 }  // namespace
 
-TEST_CASE("the first cause stays, and is what later calls throw") {
+TEST_CASE("later calls throw the first cause") {
     dptk::detail::JobState job_state;
     CHECK_NOTHROW(job_state.check());
     job_state.fail("rank 1: boom");
@@ -25,11 +25,11 @@ TEST_CASE("the first cause stays, and is what later calls throw") {
     CHECK_THROWS_WITH_AS(job_state.check(), "the job is broken: rank 1: boom", dptk::PeerLostError);
 }
 
-TEST_CASE("a failure wakes those who wait, once, and those who come later at once") {
+TEST_CASE("a failure wakes each subscriber once, and later subscribers at once") {
     dptk::detail::JobState job_state;
     const auto early = std::make_shared<Sleeper>();
     job_state.subscribe(early);
-    job_state.subscribe(std::make_shared<Sleeper>());  // gone before the failure
+    job_state.subscribe(std::make_shared<Sleeper>());  // destroyed before the failure
     job_state.fail("x");
     job_state.fail("y");
     CHECK(early->woken == 1);
@@ -38,7 +38,7 @@ TEST_CASE("a failure wakes those who wait, once, and those who come later at onc
     CHECK(late->woken == 1);
 }
 
-TEST_CASE("the job's first cause is told instead of the loss of a rank, once it is known") {
+TEST_CASE("the job's first cause is thrown instead of the loss of a rank, once it is known") {
     dptk::detail::JobState job_state;
     const auto lose_a_rank = [&] {
         dptk::detail::with_first_cause(job_state, [] { throw dptk::PeerLostError("the store is gone"); });

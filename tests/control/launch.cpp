@@ -8,7 +8,7 @@
 
 namespace {
 
-/// The launcher variables of the environment, replaced for one test.
+/// Replaces the launcher's variables in the environment for one test.
 class Environment {
   public:
     explicit Environment(const std::map<std::string, std::string>& variables) {
@@ -48,7 +48,7 @@ TEST_CASE("without a launcher there is one rank") {
     CHECK(launch.world_size == 1);
 }
 
-TEST_CASE("each launcher is known by its variables") {
+TEST_CASE("each launcher is recognized by its variables") {
     for (const auto& launcher : dptk::detail::launcher_variables) {
         const Environment environment({{launcher.rank, "3"}, {launcher.size, "8"}});
         const dptk::LaunchEnvironment launch = dptk::read_launch_environment();
@@ -59,7 +59,7 @@ TEST_CASE("each launcher is known by its variables") {
     }
 }
 
-TEST_CASE("srun's variables are stale below mpirun and ignored") {
+TEST_CASE("srun's variables are ignored under mpirun") {
     const Environment environment({{"SLURM_PROCID", "0"},
                                    {"SLURM_STEP_NUM_TASKS", "16"},
                                    {"OMPI_COMM_WORLD_RANK", "1"},
@@ -67,13 +67,13 @@ TEST_CASE("srun's variables are stale below mpirun and ignored") {
     CHECK(dptk::read_launch_environment().world_size == 2);
 }
 
-TEST_CASE("srun's variables beside those that its own PMI sets are srun's") {
+TEST_CASE("srun is the launcher if its variables agree with those of PMI") {
     const Environment environment(
         {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
     CHECK(dptk::read_launch_environment().launcher == dptk::Launcher::slurm);
 }
 
-TEST_CASE("srun's variables below torchrun, one per host, are ignored") {
+TEST_CASE("srun's variables are ignored under torchrun") {
     setenv("TORCHELASTIC_RUN_ID", "7", 1);
     const Environment environment(
         {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"RANK", "5"}, {"WORLD_SIZE", "16"}});
@@ -88,10 +88,10 @@ TEST_CASE("two launchers that disagree are an error that names both") {
     CHECK(error.find("OMPI_COMM_WORLD_SIZE=2") != std::string::npos);
 }
 
-TEST_CASE("a variable that makes no sense is an error that shows it") {
-    CHECK(error_of({{"RANK", "zero"}, {"WORLD_SIZE", "2"}}).find("RANK=zero") != std::string::npos);
-    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2x"}}).find("WORLD_SIZE=2x") != std::string::npos);
-    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE=0") != std::string::npos);
-    CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK=-1") != std::string::npos);
+TEST_CASE("an invalid variable is an error that shows it") {
+    CHECK(error_of({{"RANK", "zero"}, {"WORLD_SIZE", "2"}}).find("RANK='zero'") != std::string::npos);
+    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2x"}}).find("WORLD_SIZE='2x'") != std::string::npos);
+    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'") != std::string::npos);
+    CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK='-1'") != std::string::npos);
     CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("outside [0, 1]") != std::string::npos);
 }

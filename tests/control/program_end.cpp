@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The store of a job, seen from rank 0.
+/// A store that rank 0 serves to its job.
 struct ServedJob {
     dptk::TcpStoreServer server;
     std::shared_ptr<dptk::Store> store = server.local();
@@ -30,10 +30,10 @@ struct ServedJob {
 
 }  // namespace
 
-TEST_CASE("rank 0 of a failed job ends after the others know why") {
+TEST_CASE("rank 0 of a failed job ends after the other ranks have read the cause") {
     const ServedJob job;
     dptk::detail::ProgramEnd::get().add_job(job.store, 0, 3, 1min);
-    dptk::detail::ProgramEnd::get().await_readers();  // the job is well: nobody is waited for
+    dptk::detail::ProgramEnd::get().await_readers();  // returns at once, since the job has not failed
 
     job.store->set(dptk::detail::ControlPlane::left_key(2), "");
     job.fail();
@@ -53,7 +53,7 @@ TEST_CASE("rank 0 of a failed job ends after the others know why") {
     CHECK(job_state->cause() == "rank 0: it broke");
 }
 
-TEST_CASE("rank 0 of a failed job does not wait for ever") {
+TEST_CASE("rank 0 of a failed job does not wait forever") {
     const ServedJob job;
     dptk::detail::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
     job.fail();

@@ -1,4 +1,4 @@
-// Who is silent, and who is waited for in vain: judged from the ranks' states in a store, at made-up times.
+// Rank monitor: detects lost ranks from their statuses in a store. The tests pass artificial times.
 #include <doctest/doctest.h>
 #include <dptk/control/health/heartbeat.hpp>
 #include <dptk/control/store/in_process_store.hpp>
@@ -22,7 +22,7 @@ struct Job {
                   to_text(dptk::detail::RankStatus{++beats, {channel}}));
     }
 
-    /// Waits for a message, for two seconds now.
+    /// Returns the status of a channel that has waited for a message for two seconds.
     static dptk::detail::ChannelStatus in_message(int peer) {
         return {"0/messages", 3, true, 2s, peer, "recv(4 x f32, tag 0)"};
     }
@@ -32,7 +32,7 @@ struct Job {
                   to_text(dptk::detail::RankStatus{0, {{"0", calls, false, 0ms, -1, ""}}}));
     }
 
-    /// Time passes in small steps, in which these ranks beat.
+    /// Advances the time in steps of 1 s. These ranks send a heartbeat in each step.
     std::optional<std::string> pass(std::chrono::seconds time, std::initializer_list<int> beating) {
         for (auto step = 0s; step < time; step += 1s) {
             now += 1s;
@@ -45,7 +45,7 @@ struct Job {
 
 }  // namespace
 
-TEST_CASE("a status survives the way through the store") {
+TEST_CASE("a status is unchanged after serialization and parsing") {
     const dptk::detail::RankStatus status{
         7, {{"0", 41, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #41"}, {"0.0", 0, false, 3ms, -1, ""}}};
     const std::optional<dptk::detail::RankStatus> back = dptk::detail::parse_rank_status(to_text(status));
@@ -61,29 +61,29 @@ TEST_CASE("a status survives the way through the store") {
         CHECK_FALSE(dptk::detail::parse_rank_status(garbage));
 }
 
-TEST_CASE("ranks that beat are well, whatever they do") {
+TEST_CASE("ranks that send heartbeats are not lost") {
     Job job;
     CHECK_FALSE(job.pass(100s, {0, 1, 2}));
 }
 
-TEST_CASE("all ranks of a silent host are named together") {
+TEST_CASE("all ranks of a lost host are named together") {
     Job job;
     CHECK_FALSE(job.pass(5s, {0, 1, 2}));
-    CHECK_FALSE(job.pass(2s, {0, 1}));  // rank 2 falls silent a little before rank 1
+    CHECK_FALSE(job.pass(2s, {0, 1}));  // the heartbeats of rank 2 stop shortly before those of rank 1
     const std::optional<std::string> verdict = job.pass(20s, {0});
     REQUIRE(verdict);
-    CHECK(*verdict == "no sign of life for 10 s: rank 1 (host b), rank 2 (host b)");
+    CHECK(*verdict == "no heartbeat for 10 s: rank 1 (host b), rank 2 (host b)");
 }
 
-TEST_CASE("a silent rank is told with the call that it was in") {
+TEST_CASE("a rank without heartbeat is reported with the call that it was in") {
     Job job;
     job.beat(1, {"0", 4, true, 2s, -1, "barrier #4"});
     const std::optional<std::string> verdict = job.pass(20s, {0, 2});
     REQUIRE(verdict);
-    CHECK(*verdict == "no sign of life for 10 s: rank 1 (host b) in barrier #4");
+    CHECK(*verdict == "no heartbeat for 10 s: rank 1 (host b) in barrier #4");
 }
 
-TEST_CASE("a rank that has left is not silent") {
+TEST_CASE("a rank that has left needs no heartbeat") {
     Job job;
     job.leave(1, 3);
     CHECK_FALSE(job.pass(100s, {0, 2}));
@@ -93,7 +93,7 @@ TEST_CASE("a rank that has left is not silent") {
     CHECK(job.monitor.all_have_left());
 }
 
-TEST_CASE("a monitor that was stopped itself blames nobody") {
+TEST_CASE("a monitor that was stopped itself reports no lost rank") {
     Job job;
     CHECK_FALSE(job.pass(5s, {0, 1, 2}));
     job.now += 1h;
@@ -102,14 +102,14 @@ TEST_CASE("a monitor that was stopped itself blames nobody") {
     CHECK(job.pass(9s, {0}));
 }
 
-TEST_CASE("who waits for a rank that has left is told so, unless the call was made before") {
+TEST_CASE("a rank that waits for a rank that has left is reported, unless the other has made the call") {
     Job job;
     job.leave(1, 3);
     job.beat(0, {"0", 3, true, 5s, -1, "broadcast #3"});
     job.beat(2);
     CHECK_FALSE(job.monitor.look(job.store, job.now));
     job.beat(0, {"0", 4, true, 500ms, -1, "all_reduce(sum, 4 x f32) #4"});
-    CHECK_FALSE(job.monitor.look(job.store, job.now));  // it may be about to end
+    CHECK_FALSE(job.monitor.look(job.store, job.now));  // the call may be about to complete
     job.beat(0, {"0", 4, true, 1500ms, -1, "all_reduce(sum, 4 x f32) #4"});
     const std::optional<std::string> verdict = job.monitor.look(job.store, job.now);
     REQUIRE(verdict);
@@ -118,19 +118,18 @@ TEST_CASE("who waits for a rank that has left is told so, unless the call was ma
           "all_reduce(sum, 4 x f32) #4");
 }
 
-TEST_CASE(
-    "who waits for a message of a rank that has left is told so, once it has not come with the farewell") {
+TEST_CASE("a rank that waits for a message from a rank that has left is reported after two more heartbeats") {
     Job job;
     job.beat(0, Job::in_message(1));
     CHECK_FALSE(job.pass(1s, {1, 2}));
     job.leave(1, 0);
-    CHECK_FALSE(job.pass(3s, {2}));  // rank 0 has not spoken since
+    CHECK_FALSE(job.pass(3s, {2}));  // no heartbeat of rank 0 since the departure
     job.beat(0, Job::in_message(1));
-    CHECK_FALSE(job.pass(1s, {2}));  // it has, and may have been told this before the farewell
-    SUBCASE("it came") {
+    CHECK_FALSE(job.pass(1s, {2}));  // one heartbeat, whose status may be older than the departure
+    SUBCASE("the message arrives") {
         CHECK_FALSE(job.pass(20s, {0, 2}));
     }
-    SUBCASE("it does not come") {
+    SUBCASE("the message does not arrive") {
         job.beat(0, Job::in_message(1));
         const std::optional<std::string> verdict = job.pass(1s, {2});
         REQUIRE(verdict);
@@ -138,7 +137,7 @@ TEST_CASE(
               "rank 1 (host b) has left its process group, and rank 0 (host a) waits for it in recv(4 x f32, "
               "tag 0)");
     }
-    SUBCASE("it is waited for from any rank") {
+    SUBCASE("the rank waits for a message from any rank") {
         job.leave(2, 0);
         for (int i = 0; i < 2; ++i) {
             job.beat(0, Job::in_message(dptk::detail::CallTracker::any_peer));
@@ -148,7 +147,7 @@ TEST_CASE(
         const std::optional<std::string> verdict = job.pass(1s, {});
         REQUIRE(verdict);
         CHECK(*verdict ==
-              "all ranks but one have left their process groups, and rank 0 (host a) waits for them in "
+              "all other ranks have left their process groups, and rank 0 (host a) waits for them in "
               "recv(4 x "
               "f32, tag 0)");
     }

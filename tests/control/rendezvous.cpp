@@ -1,4 +1,4 @@
-// Processes that meet in a store, as threads.
+// Rendezvous of processes through a store. Threads stand for the processes.
 #include <doctest/doctest.h>
 #include <dptk/control/launch/detail/rendezvous.hpp>
 #include <dptk/control/net/host.hpp>
@@ -15,10 +15,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What each of the processes gets to hear: the error's text, or "met".
+/// Returns the result of each process: the text of its error, or "complete".
 std::vector<std::string> meet(const std::vector<dptk::detail::RendezvousOptions>& processes) {
     const auto store = std::make_shared<dptk::InProcessStore>();
-    std::vector<std::string> heard(processes.size());
+    std::vector<std::string> result(processes.size());
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < processes.size(); ++i) {
         threads.emplace_back([&, i] {
@@ -28,44 +28,44 @@ std::vector<std::string> meet(const std::vector<dptk::detail::RendezvousOptions>
                     peers.labels.size() == static_cast<std::size_t>(processes[i].world_size);
                 const auto place = dptk::detail::local_place(peers.hosts, processes[i].rank);
                 const bool local = place.rank == processes[i].rank && place.size == processes[i].world_size;
-                heard[i] = complete && local ? "met" : "incomplete";
+                result[i] = complete && local ? "complete" : "incomplete";
             } catch (const dptk::Error& error) {
-                heard[i] = error.agreed() ? error.what() : std::string("not agreed: ") + error.what();
+                result[i] = error.agreed() ? error.what() : std::string("not agreed: ") + error.what();
             }
         });
     }
     threads.clear();
-    return heard;
+    return result;
 }
 
 }  // namespace
 
-TEST_CASE("all ranks meet, in whatever order they come") {
-    for (const auto& heard :
+TEST_CASE("the rendezvous completes, in whatever order the ranks connect") {
+    for (const auto& result :
          meet({{.rank = 2, .world_size = 3}, {.rank = 0, .world_size = 3}, {.rank = 1, .world_size = 3}})) {
-        CHECK(heard == "met");
+        CHECK(result == "complete");
     }
-    CHECK(meet({{.rank = 0, .world_size = 1}}) == std::vector<std::string>{"met"});
+    CHECK(meet({{.rank = 0, .world_size = 1}}) == std::vector<std::string>{"complete"});
 }
 
-TEST_CASE("missing ranks are named to all that have come") {
-    const auto heard = meet({{.rank = 0, .world_size = 4, .timeout = 2s, .where = "here"},
-                             {.rank = 2, .world_size = 4, .timeout = 2s, .where = "here"}});
-    CHECK(heard[0] == "rank 0: waited 2 s at here for ranks 1, 3 of 4, which did not come");
-    CHECK(heard[1] == "rank 2: waited 2 s at here for ranks 1, 3 of 4, which did not come");
+TEST_CASE("missing ranks are named on all ranks that have connected") {
+    const auto result = meet({{.rank = 0, .world_size = 4, .timeout = 2s, .where = "here"},
+                              {.rank = 2, .world_size = 4, .timeout = 2s, .where = "here"}});
+    CHECK(result[0] == "rank 0: waited 2 s at here for ranks 1, 3 of 4, which did not connect");
+    CHECK(result[1] == "rank 2: waited 2 s at here for ranks 1, 3 of 4, which did not connect");
 }
 
 TEST_CASE("many missing ranks are counted") {
-    const auto heard = meet({{.rank = 0, .world_size = 1000, .timeout = 100ms}});
-    CHECK(heard[0].find("14, 15, 16 and 983 more of 1000") != std::string::npos);
+    const auto result = meet({{.rank = 0, .world_size = 1000, .timeout = 100ms}});
+    CHECK(result[0].find("14, 15, 16 and 983 more of 1000") != std::string::npos);
 }
 
-TEST_CASE("a missing rank 0 is named, too") {
-    const auto heard = meet({{.rank = 1, .world_size = 2, .timeout = 100ms, .where = "here"}});
-    CHECK(heard[0] == "rank 1: waited 100 ms at here for rank 0, which did not come");
+TEST_CASE("a missing rank 0 is named") {
+    const auto result = meet({{.rank = 1, .world_size = 2, .timeout = 100ms, .where = "here"}});
+    CHECK(result[0] == "rank 1: waited 100 ms at here for rank 0, which did not connect");
 }
 
-TEST_CASE("what does not fit together is told to all") {
+TEST_CASE("mismatched settings are reported on all ranks") {
     const auto twice =
         meet({{.rank = 0, .world_size = 3}, {.rank = 1, .world_size = 3}, {.rank = 1, .world_size = 3}});
     for (const auto& text : twice) CHECK(text.find("two processes have rank 1") != std::string::npos);

@@ -1,4 +1,4 @@
-// What the tests of stores share.
+// Helpers of the store tests.
 #pragma once
 
 #include <dptk/control/store/tcp_store.hpp>
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-/// Removed with the files that it was asked for.
+/// A temporary directory that is removed together with the files that path() has named.
 class TemporaryDirectory {
   public:
     TemporaryDirectory() {
@@ -40,7 +40,7 @@ class TemporaryDirectory {
     std::vector<std::string> files_;
 };
 
-/// What the log gets while this lives.
+/// Records the log lines that are written while the object exists.
 class RecordedLog {
   public:
     RecordedLog() {
@@ -63,7 +63,7 @@ class RecordedLog {
     std::vector<std::string> lines_;
 };
 
-/// Of the error that the function throws; says so where it throws none, or another.
+/// Returns the message of the Error that the function throws, marks another error, or returns "(no error)".
 template <class Error, class Function>
 std::string message_of(Function function) {
     try {

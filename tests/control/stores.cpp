@@ -1,4 +1,4 @@
-// What every kind of store does, run on all of them.
+// The behavior that all kinds of store have in common, tested with each kind.
 #include <doctest/doctest.h>
 #include <dptk/control/store/file_store.hpp>
 #include <dptk/control/store/in_process_store.hpp>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Two clients of one store, and what must outlive them.
+/// Two clients of one store, and an object that must outlive them.
 struct Clients {
     std::shared_ptr<void> keeper;
     std::shared_ptr<dptk::Store> one;
@@ -104,7 +104,7 @@ const std::string all_bytes = [] {
 
 }  // namespace
 
-TEST_CASE("what one client sets, another finds, gets and waits for") {
+TEST_CASE("a value that one client sets is visible to another") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         one.set("key", "value");
         CHECK(other.find("key") == "value");
@@ -157,7 +157,7 @@ TEST_CASE("keys and values beyond the limits are errors, and the store stays usa
     });
 }
 
-TEST_CASE("a full store refuses what is new, and goes on with what it has") {
+TEST_CASE("a full store rejects new keys, and keeps serving existing ones") {
     const std::string large(dptk::max_store_value_bytes, 'x');
     for (const Kind& kind : kinds()) {
         CAPTURE(kind.name);
@@ -173,7 +173,7 @@ TEST_CASE("a full store refuses what is new, and goes on with what it has") {
     }
 }
 
-TEST_CASE("a value that does not come is a timeout that names the key") {
+TEST_CASE("waiting for a missing value times out with an error that names the key") {
     with_every_kind([](dptk::Store& one, dptk::Store&) {
         const auto get = [&] { static_cast<void>(one.get("missing", 20ms)); };
         CHECK(message_of<dptk::TimeoutError>(get).find("no value for key \"missing\" within 20 ms") == 0);
@@ -185,7 +185,7 @@ TEST_CASE("a value that does not come is a timeout that names the key") {
     });
 }
 
-TEST_CASE("waiting for thousands of keys names some of those that are missing") {
+TEST_CASE("waiting for thousands of keys names some of the missing keys") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         std::vector<std::string> keys;
         for (int i = 0; i < 2500; ++i) keys.push_back("key" + std::to_string(i));
@@ -197,7 +197,7 @@ TEST_CASE("waiting for thousands of keys names some of those that are missing") 
     });
 }
 
-TEST_CASE("a get and a wait that are blocked end when the values come") {
+TEST_CASE("a blocked get and a blocked wait return when the values are set") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         std::string value;
         std::thread getter([&] {
@@ -215,7 +215,7 @@ TEST_CASE("a get and a wait that are blocked end when the values come") {
     });
 }
 
-TEST_CASE("add counts from 0, and errors leave the number as it was") {
+TEST_CASE("add counts from 0, and errors leave the number unchanged") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         CHECK(one.add("n", 5) == 5);
         CHECK(other.add("n", -7) == -2);
@@ -232,7 +232,7 @@ TEST_CASE("add counts from 0, and errors leave the number as it was") {
     });
 }
 
-TEST_CASE("compare_and_set writes only over what is expected, and tells what there is") {
+TEST_CASE("compare_and_set replaces only the expected value, and returns the current one") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         CHECK(one.compare_and_set("c", "expected", "x").empty());
         CHECK_FALSE(other.find("c"));
@@ -247,7 +247,7 @@ TEST_CASE("compare_and_set writes only over what is expected, and tells what the
     });
 }
 
-TEST_CASE("erase tells whether there was a value") {
+TEST_CASE("erase returns whether there was a value") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         CHECK_FALSE(one.erase("gone"));
         one.set("gone", "x");
@@ -257,7 +257,7 @@ TEST_CASE("erase tells whether there was a value") {
     });
 }
 
-TEST_CASE("additions of several threads and clients all count, and one alone wins") {
+TEST_CASE("add and compare_and_set are atomic between threads and clients") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         constexpr int rounds = 50;
         std::vector<std::shared_ptr<dptk::Store>> own = {one.clone(), other.clone()};
@@ -289,7 +289,7 @@ TEST_CASE("additions of several threads and clients all count, and one alone win
     });
 }
 
-TEST_CASE("a last will is taken, and not carried out while its client lives") {
+TEST_CASE("a last will is accepted, and not carried out while its client exists") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         one.set_last_will("will", "x");
         one.set_last_will("", "");
@@ -297,7 +297,7 @@ TEST_CASE("a last will is taken, and not carried out while its client lives") {
     });
 }
 
-TEST_CASE("the longest timeout is no overflow") {
+TEST_CASE("the longest timeout does not overflow") {
     with_every_kind([](dptk::Store& one, dptk::Store&) {
         one.set("there", "x");
         CHECK(one.get("there", std::chrono::milliseconds::max()) == "x");
@@ -307,7 +307,7 @@ TEST_CASE("the longest timeout is no overflow") {
     });
 }
 
-TEST_CASE("a prefix keeps users of one store apart") {
+TEST_CASE("a prefix separates the keys of two users of one store") {
     auto inner = std::make_shared<dptk::InProcessStore>();
     dptk::PrefixStore left(inner, "left");
     dptk::PrefixStore right(inner, "right");

@@ -1,4 +1,4 @@
-// What is special about stores over TCP: strangers, tokens, lost clients and lost servers.
+// TCP stores: connections from other programs, tokens, lost clients and lost servers.
 #include <doctest/doctest.h>
 #include <dptk/control/store/detail/store_session.hpp>
 #include <dptk/control/store/tcp_store.hpp>
@@ -32,7 +32,7 @@ bool contains(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
 }
 
-/// A connection that is no client of ours.
+/// Opens a connection that has not sent a greeting.
 Socket stranger(std::uint16_t port) {
     auto connected = dptk::detail::connect_to("127.0.0.1", port, Deadline(30s));
     REQUIRE_MESSAGE(connected.socket.is_open(), connected.problem);
@@ -43,7 +43,7 @@ void send(const Socket& socket, std::string_view bytes) {
     socket.send_all(bytes, Deadline(30s));
 }
 
-/// A connection that has greeted.
+/// Opens a connection and exchanges greetings.
 Socket greeted(std::uint16_t port) {
     Socket socket = stranger(port);
     send(socket, encode(dptk::detail::StoreHello{}));
@@ -51,7 +51,7 @@ Socket greeted(std::uint16_t port) {
     return socket;
 }
 
-/// Whether the other side closes within the time.
+/// Returns whether the server closes the connection within the time.
 bool is_closed(const Socket& socket, std::chrono::milliseconds time = 30s) {
     char byte = 0;
     try {
@@ -69,7 +69,8 @@ bool serves(const dptk::TcpStoreServer& server) {
     return client->get("still", 0ms) == "serving";
 }
 
-/// Something that listens and is no store: greets as it is told to, and keeps the connections.
+/// A program that listens and is not a store. It calls `greet` for each connection, and keeps the
+/// connections open.
 class Impostor {
   public:
     template <class Greet>
@@ -119,13 +120,13 @@ TEST_CASE("a wrong token is refused at once, and its address is logged once") {
     CHECK(contains(log.lines()[0], "port " + std::to_string(server.port())));
 }
 
-TEST_CASE("a client with a token does not take a server without one for its own") {
+TEST_CASE("a client with a token is refused by a server without one") {
     const RecordedLog log;
     const dptk::TcpStoreServer server;
     CHECK_THROWS_AS(connect(server, "mine"), dptk::ArgumentError);
 }
 
-TEST_CASE("a client of another protocol is refused with a reason") {
+TEST_CASE("a client with another protocol number is refused with a reason") {
     const RecordedLog log;
     const dptk::TcpStoreServer server;
     const Socket socket = stranger(server.port());
@@ -138,7 +139,7 @@ TEST_CASE("a client of another protocol is refused with a reason") {
     CHECK(is_closed(socket));
 }
 
-TEST_CASE("garbage closes the connection, before and after the greeting") {
+TEST_CASE("invalid bytes close the connection, before and after the greeting") {
     const RecordedLog log;
     const dptk::TcpStoreServer server;
     const Socket before = stranger(server.port());
@@ -157,7 +158,7 @@ TEST_CASE("garbage closes the connection, before and after the greeting") {
     CHECK(log.lines().size() == 1);
 }
 
-TEST_CASE("two thousand strangers with garbage, half requests and silence leave the client served") {
+TEST_CASE("a client is served despite 2000 connections with invalid, incomplete or no data") {
     const RecordedLog log;
     const dptk::TcpStoreServer server;
     const auto client = connect(server);
@@ -172,7 +173,7 @@ TEST_CASE("two thousand strangers with garbage, half requests and silence leave 
         try {
             send(socket, says[i % says.size()]);
         } catch (const dptk::PeerLostError&) {
-            // already shown the door
+            // The server has already closed the connection.
         }
         if (i % 10 == 0) CHECK(client->add("served", 1) == static_cast<std::int64_t>(i / 10 + 1));
     }
@@ -181,9 +182,9 @@ TEST_CASE("two thousand strangers with garbage, half requests and silence leave 
     CHECK(log.lines().size() <= 66);
 }
 
-TEST_CASE("of too many who do not greet, the oldest leaves first") {
+TEST_CASE("of too many connections without greeting, the oldest is closed first") {
     const dptk::TcpStoreServer server;
-    const std::size_t limit = dptk::detail::connection_limits().strangers;
+    const std::size_t limit = dptk::detail::connection_limits().ungreeted;
     std::vector<Socket> open;
     for (std::size_t i = 0; i < limit + 1; ++i) open.push_back(stranger(server.port()));
     CHECK(is_closed(open[0]));
@@ -191,7 +192,7 @@ TEST_CASE("of too many who do not greet, the oldest leaves first") {
     CHECK(serves(server));
 }
 
-TEST_CASE("who does not greet in time, or does not end a request in time, is closed") {
+TEST_CASE("a connection without a complete greeting or request within the time limit is closed") {
     const auto map = std::make_shared<dptk::detail::SharedStoreMap>();
     dptk::detail::StoreSessions sessions(map, "", 10, [] {});
     const auto now = Deadline::Clock::now();
@@ -212,7 +213,7 @@ TEST_CASE("who does not greet in time, or does not end a request in time, is clo
     CHECK(slow.deadline() == now + 1s + dptk::detail::transfer_time);
 }
 
-TEST_CASE("a request that announces much and sends little costs little") {
+TEST_CASE("a large request of which little has arrived occupies little memory") {
     const auto map = std::make_shared<dptk::detail::SharedStoreMap>();
     dptk::detail::StoreSessions sessions(map, "", 10, [] {});
     const auto now = Deadline::Clock::now();
@@ -224,7 +225,7 @@ TEST_CASE("a request that announces much and sends little costs little") {
     CHECK(sessions.pending_bytes() < 1000);
 }
 
-TEST_CASE("one who asks for much and takes nothing is served one reply at a time") {
+TEST_CASE("a client that sends many requests and reads no replies is served one reply at a time") {
     const dptk::TcpStoreServer server;
     const auto client = connect(server);
     client->set("large", std::string(dptk::max_store_value_bytes, 'x'));
@@ -239,7 +240,7 @@ TEST_CASE("one who asks for much and takes nothing is served one reply at a time
     }
 }
 
-TEST_CASE("the limit of connections is told, and clients wait for room") {
+TEST_CASE("a client beyond the limit of connections is refused with the reason, until another ends") {
     const auto map = std::make_shared<dptk::detail::SharedStoreMap>();
     dptk::detail::StoreSessions sessions(map, "", 1, [] {});
     const auto now = Deadline::Clock::now();
@@ -249,14 +250,14 @@ TEST_CASE("the limit of connections is told, and clients wait for room") {
     dptk::detail::StoreSession second(sessions, 3, now);
     second.receive(encode(dptk::detail::StoreHello{}), now);
     CHECK(second.ended());
-    CHECK(contains(second.to_send(), "there are 1 connections, which is the limit"));
+    CHECK(contains(second.to_send(), "there are 1 connections; the limit is reached"));
     first.reset();
     dptk::detail::StoreSession third(sessions, 4, now);
     third.receive(encode(dptk::detail::StoreHello{}), now);
     CHECK(third.greeted());
 }
 
-TEST_CASE("without descriptors the server goes on, and lets others in when there are some again") {
+TEST_CASE("without free descriptors the server keeps serving, and accepts connections when some are free") {
     const dptk::TcpStoreServer server;
     const auto client = connect(server);
     Socket waiting = dptk::detail::open_socket(AF_INET);
@@ -283,7 +284,7 @@ TEST_CASE("without descriptors the server goes on, and lets others in when there
     CHECK_NOTHROW(static_cast<void>(dptk::detail::receive_greeting(waiting, Deadline(30s))));
 }
 
-TEST_CASE("a lost client's last will is carried out, also while it waits") {
+TEST_CASE("a lost client's last will is carried out, even if the client waits for a key") {
     const dptk::TcpStoreServer server;
     const auto observer = server.local();
     for (const bool waits : {false, true}) {
@@ -298,7 +299,7 @@ TEST_CASE("a lost client's last will is carried out, also while it waits") {
     }
 }
 
-TEST_CASE("a last will does not overwrite, and one that was taken back is forgotten") {
+TEST_CASE("a last will does not overwrite a value, and a canceled last will is not carried out") {
     const dptk::TcpStoreServer server;
     const auto observer = server.local();
     observer->set("cause", "the first");
@@ -318,14 +319,14 @@ TEST_CASE("a last will does not overwrite, and one that was taken back is forgot
     CHECK_FALSE(observer->find("gone"));
 }
 
-TEST_CASE("a client that closes has no last will") {
+TEST_CASE("the last will of a client that was destroyed is not carried out") {
     const dptk::TcpStoreServer server;
     for (int i = 0; i < 50; ++i) connect(server)->set_last_will("will", "x");
     std::this_thread::sleep_for(50ms);
     CHECK_FALSE(server.local()->find("will"));
 }
 
-TEST_CASE("when the server ends, all who wait and all later calls throw at once") {
+TEST_CASE("when the server ends, all waiting and all later calls throw at once") {
     auto server = std::make_unique<dptk::TcpStoreServer>();
     const auto port = std::to_string(server->port());
     const auto remote = connect(*server);
@@ -344,15 +345,15 @@ TEST_CASE("when the server ends, all who wait and all later calls throw at once"
     server.reset();
     remote_waiter.join();
     local_waiter.join();
-    CHECK(contains(remote_error, "the store at 127.0.0.1:" + port + " is gone"));
-    CHECK(contains(local_error, "port " + port + " on all interfaces is gone"));
+    CHECK(contains(remote_error, "lost the store at 127.0.0.1:" + port + ": "));
+    CHECK(contains(local_error, "port " + port + " on all interfaces has been closed"));
     CHECK(message_of<dptk::PeerLostError>([&] { remote->set("x", "y"); }) == remote_error);
     CHECK_THROWS_AS(static_cast<void>(remote->clone()), dptk::PeerLostError);
     CHECK_THROWS_AS(static_cast<void>(idle->clone()), dptk::PeerLostError);
     CHECK_THROWS_AS(local->set("x", "y"), dptk::PeerLostError);
 }
 
-TEST_CASE("a server that falls silent is given up after the reply timeout") {
+TEST_CASE("a server that stops replying is considered gone after the reply timeout") {
     const Impostor impostor(
         [](const Socket& socket) { send(socket, encode(dptk::detail::StoreHelloReply{})); });
     const auto client = dptk::TcpStore::connect(impostor.address(), {.timeout = 30s});
@@ -363,7 +364,7 @@ TEST_CASE("a server that falls silent is given up after the reply timeout") {
     CHECK_THROWS_AS(client->set("x", "y"), dptk::PeerLostError);
 }
 
-TEST_CASE("a port in use is told as such") {
+TEST_CASE("a port in use is reported") {
     const dptk::TcpStoreServer server;
     const std::string port = std::to_string(server.port());
     const auto again = [&] { const dptk::TcpStoreServer second({.port = server.port()}); };
@@ -375,7 +376,7 @@ TEST_CASE("a port in use is told as such") {
     CHECK(contains(message_of<dptk::PortInUseError>(on_loopback), "on 127.0.0.1 is in use"));
 }
 
-TEST_CASE("an address that is not this machine's is told as such") {
+TEST_CASE("an address that does not belong to this host is reported") {
     const auto listen = [] { const dptk::TcpStoreServer server({.bind_address = "192.0.2.1"}); };
     CHECK(contains(message_of<dptk::BackendError>(listen), "cannot listen on port 0 on 192.0.2.1: "));
 }
@@ -389,7 +390,7 @@ TEST_CASE("the port of a server that has ended can be used at once") {
     }
 }
 
-TEST_CASE("a client waits for a server that comes late") {
+TEST_CASE("a client waits for a server that starts later") {
     std::uint16_t port = 0;
     {
         const dptk::TcpStoreServer server;
@@ -403,7 +404,7 @@ TEST_CASE("a client waits for a server that comes late") {
     CHECK_NOTHROW(client->set("x", "y"));
 }
 
-TEST_CASE("when nobody comes, the timeout says where and why") {
+TEST_CASE("if no server replies, the timeout error contains the address and the reason") {
     std::uint16_t port = 0;
     {
         const dptk::TcpStoreServer server;
@@ -415,25 +416,26 @@ TEST_CASE("when nobody comes, the timeout says where and why") {
                    "no answer from no-such-host.invalid:"));
 }
 
-TEST_CASE("what listens and is no store is told as such, whatever it does") {
+TEST_CASE("a program that listens and is not a store is reported as such") {
     const Impostor talks([](const Socket& socket) { send(socket, "SSH-2.0-OpenSSH_9.2p1\r\n"); });
     const Impostor closes([](Socket& socket) { socket.close(); });
     const Impostor is_silent([](const Socket&) {});
     const Impostor lies([](const Socket& socket) { send(socket, "dptkstor\xff\xff\xff\xff"); });
     for (const Impostor* impostor : {&talks, &closes, &is_silent, &lies}) {
-        const std::string what = "what listens at " + impostor->address().text() + " is no dptk store";
+        const std::string what =
+            "the program listening at " + impostor->address().text() + " is not a dptk store";
         const std::string error = connect_error(impostor->address(), 150ms);
         CAPTURE(error);
         CHECK(contains(error, what));
     }
 }
 
-TEST_CASE("a server on IPv6 alone serves those who come by it") {
+TEST_CASE("a server that listens on IPv6 only serves clients over IPv6") {
     std::unique_ptr<dptk::TcpStoreServer> server;
     try {
         server = std::make_unique<dptk::TcpStoreServer>(dptk::TcpStoreServerOptions{.bind_address = "::1"});
     } catch (const dptk::BackendError& error) {
-        MESSAGE("SKIPPED: no IPv6 here: " << error.what());
+        MESSAGE("SKIPPED: this host has no IPv6: " << error.what());
         return;
     }
     const auto client = dptk::TcpStore::connect({"::1", server->port()}, {.timeout = 30s});
@@ -442,7 +444,7 @@ TEST_CASE("a server on IPv6 alone serves those who come by it") {
     CHECK(contains(message_of<dptk::TimeoutError>(get), "in the store at [::1]:"));
 }
 
-TEST_CASE("a hundred clients that wait are all answered") {
+TEST_CASE("a hundred waiting clients all receive a reply") {
     const dptk::TcpStoreServer server;
     std::vector<Socket> clients;
     for (int i = 0; i < 100; ++i) {

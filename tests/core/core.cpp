@@ -27,7 +27,7 @@ TEST_CASE("C++ types map to dtypes by their size and sign") {
     CHECK_FALSE(dptk::Element<std::string>);
 }
 
-TEST_CASE("visiting a dtype gives the type of its size and name") {
+TEST_CASE("visiting a dtype passes the type of its size and name") {
     for (int i = 0; i <= static_cast<int>(dptk::DType::f64); ++i) {
         const auto dtype = static_cast<dptk::DType>(i);
         dptk::visit_dtype(dtype, [&](auto zero) {
@@ -58,10 +58,10 @@ TEST_CASE("information is logged by rank 0 alone, warnings by all, through the p
         lines.push_back(dptk::detail::text(rank, ": ", line));
     });
     dptk::log(dptk::LogLevel::info, 0, "hello");
-    dptk::log(dptk::LogLevel::info, 1, "not heard");
-    dptk::log(dptk::LogLevel::warning, 1, "heard");
+    dptk::log(dptk::LogLevel::info, 1, "not logged");
+    dptk::log(dptk::LogLevel::warning, 1, "logged");
     dptk::set_log_sink({});
-    CHECK(lines == std::vector<std::string>{"0: hello", "1: heard"});
+    CHECK(lines == std::vector<std::string>{"0: hello", "1: logged"});
 }
 
 TEST_CASE("the version as text is the version as numbers") {

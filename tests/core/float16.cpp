@@ -1,4 +1,4 @@
-// The 16-bit formats, every value of them, against the definition of their bits.
+// Tests every value of the 16-bit formats against the definition of their bits.
 #include <doctest/doctest.h>
 #include <dptk/core/float16.hpp>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// sign, exponent and fraction as IEEE 754 defines them for this many bits.
+/// Returns the value that IEEE 754 defines for sign, exponent and fraction of these widths.
 double value_of(std::uint16_t bits, int fraction_bits) {
     const int exponent_bits = 15 - fraction_bits;
     const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -27,7 +27,7 @@ double value_of(std::uint16_t bits, int fraction_bits) {
     return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
 
-/// How many of all values do not become the float that they are, or that float does not become them again.
+/// Returns how many values convert to a wrong float, or do not convert back to themselves.
 template <class T>
 int count_wrong(int fraction_bits) {
     int wrong = 0;
@@ -47,7 +47,7 @@ int count_wrong(int fraction_bits) {
     return wrong;
 }
 
-/// How many numbers between neighbours are not rounded to the nearer one, ties to the even one.
+/// Returns how many numbers between neighbors are not rounded to the nearer one, ties to even.
 template <class T>
 int count_wrongly_rounded(std::uint16_t largest) {
     int wrong = 0;
@@ -69,11 +69,11 @@ int count_wrongly_rounded(std::uint16_t largest) {
 
 }  // namespace
 
-TEST_CASE("every float16 is the float that its bits say, and back") {
+TEST_CASE("every float16 converts to the float that its bits define, and back") {
     CHECK(count_wrong<dptk::float16>(10) == 0);
 }
 
-TEST_CASE("every bfloat16 is the float that its bits say, and back") {
+TEST_CASE("every bfloat16 converts to the float that its bits define, and back") {
     CHECK(count_wrong<dptk::bfloat16>(7) == 0);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("floats are rounded to the nearest bfloat16, ties to even") {
 }
 
 #ifdef __SSE__
-TEST_CASE("a float16 below the smallest normal survives where subnormal floats are flushed to zero") {
+TEST_CASE("a float16 below the smallest normal is preserved if subnormal floats are flushed to zero") {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
     volatile std::uint16_t bits = 0x0200;

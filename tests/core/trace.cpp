@@ -21,7 +21,7 @@ constexpr trace::Profiler profiler = {
 
 }  // namespace
 
-TEST_CASE("a profiler is shown the spans, beside a recorder and without one") {
+TEST_CASE("a profiler receives the spans, with and without a recorder") {
     { const trace::Span unseen("unseen"); }
     trace::profiler = &profiler;
     trace::Recorder recorder;

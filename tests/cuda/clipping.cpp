@@ -1,4 +1,4 @@
-// What is done to averages in device memory before the optimizer's step, against the same in host memory.
+// Gradient clipping and loss scaling in device memory, compared with host memory.
 #include <vector>
 
 #include "machine.hpp"

@@ -1,4 +1,4 @@
-// Gradients in device memory, over NCCL and through the host, and models that span devices.
+// Gradients in device memory, over NCCL and staged through the host, and models that span devices.
 #include <dptk/ddp/data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/join.hpp>
@@ -21,14 +21,14 @@ using dptk::DistributedDataParallel;
 using dptk::ProcessGroup;
 using test::DeviceNet;
 
-/// So far.
+/// Returns how often the function was called so far.
 [[nodiscard]] int calls_of(const cuda_double::Place& place) {
     for (const cuda_double::Count& count : cuda_double::counts())
         if (count.place == place) return count.calls;
     return 0;
 }
 
-/// Gives each rank its gradients, in the default stream.
+/// Writes each rank's gradients, on the default stream.
 template <class T>
 void fill_gradients(ProcessGroup& group, DeviceNet<T>& net) {
     DeviceNet<T>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
@@ -85,13 +85,13 @@ TEST_CASE("a mistake in the last step of a training on devices is logged") {
     CHECK(test::contains(log.lines()[0], "neither marked ready nor unused"));
 }
 
-TEST_CASE("a model that spans devices: a mistake is told where the last bucket has changed its device") {
+TEST_CASE("a model that spans devices: a mistake is reported if the last bucket has changed its device") {
     const test::Machine machine(2);
     test::on_devices(1, [](ProcessGroup& group) {
         DeviceNet<float> net(test::gradient_sizes, [](std::size_t p) { return p == 0 ? 1 : 0; });
         DistributedDataParallel ddp(group, net.values, net.gradients,
                                     {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
-        for (const std::size_t p : {0U, 0U, 1U, 2U, 3U}) ddp.mark_ready(p);  // one of them twice
+        for (const std::size_t p : {0U, 0U, 1U, 2U, 3U}) ddp.mark_ready(p);  // marks parameter 0 twice
         ddp.synchronize();
         CHECK_THROWS_AS(
             [&] {
@@ -147,7 +147,7 @@ TEST_CASE("a model that is on the host in part") {
     });
 }
 
-TEST_CASE("options with gradients in device memory: no_sync, unused parameters, buckets made anew, joining") {
+TEST_CASE("options with gradients in device memory: no_sync, unused parameters, bucket rebuild, joining") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
         const test::Machine machine(2);
@@ -182,15 +182,15 @@ TEST_CASE("options with gradients in device memory: no_sync, unused parameters, 
             CHECK(first_of(2) == own(2));
             CHECK(first_of(0) == own(0));
 
-            DistributedDataParallel anew(group, net.values, net.gradients,
-                                         {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
+            DistributedDataParallel rebuilt(group, net.values, net.gradients,
+                                            {.bucket_cap_mb = 1e-5, .ready = dptk::Ready::marked});
             for (int step = 0; step < 2; ++step) {
                 fill();
-                for (const std::size_t p : {1U, 3U, 0U, 2U}) anew.mark_ready(p);
-                anew.synchronize();
+                for (const std::size_t p : {1U, 3U, 0U, 2U}) rebuilt.mark_ready(p);
+                rebuilt.synchronize();
                 for (std::size_t p = 0; p < 4; ++p) CHECK(first_of(p) == mean(p));
             }
-            CHECK(anew.statistics().bucket_bytes == std::vector<std::size_t>{7 * 4, 300 * 4, 100 * 4, 4});
+            CHECK(rebuilt.statistics().bucket_bytes == std::vector<std::size_t>{7 * 4, 300 * 4, 100 * 4, 4});
 
             DistributedDataParallel uneven(group, net.values, net.gradients);
             dptk::Join join(group);
@@ -248,7 +248,7 @@ TEST_CASE("buffers in device memory are rank 0's from the beginning of each step
                 }
                 ddp.check();
 
-                // Another size on the last rank, whose own stay as they are.
+                // The last rank has a buffer of another size; its own buffers are not changed.
                 const bool is_last = group.rank() + 1 == ranks;
                 if (is_last) more = dptk::cuda::DeviceBuffer<float>(8);
                 ddp.begin_step();
@@ -256,7 +256,7 @@ TEST_CASE("buffers in device memory are rank 0's from the beginning of each step
                 ddp.synchronize();
                 CHECK(test::throws<dptk::ArgumentError>(
                     text, [&] { ddp.check(); }, test::Agreed::yes));
-                CHECK(test::contains(text, "the model's buffers are not those of construction"));
+                CHECK(test::contains(text, "the model's buffers have changed since construction"));
                 if (is_last) more = dptk::cuda::DeviceBuffer<float>(7);
                 write(7);
                 ddp.begin_step();
@@ -269,7 +269,7 @@ TEST_CASE("buffers in device memory are rank 0's from the beginning of each step
     }
 }
 
-TEST_CASE("a copy that fails on one rank ends the others' step, where that rank goes on") {
+TEST_CASE("a copy that fails on one rank ends the other ranks' step, if that rank continues") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
         const test::Machine machine(2);
@@ -296,12 +296,12 @@ TEST_CASE("a copy that fails on one rank ends the others' step, where that rank 
                 CHECK(test::contains(text, "rank 1: copy_kernel"));
             }
             CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
-            both.arrive_and_wait();  // before either lets go of its group
+            both.arrive_and_wait();  // both ranks keep their groups until here
         });
     }
 }
 
-TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
+TEST_CASE("mistakes with gradients in device memory are errors of all ranks") {
     const test::Machine machine(4);
     test::on_devices(2, [](ProcessGroup& group) {
         std::string text;
@@ -310,7 +310,7 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { DistributedDataParallel(group, net.values, elsewhere.gradients); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "parameter [0] is on cuda:0, but its gradient on cuda:2"));
+        CHECK(test::contains(text, "parameter [0] is on cuda:0, but its gradient is on cuda:2"));
 
         // Rank 1's model spans devices, and rank 0's does not.
         DeviceNet<float> other(test::gradient_sizes,
@@ -322,13 +322,13 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { dptk::ReproducibleDataParallel(group, net.values, net.gradients, 2); },
             test::Agreed::yes));
-        CHECK(test::contains(text,
-                             "ReproducibleDataParallel is for host memory, and parameter [0] is on cuda:"));
+        CHECK(test::contains(
+            text, "ReproducibleDataParallel supports host memory only, but parameter [0] is on cuda:"));
         CHECK(test::throws<dptk::ArgumentError>(
             text,
             [&] { dptk::ShardedOptimizer(group, net.values, net.gradients, dptk::SGD<float>({.lr = 0.1})); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "a sharded optimizer is for host memory"));
+        CHECK(test::contains(text, "a sharded optimizer supports host memory only"));
 
         std::vector<float> host_value(5), host_gradient(5);
         auto mixed_values = std::tie(host_value, net.values);
@@ -336,7 +336,7 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         DistributedDataParallel mixed(group, mixed_values, mixed_gradients);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { mixed.set_comm_hook(dptk::hooks::fp16_compress()); }, test::Agreed::yes));
-        CHECK(test::contains(text, "hooks are for gradients that are all in host memory, or all in device"));
+        CHECK(test::contains(text, "hooks require all gradients in host memory, or all in device"));
         const auto with_buffers = [&](auto& buffers) {
             return test::throws<dptk::ArgumentError>(
                 text,
@@ -351,10 +351,10 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
         dptk::cuda::DeviceBuffer<float> there(5);
         auto mixed_buffers = std::tie(host_value, here);
         CHECK(with_buffers(mixed_buffers));
-        CHECK(test::contains(text, "and not some of them here and some there"));
+        CHECK(test::contains(text, "buffers must be all in host memory or all in device memory"));
         auto buffers_elsewhere = std::tie(here, there);
         CHECK(with_buffers(buffers_elsewhere));
-        CHECK(test::contains(text, "a buffer is on cuda:2, where it can be with gradients"));
+        CHECK(test::contains(text, "a buffer is on cuda:2: buffers in device memory require all gradients"));
 
         DistributedDataParallel ddp(group, net.values, net.gradients);
         DeviceNet<float>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
@@ -366,7 +366,7 @@ TEST_CASE("mistakes with gradients in device memory are told on all ranks") {
     });
 }
 
-TEST_CASE("mistakes of a step on devices are told on all ranks at the end of the next, or by check()") {
+TEST_CASE("mistakes of a step on devices are thrown on all ranks at the end of the next, or by check()") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
         for (const int ranks : {1, 2, 4}) {
@@ -432,7 +432,7 @@ TEST_CASE_TEMPLATE("micro-batches are accumulated in device memory", T, float, d
                     });
                 };
                 for (int step = 0; step < 3; ++step) {
-                    // 2 samples, 3 samples, and, in the step itself, as many as the rank says.
+                    // 2 samples, 3 samples, and a number that depends on the rank in the step itself.
                     batch(0);
                     ddp.accumulate(2);
                     CHECK(static_cast<float>(DeviceNet<T>::read(net.gradients[3])[7]) == 0);
@@ -466,7 +466,7 @@ TEST_CASE_TEMPLATE("micro-batches are accumulated in device memory", T, float, d
     }
 }
 
-TEST_CASE("the host waits for nothing of a step that is on the device") {
+TEST_CASE("the host does not wait for a step on the device") {
     const test::Machine machine(2);
     test::on_devices(2, [&](ProcessGroup& group) {
         DeviceNet<float> net(test::gradient_sizes, [&](std::size_t) { return group.rank(); });
@@ -481,7 +481,7 @@ TEST_CASE("the host waits for nothing of a step that is on the device") {
             ddp.begin_step(3);
             for (std::size_t p = 4; p-- > 0;) ddp.mark_ready(p);
             ddp.synchronize();
-            if (step < 2) continue;  // buckets are made anew behind the first
+            if (step < 2) continue;  // buckets are rebuilt after the first step
             for (std::size_t i = 0; i < waits.size(); ++i)
                 CHECK_MESSAGE(calls_of({waits[i], group.rank()}) == before[i], waits[i]);
         }
@@ -543,7 +543,7 @@ TEST_CASE("replicas on the host and on a device, or on two, are refused") {
     CHECK(test::throws<dptk::MismatchError>(text, [&] { dptk::DataParallel{std::move(sources)}; }));
     CHECK(test::contains(text, "on a device"));
 
-    // A device that is not there, on one replica alone.
+    // One replica is on a device that does not exist.
     std::vector<dptk::ParameterSource> nowhere;
     dptk::DeviceSpan<float> here(device_value.data(), 10, {dptk::DeviceType::cuda, 0});
     dptk::DeviceSpan<float> there(device_value.data(), 10, {dptk::DeviceType::cuda, 7});
@@ -556,5 +556,5 @@ TEST_CASE("replicas on the host and on a device, or on two, are refused") {
     std::vector<dptk::ParameterSource> spanning;
     spanning.emplace_back(net.values, net.gradients);
     CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::DataParallel{std::move(spanning)}; }));
-    CHECK(test::contains(text, "parameter [2] is on cuda:1, and the first on cuda:0"));
+    CHECK(test::contains(text, "parameter [2] is on cuda:1, but the first parameter is on cuda:0"));
 }

@@ -1,4 +1,4 @@
-// CUDA graphs of whole steps, over NCCL; what cannot be captured; and a capture that breaks.
+// CUDA graphs of whole steps over NCCL, operations that cannot be captured, and captures that fail.
 #include <dptk/core/cuda/graph.hpp>
 #include <dptk/ddp/distributed_data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
@@ -36,7 +36,7 @@ TEST_CASE("steps with hooks in a CUDA graph do what they do one by one") {
     }
 }
 
-TEST_CASE("a mistake in a step that is launched as a graph is told by check(), as often as it is made") {
+TEST_CASE("a mistake in a step that is launched as a graph is thrown by check(), as often as it is made") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& group) {
         const dptk::cuda::Stream stream;
@@ -60,7 +60,7 @@ TEST_CASE("a mistake in a step that is launched as a graph is told by check(), a
     });
 }
 
-TEST_CASE("what cannot be captured is refused, and the stream goes on") {
+TEST_CASE("operations that cannot be captured are refused, and the stream stays usable") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& group) {
         const dptk::cuda::Stream stream;
@@ -79,7 +79,7 @@ TEST_CASE("what cannot be captured is refused, and the stream goes on") {
                 ddp.synchronize();
             }));
         }));
-        CHECK(test::contains(text, "is captured into a CUDA graph before buckets are settled"));
+        CHECK(test::contains(text, "cannot capture a step into a CUDA graph: first run two steps"));
         CHECK_THROWS_AS(static_cast<void>(dptk::cuda::Graph::capture({}, [] {})), dptk::ArgumentError);
         CHECK_FALSE(dptk::cuda::is_capturing(stream));
         group.barrier();
@@ -102,7 +102,8 @@ TEST_CASE("a hook's first step of its kind is not captured") {
             std::string text;
             CHECK(test::throws<dptk::ArgumentError>(
                 text, [&] { static_cast<void>(dptk::cuda::Graph::capture(stream, step)); }));
-            CHECK(test::contains(text, "none has been made before that does the same"));
+            CHECK(test::contains(
+                text, "cannot capture a step into a CUDA graph: first run a step without capture"));
             group.barrier();
         };
         const auto captures = [&] { test::capture_together(group, stream, step).launch(stream); };
@@ -136,7 +137,7 @@ TEST_CASE("a hook's first step of its kind is not captured") {
     });
 }
 
-TEST_CASE("clipping in a captured step: not for the first time, and nobody waits for its norm there") {
+TEST_CASE("clipping in a captured step: not for the first time, and without waiting for its norm") {
     const test::Machine machine(1);
     test::on_devices(1, [](ProcessGroup& group) {
         const dptk::cuda::Stream stream;

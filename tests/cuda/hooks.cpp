@@ -1,4 +1,4 @@
-// Communication hooks on gradients in device memory, over NCCL and through the host.
+// Communication hooks on gradients in device memory, over NCCL and staged through the host.
 #include <dptk/ddp/distributed_data_parallel.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 
@@ -18,7 +18,7 @@ using dptk::Ready;
 
 }  // namespace
 
-TEST_CASE("hooks on gradients in device memory leave what they leave in host memory") {
+TEST_CASE("hooks on gradients in device memory give the same results as in host memory") {
     for (const char* backend : {"nccl", "staged"}) {
         const test::DeviceBackend chosen(backend);
         for (const int ranks : {1, 2, 4}) {
@@ -60,7 +60,7 @@ TEST_CASE("PowerSGD's state goes from device memory to host memory, and back") {
     });
 }
 
-TEST_CASE("a step with a hook on devices: mistakes are told, and the host waits for nothing") {
+TEST_CASE("a step with a hook on devices: mistakes are reported, and the host does not wait") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& group) {
         test::DeviceMatrix a(4, 4), b(2, 5), da(4, 4), db(2, 5);

@@ -1,4 +1,4 @@
-// Several devices in each process: over NCCL, with a rank for each, and through the host.
+// Several devices in each process: over NCCL, with one NCCL rank per device, and staged through the host.
 #include <dptk/comm/coalesced.hpp>
 #include <dptk/comm/multi_device.hpp>
 
@@ -25,7 +25,7 @@ struct Devices {
         }
     }
 
-    /// Element e of device d (of all) is f(d, e).
+    /// Creates buffers in which element e of device d (counted over all ranks) is f(d, e).
     template <class F>
     auto make(int rank, std::size_t elements, F f) {
         using T = decltype(f(std::size_t{0}, std::size_t{0}));
@@ -106,7 +106,7 @@ TEST_CASE("several devices in each process, over NCCL and through the host") {
     }
 }
 
-TEST_CASE("buffers that cannot be are refused on all ranks") {
+TEST_CASE("invalid buffers are refused on all ranks") {
     const test::Machine machine(2);
     dptk::launch_threads(1, [](ProcessGroup& group) {
         std::vector<dptk::cuda::DeviceBuffer<float>> twice;
@@ -123,7 +123,7 @@ TEST_CASE("buffers that cannot be are refused on all ranks") {
     });
 }
 
-TEST_CASE("ranks of which one has connected its devices before and another one has not say so") {
+TEST_CASE("it is an error of all ranks if only some of them have already connected their devices") {
     const test::Machine machine(4);
     dptk::launch_threads(2, [](ProcessGroup& group) {
         Devices devices(group.rank(), 2);
@@ -141,7 +141,7 @@ TEST_CASE("ranks of which one has connected its devices before and another one h
     });
 }
 
-TEST_CASE("a call of NCCL's that fails on one of several devices ends all ranks") {
+TEST_CASE("an NCCL call that fails on one of several devices ends all ranks") {
     for (const char* function :
          {"ncclCommInitRankConfig", "ncclAllReduce", "ncclGroupEnd", "ncclCommFinalize"}) {
         const test::Machine machine(4);

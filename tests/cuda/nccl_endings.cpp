@@ -1,5 +1,5 @@
-// How groups over NCCL end where something is amiss: ranks that do not come, aborts that hang, errors in the
-// background, arguments that cannot be.
+// Error handling of groups over NCCL: missing ranks, aborts that hang, asynchronous errors, invalid
+// arguments.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -19,7 +19,8 @@ using test::contains;
 
 using Clock = std::chrono::steady_clock;
 
-/// fn(threads, text) as two ranks with a device each, which end within `limit`; the texts of what it throws.
+/// Runs fn(threads) on two ranks with one device each, which must end within `limit`. Returns the texts of
+/// the exceptions that it throws.
 template <class E0, class E1, class Fn>
 std::vector<std::string> endings(std::chrono::milliseconds timeout, std::chrono::milliseconds limit,
                                  Fn&& fn) {
@@ -28,7 +29,7 @@ std::vector<std::string> endings(std::chrono::milliseconds timeout, std::chrono:
     try {
         test::on_devices(2,
                          [&](ProcessGroup& threads) {
-                             const auto note = [&]<class E>(std::type_identity<E>) {
+                             const auto record = [&]<class E>(std::type_identity<E>) {
                                  try {
                                      fn(threads);
                                  } catch (const E& error) {
@@ -36,12 +37,12 @@ std::vector<std::string> endings(std::chrono::milliseconds timeout, std::chrono:
                                      throw;
                                  }
                              };
-                             if (threads.rank() == 0) note(std::type_identity<E0>());
-                             if (threads.rank() == 1) note(std::type_identity<E1>());
+                             if (threads.rank() == 0) record(std::type_identity<E0>());
+                             if (threads.rank() == 1) record(std::type_identity<E1>());
                          },
                          {.timeout = timeout});
     } catch (const std::exception&) {
-        // In texts.
+        // The texts are recorded above.
     }
     CHECK(Clock::now() - begin < limit);
     return texts;
@@ -67,8 +68,8 @@ class Silence {
 }  // namespace
 
 TEST_CASE(
-    "a rank that does not come to a collective: the other one throws at the deadline, and says who is "
-    "missing") {
+    "a rank that does not enter a collective: the other one throws at the timeout, and names the missing "
+    "rank") {
     const test::Machine machine(2);
     const Silence silence;
     const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
@@ -76,8 +77,8 @@ TEST_CASE(
         if (threads.rank() == 0) {
             dptk::cuda::Stream stream;
             auto data = dptk::cuda::to_device(std::vector<float>(100, 1.0F), stream);
-            group.all_reduce(data, dptk::ReduceOp::sum, stream);  // the host goes on
-            stream.synchronize();                                 // until the abort
+            group.all_reduce(data, dptk::ReduceOp::sum, stream);  // does not block the host
+            stream.synchronize();                                 // blocks until the abort
             group.barrier();
         } else {
             std::this_thread::sleep_for(1s);
@@ -85,11 +86,11 @@ TEST_CASE(
         }
     });
     CHECK(contains(texts[0], "all_reduce(sum, 100 x f32) #1 has not completed within 500 ms"));
-    CHECK(contains(texts[0], "not there: rank 1"));
+    CHECK(contains(texts[0], "missing: rank 1"));
     CHECK(texts[1] == texts[0]);  // one process, one job
 }
 
-TEST_CASE("a rank that does not come to wait for: Work::wait throws at the deadline") {
+TEST_CASE("a rank that does not enter a started collective: Work::wait throws at the timeout") {
     const test::Machine machine(2);
     const Silence silence;
     const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
@@ -103,7 +104,7 @@ TEST_CASE("a rank that does not come to wait for: Work::wait throws at the deadl
         CHECK_FALSE(work.wait(50ms));
         work.wait();
     });
-    CHECK(contains(texts[0], "not there: rank 1"));
+    CHECK(contains(texts[0], "missing: rank 1"));
 }
 
 TEST_CASE("a rank that throws between two calls ends the other one's wait with its text") {
@@ -127,10 +128,10 @@ TEST_CASE("a rank that does not connect") {
         if (threads.rank() == 1) std::this_thread::sleep_for(1s);
         ProcessGroup group = dptk::nccl_communicator(threads);
     });
-    CHECK(contains(texts[0], "has not completed within 500 ms; not there: rank 1"));
+    CHECK(contains(texts[0], "has not completed within 500 ms; missing: rank 1"));
 }
 
-TEST_CASE("a rank that does not come to a split") {
+TEST_CASE("a rank that does not enter a split") {
     const test::Machine machine(2);
     const Silence silence;
     const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
@@ -144,7 +145,7 @@ TEST_CASE("a rank that does not come to a split") {
     CHECK(contains(texts[0], "rank 1"));
 }
 
-TEST_CASE("a rank that does not come to close: the next call tells") {
+TEST_CASE("a rank that does not close: the next call throws") {
     const test::Machine machine(2);
     const Silence silence;
     const auto texts = endings<dptk::TimeoutError, dptk::TimeoutError>(500ms, 3s, [](ProcessGroup& threads) {
@@ -166,7 +167,7 @@ TEST_CASE("a rank that is slow to connect is waited for") {
     });
 }
 
-TEST_CASE("NCCL that never takes a call in: TimeoutError at the deadline, in every phase") {
+TEST_CASE("NCCL never accepts a call: TimeoutError at the timeout, in every phase") {
     for (const char* function : {"ncclCommInitRankConfig", "ncclAllReduce", "ncclCommFinalize"}) {
         const test::Machine machine(2);
         const Silence silence;
@@ -191,7 +192,7 @@ TEST_CASE("NCCL that never takes a call in: TimeoutError at the deadline, in eve
     }
 }
 
-TEST_CASE("an abort that hangs keeps nobody: the error comes within seconds") {
+TEST_CASE("an abort that hangs blocks no rank: the error is thrown within seconds") {
     const test::Machine machine(2);
     const Silence silence;
     cuda_double::hang({"ncclCommAbort", 0}, 1);
@@ -206,7 +207,7 @@ TEST_CASE("an abort that hangs keeps nobody: the error comes within seconds") {
     });
     CHECK(contains(texts[0], "rank 1"));
     CHECK(dptk::cuda::detail::is_stuck(0));
-    // What the GPU may still use is not freed, since that would wait for it.
+    // Memory that the GPU may still use is not freed, since that would wait for the GPU.
     CHECK(cuda_double::leftovers() == std::vector<std::string>{"1 communicators", "1 pieces of memory"});
     cuda_double::forget_memory();
     cuda_double::release();
@@ -214,7 +215,7 @@ TEST_CASE("an abort that hangs keeps nobody: the error comes within seconds") {
     CHECK_FALSE(dptk::cuda::detail::is_stuck(0));
 }
 
-TEST_CASE("an error that NCCL tells in the background is thrown by wait() and by the next call") {
+TEST_CASE("an asynchronous error of NCCL is thrown by wait() and by the next call") {
     for (const bool waits : {true, false}) {
         const test::Machine machine(2);
         const Silence silence;
@@ -254,7 +255,7 @@ TEST_CASE("two ranks on one GPU are found before NCCL connects, on both, and the
         CHECK(count.place.function != "ncclCommInitRankConfig");
 }
 
-TEST_CASE("a group whose devices could not be connected is used, and closed, all the same") {
+TEST_CASE("a group whose devices could not be connected can still be used and closed") {
     const test::Machine machine(4);
     cuda_double::put_on_one_gpu(0, 2);
     dptk::launch_threads(2, [](ProcessGroup& group) {
@@ -286,7 +287,7 @@ TEST_CASE("a message on the default stream of the group's device, from a thread 
     });
 }
 
-TEST_CASE("an NCCL that is too old for the program is an error of all ranks") {
+TEST_CASE("an NCCL version that is too old for the program is an error of all ranks") {
     const test::Machine machine(2);
     cuda_double::set_nccl_version(21403);
     test::on_devices(2, [](ProcessGroup& threads) {
@@ -307,18 +308,18 @@ TEST_CASE("elements on another device than the group's are refused") {
         ProcessGroup group = dptk::nccl_communicator(threads);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(elsewhere); }));
-        CHECK(contains(text, "elements on cuda:1 in a group whose NCCL works on cuda:0"));
+        CHECK(contains(text, "elements on cuda:1 in an NCCL group on cuda:0"));
     });
 }
 
-TEST_CASE("device memory is refused where a group reaches host memory alone") {
+TEST_CASE("device memory is refused if a group only supports host memory") {
     const test::Machine machine(1);
     dptk::SelfCommunicator self(dptk::SelfTransport{});
     auto data = dptk::cuda::to_device(std::vector<float>(4));
     std::string text;
     CHECK(test::throws<dptk::ArgumentError>(text, [&] { self.all_reduce(data); }));
     CHECK(
-        contains(text, "all_reduce(sum, 4 x f32) on a device: the transport self reaches host memory alone"));
+        contains(text, "all_reduce(sum, 4 x f32) on a device: the transport self supports only host memory"));
     CHECK_THROWS_AS(static_cast<void>(self.allocate_on_device<float>(4)), dptk::ArgumentError);
 }
 
@@ -343,19 +344,19 @@ TEST_CASE("ranks find each other through a store") {
     for (std::thread& rank : ranks) rank.join();
 }
 
-TEST_CASE("ranks that do not come to the store are named") {
+TEST_CASE("ranks that are missing in the store are named") {
     const test::Machine machine(1);
     const auto store = std::make_shared<dptk::InProcessStore>();
     std::string text;
     CHECK(test::throws<dptk::TimeoutError>(text, [&] {
         const dptk::NcclTransport alone({.rank = 1, .size = 3, .store = store, .timeout = 300ms});
     }));
-    CHECK(contains(text, "rank 1: NCCL: not all ranks have come within 300 ms; missing: 0, 2"));
+    CHECK(contains(text, "rank 1: NCCL: connecting: timed out after 300 ms, missing ranks 0, 2 of 3"));
     CHECK_THROWS_AS(dptk::NcclTransport({.rank = 3, .size = 3, .store = store}), dptk::ArgumentError);
     CHECK_THROWS_AS(dptk::NcclTransport({.rank = 0, .size = 3}), dptk::ArgumentError);
 }
 
-TEST_CASE("a communicator of somebody else's is used, and left to him") {
+TEST_CASE("a communicator of the caller is used, and stays open") {
     const test::Machine machine(2);
     ncclUniqueId id;
     REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
@@ -379,7 +380,7 @@ TEST_CASE("a communicator of somebody else's is used, and left to him") {
     for (std::thread& rank : ranks) rank.join();
 }
 
-TEST_CASE("memory of the group's is registered as long as both live, in whatever order they go") {
+TEST_CASE("the group's memory is registered as long as both live, in whatever order they are destroyed") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         std::optional<dptk::DeviceAllocation<float>> survivor;
@@ -396,7 +397,7 @@ TEST_CASE("memory of the group's is registered as long as both live, in whatever
     });
 }
 
-TEST_CASE("memory that is dropped behind a call is there until the GPU has done it") {
+TEST_CASE("memory that is dropped after a call stays valid until the GPU has completed the call") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -408,7 +409,7 @@ TEST_CASE("memory that is dropped behind a call is there until the GPU has done 
     });
 }
 
-TEST_CASE("a communicator of somebody else's whose other rank stays away: TimeoutError") {
+TEST_CASE("a communicator of the caller whose other rank is missing: TimeoutError") {
     const test::Machine machine(2);
     const Silence silence;
     ncclUniqueId id;
@@ -431,7 +432,7 @@ TEST_CASE("a communicator of somebody else's whose other rank stays away: Timeou
 }
 
 TEST_CASE(
-    "what no graph can do is refused while a stream is captured; captures elsewhere are not disturbed") {
+    "operations that cannot be captured are refused in a capture; captures elsewhere are not disturbed") {
     const test::Machine machine(2);
     dptk::launch_threads(1, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -441,12 +442,13 @@ TEST_CASE(
         cudaGraph_t graph = nullptr;
         dptk::cuda::check(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal), "capture");
         dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, stream);
-        std::this_thread::sleep_for(300ms);  // while the watchdog looks
+        std::this_thread::sleep_for(300ms);  // the watchdog runs meanwhile
         work.wait();
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { static_cast<void>(group.all_reduce_async(data, dptk::ReduceOp::sum, captured)); }));
-        CHECK(contains(text, "rank 0: a call on a stream that is being captured into a CUDA graph"));
+        CHECK(contains(
+            text, "rank 0: this call must not be made on a stream that is being captured into a CUDA graph"));
         dptk::cuda::check(cudaStreamEndCapture(captured.get(), &graph), "capture");
         dptk::cuda::check(cudaGraphDestroy(graph), "graph");
     });
@@ -464,7 +466,7 @@ TEST_CASE("a Work that is dropped is completed, and its memory kept") {
     });
 }
 
-TEST_CASE("wait(stream) orders the stream behind a call, and does not block") {
+TEST_CASE("wait(stream) orders the stream after a call, and does not block") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -477,7 +479,7 @@ TEST_CASE("wait(stream) orders the stream behind a call, and does not block") {
             CHECK_FALSE(work.done());
             threads.barrier();
         } else {
-            threads.barrier();  // rank 0's host has gone on
+            threads.barrier();  // rank 0's host was not blocked
             group.all_reduce(data, dptk::ReduceOp::sum, stream);
         }
         const std::vector<float> result = dptk::cuda::to_host(data.span(), stream);

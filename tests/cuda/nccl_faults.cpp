@@ -1,5 +1,5 @@
-// Each call of CUDA's and NCCL's failing in turn, on one of two ranks, in each phase of a communicator's
-// life.
+// Fault injection: each CUDA and NCCL call fails in turn, on one of two ranks, in each phase of a
+// communicator's life.
 #include <dptk/core/cuda/graph.hpp>
 #include <dptk/ddp/distributed_data_parallel.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
@@ -41,7 +41,7 @@ constexpr const char* name_of(Phase phase) {
     return "no phase";
 }
 
-/// The kth call of a function in a phase, on rank 1, and what it returns.
+/// An injected error: the kth call of a function in a phase, on rank 1, returns `error`.
 struct Fault {
     std::string function;
     int kth = 1;
@@ -55,7 +55,7 @@ struct Outcome {
     std::vector<std::string> texts = std::vector<std::string>(2);
     std::vector<std::string> logged;
     std::chrono::milliseconds duration{0};
-    /// How often rank 1 has called which function in the phase.
+    /// How often rank 1 has called each function in the phase.
     std::map<std::string, int> calls;
 };
 
@@ -120,7 +120,7 @@ void train(ProcessGroup& group) {
         for (std::size_t i = gradients.size(); i-- > 0;) ddp.mark_ready(i);
         ddp.synchronize();
     }
-    ddp.check();  // of the last step, which nobody else tells of
+    ddp.check();  // otherwise errors of the last step would not be thrown
     const std::vector<float> average = dptk::cuda::to_host(gradients[1].span());
     CHECK(average[2999] == 0.75F);
 }
@@ -167,7 +167,7 @@ void train_in_graph(ProcessGroup& group) {
     }
     dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = 0.0005, .stream = stream});
     for (int step = 0; step < 2; ++step) ddp.synchronize();
-    // In turns: the end of a rank that has failed would break the other's capture.
+    // Ranks capture in turns: the cleanup of a failed rank would break the other's capture.
     std::optional<dptk::cuda::Graph> graph;
     group.barrier();
     for (int turn = 0; turn < group.size(); ++turn) {
@@ -180,7 +180,7 @@ void train_in_graph(ProcessGroup& group) {
     CHECK(average[2999] == 1.5F);
 }
 
-/// Runs all phases; the fault strikes in one.
+/// Runs all phases; the fault occurs in one of them.
 Outcome run(Phase struck, const std::optional<Fault>& fault) {
     const test::Machine machine(2);
     const test::LogRecorder log;
@@ -244,7 +244,7 @@ Outcome run(Phase struck, const std::optional<Fault>& fault) {
                          },
                          {.timeout = std::chrono::seconds(30)});
     } catch (const std::exception&) {
-        // Looked at on each rank.
+        // Each rank has recorded its exception.
     }
     outcome.duration =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
@@ -256,14 +256,14 @@ bool is_of_nccl(const std::string& function) {
     return function.starts_with("nccl") || function == "in the background";
 }
 
-/// What rank 1 throws where it throws at all.
+/// The error of rank 1, if it throws.
 Ending expected(const Fault& fault) {
     if (is_of_nccl(fault.function) && fault.error == ncclInvalidArgument) return Ending::argument;
     if (is_of_nccl(fault.function) && fault.error == ncclRemoteError) return Ending::lost;
     return Ending::backend;
 }
 
-/// What the watchdog calls.
+/// Whether the watchdog calls the function.
 bool may_fail_in_background(const std::string& function) {
     static const std::vector<std::string> asks = {"cudaSetDevice", "cudaEventQuery", "cudaGetDevice",
                                                   "ncclCommGetAsyncError", "in the background"};
@@ -278,17 +278,17 @@ void check_fault(Phase phase, const Fault& fault) {
     // About 2 s if nothing else runs; the deadline of the calls is 30 s.
     CHECK_MESSAGE(outcome.duration < std::chrono::seconds(12), what);
     const bool thrown = outcome.endings[1] != Ending::well;
-    // What is known on all ranks before they connect is the same error on all of them.
-    // A destructor throws nothing: there the next call tells.
-    const bool behind_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
-    // Where there are several groups, one's error that the watchdog has found is told by the others, too; a
-    // training has one of its own.
+    // An error that all ranks know before they connect is the same on all of them.
+    // A destructor does not throw: the next call throws its error.
+    const bool after_close = outcome.endings[1] == Ending::lost && !outcome.logged.empty();
+    // If there are several groups, an error that the watchdog has found in one group is also thrown by the
+    // others. A training has a group of its own.
     const bool of_another_group = (phase == Phase::split || phase == Phase::training ||
                                    phase == Phase::hooks || phase == Phase::graph) &&
                                   outcome.endings[1] == Ending::lost &&
                                   may_fail_in_background(fault.function);
     const bool right_type = outcome.endings[1] == expected(fault) || outcome.endings[1] == Ending::backend ||
-                            behind_close || of_another_group;
+                            after_close || of_another_group;
     CHECK_MESSAGE((!thrown || right_type), what);
     const bool agreed = outcome.texts[0] == outcome.texts[1];
     CHECK_MESSAGE(outcome.endings[0] == (!thrown  ? Ending::well
@@ -302,7 +302,8 @@ void check_fault(Phase phase, const Fault& fault) {
     if (thrown) CHECK_MESSAGE(outcome.texts[0].find("rank 1") != std::string::npos, what);
 }
 
-/// The calls whose failure nobody hears of: ends of things that are not used any more.
+/// Whether a failure of the function is not reported, because it releases a resource that is no longer
+/// used.
 bool may_fail_in_silence(const std::string& function) {
     static const std::vector<std::string> ends = {
         "cudaEventDestroy",     "cudaStreamDestroy",  "cudaFree",       "cudaFreeHost",
@@ -339,7 +340,7 @@ TEST_CASE("an argument that NCCL refuses is an ArgumentError") {
     CHECK(outcome.endings == std::vector{Ending::lost, Ending::argument});
 }
 
-TEST_CASE("what fails is heard of, unless it is the end of something") {
+TEST_CASE("each failure is reported, unless the call releases a resource") {
     for (const Phase phase : all_phases) {
         for (const auto& [function, calls] : run(phase, std::nullopt).calls) {
             if (calls == 0 || may_fail_in_silence(function)) continue;
@@ -347,8 +348,8 @@ TEST_CASE("what fails is heard of, unless it is the end of something") {
                 run(phase, Fault{function, 1,
                                  is_of_nccl(function) ? static_cast<int>(ncclSystemError)
                                                       : static_cast<int>(cudaErrorUnknown)});
-            const bool heard = outcome.endings[1] != Ending::well || !outcome.logged.empty();
-            CHECK_MESSAGE(heard, name_of(phase), ": ", function);
+            const bool is_reported = outcome.endings[1] != Ending::well || !outcome.logged.empty();
+            CHECK_MESSAGE(is_reported, name_of(phase), ": ", function);
         }
     }
 }

@@ -1,4 +1,4 @@
-// Messages over NCCL, which go on at once where they are started one after the other.
+// Point-to-point messages over NCCL: messages that are started one after the other run concurrently.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -53,7 +53,7 @@ TEST_CASE("ranks that start to send to each other before they receive do not wai
     });
 }
 
-TEST_CASE("a message that was started goes with the next one, or before the next collective") {
+TEST_CASE("a message that was started is launched with the next one, or before the next collective") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -76,7 +76,7 @@ TEST_CASE("a message that was started goes with the next one, or before the next
     });
 }
 
-TEST_CASE("messages take what the stream has written before they were started") {
+TEST_CASE("messages send what the stream has written before they were started") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& threads) {
         ProcessGroup group = dptk::nccl_communicator(threads);
@@ -111,7 +111,7 @@ TEST_CASE("messages of host memory, started at once") {
     });
 }
 
-TEST_CASE("the deadline of a message runs from when it is launched") {
+TEST_CASE("the timeout of a message starts when it is launched") {
     const test::Machine machine(2);
     test::on_devices(2,
                      [](ProcessGroup& threads) {
@@ -141,7 +141,7 @@ TEST_CASE("a group launches messages of device memory before it waits on the hos
     });
 }
 
-TEST_CASE("a message that nobody takes in is an error at the deadline") {
+TEST_CASE("a message that is not received is an error at the timeout") {
     const test::Machine machine(2);
     dptk::set_log_sink([](dptk::LogLevel, int, std::string_view) {});
     std::string text;

@@ -1,4 +1,4 @@
-// Device memory through the host, over thread ranks; and how a group chooses the way.
+// Device memory staged through the host, over thread ranks; and how a group chooses the device backend.
 #include <atomic>
 #include <cstdlib>
 #include <numeric>
@@ -30,10 +30,10 @@ TEST_CASE("every verb of device memory, through the host") {
         const test::Machine machine(ranks);
         test::on_devices(ranks, [](ProcessGroup& group) {
             test::CudaMemory memory;
-            const test::Terrain terrain{&memory, test::Rounding::once};
-            test::check_reductions_on(group, terrain);
-            test::check_weighted_sums_on(group, terrain);
-            test::check_moves_on(group, terrain);
+            const test::VerbSuiteOptions options{&memory, test::Rounding::once};
+            test::check_reductions_on(group, options);
+            test::check_weighted_sums_on(group, options);
+            test::check_moves_on(group, options);
         });
         CHECK(calls_of("ncclGetUniqueId") == 0);
     }
@@ -111,7 +111,7 @@ TEST_CASE("a group sends host memory over its own transport, and device memory o
 
 namespace {
 
-/// Thread ranks that read and write device memory themselves, as a CUDA-aware MPI does.
+/// A transport between threads that accesses device memory directly, as a CUDA-aware MPI does.
 class DeviceAwareThreads {
   public:
     explicit DeviceAwareThreads(dptk::ThreadTransport threads) : threads_(std::move(threads)) {}
@@ -167,14 +167,14 @@ TEST_CASE("a transport that reaches device memory gets the buffers as they are")
         CHECK(DeviceAwareThreads::calls_on_devices >= 6);
         group.barrier();
         const int before = DeviceAwareThreads::calls_on_devices;
-        group.all_reduce(output, dptk::ReduceOp::avg, stream);  // which it does not do there
+        group.all_reduce(output, dptk::ReduceOp::avg, stream);  // averages are staged through the host
         CHECK(dptk::cuda::to_host(output.span(), stream)[999] == 2.0F);
         group.barrier();
         CHECK(DeviceAwareThreads::calls_on_devices == before);
     });
 }
 
-TEST_CASE("messages of two sizes do not meet") {
+TEST_CASE("messages of different sizes are a mismatch") {
     const test::DeviceBackend staged("staged");
     const test::Machine machine(2);
     CHECK_THROWS_AS(test::on_devices(2,
@@ -187,18 +187,21 @@ TEST_CASE("messages of two sizes do not meet") {
                     dptk::MismatchError);
 }
 
-TEST_CASE("ranks that would take different ways all say so") {
+TEST_CASE("different device backends are an error of all ranks") {
     const test::Machine machine(2);
     test::on_devices(1, [](ProcessGroup& group) {
         const test::DeviceBackend unknown("pigeons");
         dptk::cuda::DeviceBuffer<int> data(10);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(data); }));
-        CHECK(contains(text, "DPTK_DEVICE_BACKEND=pigeons: this program has staged, nccl"));
+        CHECK(
+            contains(text,
+                     "invalid DPTK_DEVICE_BACKEND='pigeons': expected one of the transports of this program: "
+                     "staged, nccl"));
     });
 }
 
-TEST_CASE("input and output on two sides are refused") {
+TEST_CASE("an input in host memory with an output in device memory is refused") {
     const test::Machine machine(1);
     test::on_devices(1, [](ProcessGroup& group) {
         dptk::cuda::DeviceBuffer<int> data(10);

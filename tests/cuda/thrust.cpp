@@ -1,4 +1,5 @@
-// Thrust's pointers by a C++ compiler, over the stand-ins. Its vectors have kernels: tests/cuda_device.
+// Thrust's pointers compiled by a C++ compiler, over the CUDA test double. Its vectors need kernels: see
+// tests/cuda_device.
 #include <doctest/doctest.h>
 #include <dptk/core/cuda.hpp>
 #include <dptk/ddp/distributed_data_parallel.hpp>
@@ -13,7 +14,7 @@
 
 namespace {
 
-/// What dptk looks at of thrust::device_vector.
+/// The part of thrust::device_vector's interface that dptk uses.
 class Vector {
   public:
     using value_type = float;
@@ -30,7 +31,7 @@ class Vector {
 
 }  // namespace
 
-TEST_CASE("Thrust's vectors are parameters on the device where their memory lies") {
+TEST_CASE("Thrust's vectors are parameters on the device of their memory") {
     const test::DeviceBackend chosen("staged");
     const test::Machine machine(2);
     test::on_devices(2, [](dptk::ProcessGroup& group) {

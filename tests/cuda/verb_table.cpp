@@ -1,4 +1,4 @@
-// What docs/collectives.md says about NCCL.
+// Checks the table of docs/collectives.md for NCCL.
 #include <map>
 #include <set>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace {
 
-/// The functions of NCCL's that move elements, with how often they have been called.
+/// Returns how often each NCCL function that transfers elements was called.
 std::map<std::string, int> transfers() {
     static const std::set<std::string> all = {"ncclAllReduce", "ncclReduce",        "ncclBroadcast",
                                               "ncclAllGather", "ncclReduceScatter", "ncclSend",
@@ -22,7 +22,7 @@ std::map<std::string, int> transfers() {
 
 }  // namespace
 
-TEST_CASE("docs/collectives.md: each verb calls of NCCL what it says") {
+TEST_CASE("docs/collectives.md: each verb makes the NCCL calls that it says") {
     for (const test::TableRow& row : test::verb_table()) {
         const test::Machine machine(2);
         std::set<std::string> called;

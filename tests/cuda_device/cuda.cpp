@@ -1,4 +1,4 @@
-// The owners of CUDA's streams, events and memory.
+// RAII owners of CUDA streams, events and memory.
 #include <doctest/doctest.h>
 #include <dptk/core/cuda.hpp>
 

@@ -1,4 +1,4 @@
-// Gradients on a real GPU, as tests/cuda has them over the stand-ins.
+// Gradients on a real GPU; tests/cuda has the same tests over the CUDA test double.
 #include <doctest/doctest.h>
 #include <dptk/comm/init.hpp>
 #include <dptk/comm/nccl.hpp>

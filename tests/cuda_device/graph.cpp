@@ -1,4 +1,4 @@
-// Steps of DistributedDataParallel on a real GPU that the host does not wait for, and in a CUDA graph.
+// Steps of DistributedDataParallel on a real GPU: without waiting on the host, and in a CUDA graph.
 #include <doctest/doctest.h>
 #include <dptk/comm/init.hpp>
 #include <dptk/comm/nccl.hpp>
@@ -46,7 +46,7 @@ TEST_CASE("a step of the launcher's ranks in a CUDA graph" * doctest::skip(!is_l
     test::check_hooks_in_graph(group);
 }
 
-TEST_CASE("a forgotten gradient is told of one step later, or by check()" * doctest::skip(is_launched())) {
+TEST_CASE("a forgotten gradient is reported one step later, or by check()" * doctest::skip(is_launched())) {
     dptk::launch_threads(1, [](ProcessGroup& group) {
         DeviceNet<float> net(test::gradient_sizes, [](std::size_t) { return dptk::cuda::current_device(); });
         dptk::DistributedDataParallel ddp(group, net.values, net.gradients, {.ready = dptk::Ready::marked});

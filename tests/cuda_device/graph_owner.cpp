@@ -14,7 +14,7 @@ namespace {
     return std::getenv("DPTK_TEST_RANKS") != nullptr;
 }
 
-/// Sets what its stream comes by.
+/// Device memory that the stream sets to a value.
 struct Bytes {
     cuda::Stream stream;
     cuda::DeviceBuffer<std::uint8_t> memory = cuda::to_device(std::vector<std::uint8_t>(4, 0), stream);
@@ -27,7 +27,7 @@ struct Bytes {
 
 }  // namespace
 
-TEST_CASE("what is captured is done at each launch, and not before" * doctest::skip(is_launched())) {
+TEST_CASE("captured operations run at each launch, and not before" * doctest::skip(is_launched())) {
     Bytes bytes;
     const cuda::Graph graph = cuda::Graph::capture(bytes.stream, [&] { bytes.set(7); });
     CHECK(bytes.found() == 0);

@@ -1,4 +1,4 @@
-// Tests on a real GPU: without one, they are skipped, and say so.
+// Entry point of the tests on a real GPU. Without a GPU, they report that they are skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <dptk/core/cuda/device.hpp>

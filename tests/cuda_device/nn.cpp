@@ -51,7 +51,8 @@ double distance(const A& found, const B& expected) {
     return std::sqrt(error / length);
 }
 
-/// Gradients come further off where rounding turns an input of ReLU or a winner of pooling over.
+/// The tolerances of a precision. Gradients deviate more, because rounding may flip the sign of ReLU's
+/// input or the maximum of pooling.
 struct Arithmetic {
     Precision precision;
     double output_tolerance;
@@ -145,7 +146,7 @@ TEST_CASE("the loss is the host's" * doctest::skip(is_launched())) {
 
 namespace {
 
-/// Twenty steps of both from the same values with the same gradients.
+/// Compares twenty steps of both optimizers, from the same values with the same gradients.
 template <class Fused, class Plain>
 void check_optimizer(Fused&& fused, Plain&& plain, const cuda_runtime::Stream& stream) {
     const std::vector<std::size_t> sizes{1, 1000, 16384, 40001};

@@ -1,4 +1,4 @@
-// Somebody's own kernel beside dptk, compiled by nvcc: the verbs come behind it in its stream.
+// A user's kernel together with dptk, compiled by nvcc: verbs run after the kernel on its stream.
 #include <dptk/comm/nccl.hpp>
 #include <dptk/comm/thread.hpp>
 #include <dptk/core/cuda.hpp>
@@ -28,6 +28,6 @@ int main() {
         }
         right = dptk::cuda::to_host(data.span(), stream) == std::vector<float>(count, 11.0F);
     });
-    std::puts(right ? "ten steps, each behind the other" : "the sums are wrong");
+    std::puts(right ? "ten steps, one after the other" : "the sums are wrong");
     return right ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-// Thrust's vectors as parameters and gradients, and its algorithms beside dptk's verbs, compiled by nvcc.
+// Thrust's vectors as parameters and gradients, and its algorithms together with dptk's verbs, compiled by
+// nvcc.
 #include <dptk/adapters/thrust.hpp>
 #include <dptk/comm/nccl.hpp>
 #include <dptk/comm/thread.hpp>
@@ -23,7 +24,7 @@ bool holds(const thrust::device_vector<float>& vector, float expected) {
     return found == std::vector<float>(vector.size(), expected);
 }
 
-/// Two ranks on one device, through the host: the gradients are 1 and 3, and their mean is 2.
+/// Trains two ranks on one device, staged through the host. The gradients are 1 and 3, and their mean is 2.
 void train(dptk::ProcessGroup& group) {
     const float rank = static_cast<float>(group.rank());
     Vectors values = {thrust::device_vector<float>(1000, rank), thrust::device_vector<float>(3, rank)};

@@ -1,4 +1,4 @@
-// The Trainer on a real GPU, on the digits that ship with dptk.
+// The Trainer on a real GPU, with the data set of digits that ships with dptk.
 #include <doctest/doctest.h>
 #include <dptk/data/readers/idx_images.hpp>
 #include <dptk/ddp/hooks/compress.hpp>
@@ -30,7 +30,7 @@ dptk::ImageDataset digits(const std::string& split) {
                                  {.classes = 10});
 }
 
-/// The example's.
+/// The options of the example.
 dptk::TrainerOptions options_of(int epochs) {
     return {.epochs = epochs,
             .batch_size = 32,
@@ -39,14 +39,14 @@ dptk::TrainerOptions options_of(int epochs) {
             .pixel_scale = 1.0 / 16};
 }
 
-/// In which rounding takes long to show.
+/// Options with a small learning rate, so that rounding errors grow slowly.
 dptk::TrainerOptions slow_options() {
     dptk::TrainerOptions options = options_of(1);
     options.sgd.lr = 0.01;
     return options;
 }
 
-/// What a rank computes with; the stream ends last.
+/// A rank's network and stream. The stream is destroyed last.
 struct Gpu {
     dptk::cuda::Stream stream;
     Net net;
@@ -92,7 +92,7 @@ void set_values(Net& net, const std::vector<std::vector<float>>& values) {
 
 }  // namespace
 
-TEST_CASE("the digits are learnt in all precisions" * doctest::skip(is_launched())) {
+TEST_CASE("the digits are learned in all precisions" * doctest::skip(is_launched())) {
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
         const std::string name(precision_name(precision));
         CAPTURE(name);
@@ -139,7 +139,7 @@ TEST_CASE("compressed gradients train as well, kernel by kernel and as a graph" 
     }
 }
 
-// On one network, which has chosen its kernels once.
+// All trainers use one network, so that its kernels are chosen only once.
 TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::skip(is_launched())) {
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
         const std::string name(precision_name(precision));
@@ -147,7 +147,8 @@ TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::ski
         dptk::launch_threads(1, [&](ProcessGroup& group) {
             Gpu gpu(precision);
             const std::vector<std::vector<float>> initial = values_of(gpu.net);
-            std::vector<std::unique_ptr<dptk::Trainer<Cuda>>> trainers;  // their gradients are the network's
+            std::vector<std::unique_ptr<dptk::Trainer<Cuda>>>
+                trainers;  // kept alive, since they use the network's gradients
             const auto trained_with = [&](const dptk::TrainerOptions& options) {
                 set_values(gpu.net, initial);
                 trainers.push_back(std::make_unique<dptk::Trainer<Cuda>>(group, gpu.net, options));
@@ -170,7 +171,7 @@ TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::ski
     }
 }
 
-TEST_CASE("a graph is captured anew when the network's memory has moved" * doctest::skip(is_launched())) {
+TEST_CASE("a graph is captured again when the network's memory has moved" * doctest::skip(is_launched())) {
     dptk::launch_threads(1, [](ProcessGroup& group) {
         const dptk::ImageDataset samples = digits("train");
         Gpu gpu(Precision::fp32);
@@ -212,7 +213,7 @@ TEST_CASE("two ranks that share a GPU train as one does" * doctest::skip(is_laun
     ::unsetenv("DPTK_DEVICE_BACKEND");
 }
 
-TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
+TEST_CASE("mistakes are errors of all ranks" * doctest::skip(is_launched())) {
     ::setenv("DPTK_DEVICE_BACKEND", "staged", 1);
     dptk::launch_threads(2, [](ProcessGroup& group) {
         Gpu gpu(Precision::fp32);
@@ -222,8 +223,8 @@ TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
                 text, [&] { dptk::Trainer<Cuda>(group, gpu.net, options); }, test::Agreed::yes));
             CHECK(test::contains(text, why));
         };
-        refuses({.reproducible_shards = 2}, "reproducible_shards are for networks in host memory");
-        refuses({.cuda_graph = true}, "cuda_graph needs NCCL");
+        refuses({.reproducible_shards = 2}, "reproducible_shards requires a network in host memory");
+        refuses({.cuda_graph = true}, "cuda_graph requires NCCL");
         Net on_default_stream(dptk::nn::mlp(10), {1, 8, 8}, 1);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },
@@ -234,17 +235,17 @@ TEST_CASE("mistakes are told on all ranks" * doctest::skip(is_launched())) {
             text,
             [&] { dptk::Trainer<dptk::nn::Reference<float>>(group, on_host, {.data_on_device = true}); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "data_on_device is for networks on a GPU"));
+        CHECK(test::contains(text, "data_on_device requires a network on a GPU"));
     });
     ::unsetenv("DPTK_DEVICE_BACKEND");
     dptk::launch_threads(1, [](ProcessGroup& group) {
         Gpu gpu(Precision::fp32);
         dptk::Trainer<Cuda> trainer(group, gpu.net, options_of(1));
         const std::vector<std::size_t> shape{2, 3, 8, 8};
-        const dptk::ImageDataset coloured(std::vector<std::uint8_t>(2 * 3 * 8 * 8), shape, {0, 1});
-        CHECK_THROWS_WITH_AS(trainer.train_epoch(coloured, 0),
-                             "Trainer: the dataset has images of shape [3, 8, 8], and the network's input is "
-                             "[1, 8, 8]",
-                             dptk::ArgumentError);
+        const dptk::ImageDataset colored(std::vector<std::uint8_t>(2 * 3 * 8 * 8), shape, {0, 1});
+        CHECK_THROWS_WITH_AS(
+            trainer.train_epoch(colored, 0),
+            "Trainer: expected images of shape [1, 8, 8], the network's input, got [3, 8, 8]",
+            dptk::ArgumentError);
     });
 }

@@ -1,4 +1,4 @@
-// The machine on which the tests run over the stand-ins.
+// Sets up two GPUs of the CUDA test double for the tests on a GPU.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace {
 
-/// As long as the program; at its end nothing forbidden has been called, and nothing is left.
+/// Lives as long as the program. Its destructor checks for forbidden calls and leaks.
 struct TwoGpus {
     TwoGpus() { cuda_double::reset(2); }
     ~TwoGpus() {
@@ -15,7 +15,7 @@ struct TwoGpus {
         bool is_clean = true;
         for (const auto& lines : {cuda_double::problems(), cuda_double::leftovers()}) {
             for (const std::string& line : lines) {
-                std::fprintf(stderr, "forbidden, or left behind: %s\n", line.c_str());
+                std::fprintf(stderr, "forbidden or leaked: %s\n", line.c_str());
                 is_clean = false;
             }
         }
@@ -25,7 +25,8 @@ struct TwoGpus {
     TwoGpus& operator=(const TwoGpus&) = delete;
 };
 
-/// Before the test cases of other files are registered: some of them ask then how many GPUs there are.
+/// Initialized before the test cases of other files are registered, because some of these query how many
+/// GPUs exist.
 [[gnu::init_priority(1000)]] const TwoGpus two_gpus;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Every verb on a real GPU: one rank over NCCL, ranks that share the GPU through the host, and the ranks that
-// a launcher has started, over what DPTK_DEVICE_BACKEND names.
+// Every verb on a real GPU: one rank over NCCL, ranks that share the GPU and are staged through the host,
+// and ranks of a launcher, over the backend that DPTK_DEVICE_BACKEND names.
 #include <doctest/doctest.h>
 #include <dptk/comm/init.hpp>
 #include <dptk/comm/multi_device.hpp>
@@ -21,10 +21,10 @@ using dptk::ProcessGroup;
 
 void check_on_device(ProcessGroup& group, test::Rounding rounding) {
     test::CudaMemory memory;
-    const test::Terrain terrain{&memory, rounding};
-    test::check_reductions_on(group, terrain);
-    test::check_weighted_sums_on(group, terrain);
-    test::check_moves_on(group, terrain);
+    const test::VerbSuiteOptions options{&memory, rounding};
+    test::check_reductions_on(group, options);
+    test::check_weighted_sums_on(group, options);
+    test::check_moves_on(group, options);
 }
 
 [[nodiscard]] bool is_launched() {
@@ -66,7 +66,7 @@ TEST_CASE("every verb, of the launcher's ranks" * doctest::skip(!is_launched()))
     check_on_device(group, is_staged() ? test::Rounding::once : test::Rounding::on_the_way);
 }
 
-TEST_CASE("memory of the group's, calls in the background, and streams" * doctest::skip(is_launched())) {
+TEST_CASE("the group's memory, calls in the background, and streams" * doctest::skip(is_launched())) {
     dptk::launch_threads(1, [](ProcessGroup& group) {
         dptk::cuda::Stream stream;
         const dptk::DeviceAllocation<float> memory = group.allocate_on_device<float>(1'000'000);

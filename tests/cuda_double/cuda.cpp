@@ -10,7 +10,7 @@
 
 #include "cuda_double/state.hpp"
 
-/// A shared pointer, so that work that has been handed over outlives the handle.
+/// Holds a shared pointer, so that enqueued work may outlive the handle.
 struct CUstream_st {
     std::shared_ptr<cuda_double::Stream> stream;
 };
@@ -24,7 +24,7 @@ struct CUevent_st {
     };
     std::shared_ptr<Progress> progress = std::make_shared<Progress>();
     int device = 0;
-    /// Where it was recorded last; null where that was not captured.
+    /// The capture in which the event was recorded last; null if that was not in a capture.
     std::shared_ptr<cuda_double::Capture> capture;
     cuda_double::Capture::Past past;
 };
@@ -40,7 +40,7 @@ struct CUgraphExec_st {
 
 struct CUmemPoolHandle_st {
     int device = 0;
-    bool is_open = false;  // to other devices
+    bool is_open = false;  // whether other devices have access
 };
 
 namespace cuda_double {
@@ -53,7 +53,7 @@ std::string number(std::size_t value) {
     return std::to_string(value);
 }
 
-/// Streams come late now and then, each at other moments.
+/// Delays streams at pseudorandom moments.
 void be_late() {
     static std::atomic<std::uint32_t> draws = 0;
     if (draws++ * 2654435761U >> 28 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -62,7 +62,7 @@ void be_late() {
 thread_local int device_of_thread = 0;
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
-/// The allocation that holds the address; under the lock.
+/// Returns the allocation that contains the address. Requires the lock.
 std::map<std::uintptr_t, Allocation>::iterator find_memory(const void* data) {
     State& all = state();
     const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -86,7 +86,7 @@ State& state() {
 Stream::Stream(int device) : device_(device), thread_([this] { serve(); }) {}
 
 void Stream::add(std::function<void()> task) {
-    if (launching > 0) problem("work was put on a stream before NCCL had taken in what was called there");
+    if (launching > 0) problem("work was put on a stream before NCCL had accepted its last call there");
     {
         const std::lock_guard lock(mutex_);
         if (capture_) return capture_->add(this, [task = std::move(task)] { return task; });
@@ -113,7 +113,7 @@ void Stream::set_capture(std::shared_ptr<Capture> capture) {
 void refuse_while_captured(const char* function) {
     if (captures() == 0 || capture_mode != cudaStreamCaptureModeGlobal) return;
     const std::lock_guard lock(state().mutex);
-    if (state().faults.empty())  // else what is captured may be thrown away
+    if (state().faults.empty())  // after a fault, a capture may be discarded
         state().problems.push_back(std::string(function) +
                                    " while a stream is captured, which breaks the capture");
 }
@@ -225,7 +225,7 @@ std::byte* translate(const void* data, std::size_t bytes, int device, const char
     return found->second.alias + offset;
 }
 
-/// Pages that the host cannot touch at `place`, and can at `alias`.
+/// Pages that the host cannot access at `place`, but can access at `alias`.
 struct Pages {
     void* place;
     std::byte* alias;
@@ -241,7 +241,7 @@ Pages map_pages(std::size_t bytes) {
     return {place, static_cast<std::byte*>(alias)};
 }
 
-/// Those that nobody uses, by size; mapping takes long. Under the state's lock.
+/// Unused pages by size, kept because mapping is slow. Requires the state's lock.
 std::map<std::size_t, std::vector<Pages>>& spare_pages() {
     static auto& spare = *new std::map<std::size_t, std::vector<Pages>>;
     return spare;
@@ -271,7 +271,7 @@ bool release_memory(void* data, const char* who) {
     const std::lock_guard lock(all.mutex);
     const auto found = all.memory.find(reinterpret_cast<std::uintptr_t>(data));
     if (found == all.memory.end()) {
-        all.problems.push_back(std::string(who) + " of memory that is not there");
+        all.problems.push_back(std::string(who) + " of memory that is not allocated");
         return false;
     }
     if (all.registered.contains(data))
@@ -423,8 +423,8 @@ void* host_address(const void* device_memory) {
 using cuda_double::on_call;
 using cuda_double::state;
 
-// What ends something ends it even where it tells of an error.
-#define DOUBLE_END(device) const auto told = static_cast<cudaError_t>(on_call(__func__, device))
+// Functions that release a resource release it even if they return an error.
+#define DOUBLE_END(device) const auto injected = static_cast<cudaError_t>(on_call(__func__, device))
 #define DOUBLE_CALL(device) \
     if (const int injected = on_call(__func__, device)) return static_cast<cudaError_t>(injected)
 
@@ -525,7 +525,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     state().streams.erase(stream->stream.get());
     state().closed_streams.push_back(stream->stream);
     delete stream;
-    return told;
+    return injected;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -560,7 +560,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     for (cuda_double::Stream* other : state().streams)
         if (other->capture() == capture) other->set_capture(nullptr);
     --cuda_double::captures();
-    if (told != cudaSuccess) return told;
+    if (injected != cudaSuccess) return injected;
     if (!capture->is_joined()) return failed(cudaErrorStreamCaptureUnjoined);
     *graph = new CUgraph_st{capture->tasks()};
     state().graphs.insert(*graph);
@@ -596,7 +596,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     const std::lock_guard lock(state().mutex);
     state().graphs.erase(executable);
     delete executable;
-    return told;
+    return injected;
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -628,7 +628,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
         state().events.erase(event);
     }
     delete event;
-    return told;
+    return injected;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -714,7 +714,7 @@ cudaError_t cudaFree(void* data) {
     DOUBLE_END(device);
     cuda_double::refuse_while_captured(__func__);
     cuda_double::wait_for_device(device);
-    return cuda_double::release_memory(data, "cudaFree") ? told : failed(cudaErrorInvalidValue);
+    return cuda_double::release_memory(data, "cudaFree") ? injected : failed(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -736,7 +736,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
     const std::lock_guard lock(state().mutex);
     state().pools.erase(pool);
     delete pool;
-    return told;
+    return injected;
 }
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void*) {
@@ -761,7 +761,7 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_
         const std::lock_guard lock(state().mutex);
         if (state().devices > 1 && !pool->is_open)
             state().problems.push_back("memory of a pool that other devices do not reach");
-        if (!state().pools.contains(pool)) state().problems.push_back("memory of a pool that is not there");
+        if (!state().pools.contains(pool)) state().problems.push_back("memory of a pool that does not exist");
     }
     *data = cuda_double::allocate(bytes, its.device(), cuda_double::MemoryKind::device);
     its.add([] {});
@@ -772,7 +772,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
     DOUBLE_END(its.device());
     its.add([data] { static_cast<void>(cuda_double::release_memory(data, "cudaFreeAsync")); });
-    return told;
+    return injected;
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
@@ -784,7 +784,7 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
 
 cudaError_t cudaFreeHost(void* data) {
     DOUBLE_END(cuda_double::current_device());
-    return cuda_double::release_memory(data, "cudaFreeHost") ? told : failed(cudaErrorInvalidValue);
+    return cuda_double::release_memory(data, "cudaFreeHost") ? injected : failed(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
@@ -805,7 +805,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream) {
     cuda_double::Stream& its = cuda_double::stream_of(stream);
     DOUBLE_CALL(its.device());
-    // Memory that is not page-locked is read at once, and written before the call returns.
+    // Memory that is not page-locked is read and written before the call returns.
     const auto is_known = [](const void* data) {
         const std::lock_guard lock(state().mutex);
         return cuda_double::find_memory(data) != state().memory.end();

@@ -1,8 +1,9 @@
-// Stands in for CUDA's runtime and for NCCL, as far as dptk calls them, on machines without a GPU. A program
-// that links it includes the real headers. Devices are numbers, ranks are threads with a device each; device
-// memory is memory that the host cannot touch where it lies; streams are threads, which come late.
+// Test double for the CUDA runtime and NCCL, for machines without a GPU. It implements the functions that
+// dptk calls. A program that links it includes the real headers. Devices are numbers, and ranks are threads
+// with one device each. Device memory is mapped so that the host cannot access it at its address. Streams
+// are threads with random delays.
 //
-// What must not be done is written down, and done all the same where that is possible: problems() has it.
+// Forbidden calls are recorded, and still carried out if possible: problems() returns them.
 #pragma once
 
 #include <string>
@@ -10,22 +11,22 @@
 
 namespace cuda_double {
 
-/// A machine with so many GPUs, as if the process had just begun.
+/// Resets the state to a new process on a machine with so many GPUs.
 void reset(int devices);
 
-/// Lets go of all that hangs, and waits for what is still under way.
+/// Releases all calls that hang, and waits for all operations.
 void finish();
 
-/// Calls that are forbidden, and bad memory accesses.
+/// Returns the forbidden calls and the invalid memory accesses.
 [[nodiscard]] std::vector<std::string> problems();
 
-/// What has been made and not been destroyed: communicators, streams, events, memory.
+/// Returns the objects that were created and not destroyed: communicators, streams, events, memory.
 [[nodiscard]] std::vector<std::string> leftovers();
 
-/// Memory that is left behind on purpose is no leftover.
+/// Removes all memory from the leftovers, if it was leaked on purpose.
 void forget_memory();
 
-/// One call, or what has been handed over by it.
+/// A function that is called on a device.
 struct Place {
     std::string function;
     int device = 0;
@@ -33,36 +34,35 @@ struct Place {
     friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// The places that have been called, with how often.
+/// How often a function was called on a device.
 struct Count {
     Place place;
     int calls = 0;
 };
 [[nodiscard]] std::vector<Count> counts();
 
-/// The nth call (from 1) of a function on a device returns this error, and does nothing else.
+/// Makes the nth call (from 1) of a function on a device return this error without any effect.
 void fail(const Place& place, int nth, int error);
 
-/// The nth call does not return before release().
+/// Makes the nth call block until release().
 void hang(const Place& place, int nth);
 
-/// The nth call takes so long.
+/// Delays the nth call.
 void delay(const Place& place, int nth, int milliseconds);
 
-/// The nth operation of NCCL's that this device carries out never ends, and NCCL tells this error of it in
-/// the background.
+/// Makes the nth NCCL operation of this device hang, and NCCL report this asynchronous error.
 void fail_in_background(int device, int nth, int error);
 
-/// Lets go of all that hangs, and of all faults.
+/// Releases all calls that hang, and removes all faults.
 void release();
 
-/// Two devices count as one GPU.
+/// Makes two devices count as the same GPU.
 void put_on_one_gpu(int device, int other);
 
-/// What NCCL says its version is.
+/// Sets the version that NCCL reports.
 void set_nccl_version(int version);
 
-/// So that tests see through the memory's disguise: where the host can read it.
+/// Returns the address at which tests can access device memory on the host.
 [[nodiscard]] void* host_address(const void* device_memory);
 
 }  // namespace cuda_double

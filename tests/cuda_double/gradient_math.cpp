@@ -1,6 +1,6 @@
-// Stands in for dptk's kernels that compute: the same host functions, as loops that a stream's thread carries
-// out.
+// Test double for dptk's kernels that compute: runs the same functions as loops on a stream's thread.
 #include <dptk/core/cuda/detail/gradient_math.hpp>
+#include <dptk/ddp/detail/low_rank.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,8 @@ std::size_t norm_part_count(std::span<const Tensor> tensors) {
 
 void norm_parts(std::span<const Tensor> tensors, DType type, double norm_type, double* parts,
                 StreamRef stream) {
-    if (!with_type(type, [](auto) {})) throw ArgumentError("norm_parts is for floating-point types");
+    if (!with_type(type, [](auto) {}))
+        throw ArgumentError("norm_parts: expected dtype f16, bf16, f32 or f64");
     launch("norm_kernel", stream, [=, all = std::vector(tensors.begin(), tensors.end())](int device) {
         double* next = at<double>(parts, norm_part_count(all), device, "norm_kernel");
         for (const Tensor& tensor : all) {
@@ -80,7 +81,7 @@ void finish_norm(const double* parts, std::size_t count, double norm_type, doubl
 }
 
 void clamp_all(std::span<const Tensor> tensors, DType type, double limit, StreamRef stream) {
-    if (!with_type(type, [](auto) {})) throw ArgumentError("clamp_all is for floating-point types");
+    if (!with_type(type, [](auto) {})) throw ArgumentError("clamp_all: expected dtype f16, bf16, f32 or f64");
     launch("clamp_kernel", stream, [=, all = std::vector(tensors.begin(), tensors.end())](int device) {
         for (const Tensor& tensor : all) {
             static_cast<void>(with_type(type, [&]<class T>(T) {

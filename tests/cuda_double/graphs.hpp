@@ -1,4 +1,4 @@
-// The stand-ins' CUDA graphs: what streams were given while they were captured.
+// CUDA graphs of the test double: the operations that were enqueued on streams during a capture.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,17 @@ namespace cuda_double {
 
 class Stream;
 
-/// From cudaStreamBeginCapture to cudaStreamEndCapture.
+/// A capture, from cudaStreamBeginCapture to cudaStreamEndCapture.
 class Capture {
   public:
-    /// Makes what a stream does of one launch, when that is called.
+    /// Creates the stream's operation for one launch of the graph.
     using Task = std::function<std::function<void()>()>;
-    /// How much of each stream's work comes before a point.
+    /// The number of tasks of each stream before a point.
     using Past = std::map<const Stream*, std::size_t>;
 
     explicit Capture(const Stream* origin) : origin_(origin) { past_[origin]; }
 
-    /// What the stream would have done.
+    /// Adds a task that the stream would have run.
     void add(const Stream* stream, Task task) {
         const std::lock_guard lock(mutex_);
         tasks_.push_back(std::move(task));
@@ -38,7 +38,7 @@ class Capture {
         return past_[stream];
     }
 
-    /// The stream, which is part of this from now on, goes on behind that.
+    /// Adds the stream to the capture, and orders it after `past`.
     void wait(const Stream* stream, const Past& past) {
         const std::lock_guard lock(mutex_);
         for (const auto& [other, tasks] : past) {
@@ -47,7 +47,7 @@ class Capture {
         }
     }
 
-    /// Whether the first stream comes behind all others' work at its end.
+    /// Whether the end of the first stream is ordered after all work of the other streams.
     [[nodiscard]] bool is_joined() {
         const std::lock_guard lock(mutex_);
         const Past& end = past_[origin_];
@@ -73,13 +73,13 @@ class Capture {
     std::map<const Stream*, Past> past_;
 };
 
-/// Streams that are being captured, all in the global mode.
+/// The number of streams that are being captured, all in the global mode.
 inline std::atomic<int>& captures() {
     static std::atomic<int> count = 0;
     return count;
 }
 
-/// Notes a problem where a capture in another or this thread suffers no such call.
+/// Records a problem if the call would break a capture of this or another thread.
 void refuse_while_captured(const char* function);
 
 }  // namespace cuda_double

@@ -1,4 +1,4 @@
-// Stands in for dptk's kernels: the same host functions, as loops that a stream's thread carries out.
+// Test double for dptk's kernels: runs the same functions as loops on a stream's thread.
 #include <dptk/core/cuda/detail/kernels.hpp>
 
 #include <cmath>
@@ -46,7 +46,8 @@ void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, c
     const bool is_plain =
         format.from == format.to && weight.divisor == nullptr && (weight.factor == 1 || weight.factor == 0);
     const bool is_floating = with_type(format.from, [](auto) {}) && with_type(format.to, [](auto) {});
-    if (!is_floating && !is_plain) throw ArgumentError("copy_all: weights are for floating-point types");
+    if (!is_floating && !is_plain)
+        throw ArgumentError("copy_all: expected dtype f16, bf16, f32 or f64 for a weight or a conversion");
     launch("copy_kernel", stream,
            [all = std::vector(tensors.begin(), tensors.end()), format, weight, is_floating](int device) {
                const double factor = factor_of(weight, device);
@@ -101,7 +102,8 @@ void write_scalar(void* to, DType type, double value, StreamRef stream) {
     });
 }
 
-void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream) {
+void count_failed_step(const double* words, const void* status, DType type, double* bad_steps,
+                       StreamRef stream) {
     launch("judge_step_kernel", stream, [=](int device) {
         const double* sums = at<double>(words, 4, device, "judge_step_kernel");
         bool is_bad = sums[3] != 0 || (sums[1] != 0 && sums[1] != sums[2]);

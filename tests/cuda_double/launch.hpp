@@ -1,4 +1,4 @@
-// What the stand-ins for kernels are made of.
+// Helpers for the test doubles of kernels.
 #pragma once
 
 #include <dptk/core/cuda/error.hpp>
@@ -14,7 +14,7 @@
 
 namespace cuda_double {
 
-/// On the stream, behind what it has been given.
+/// Enqueues the work on the stream.
 inline void launch(const char* kernel, dptk::StreamRef stream, std::function<void(int device)> work) {
     Stream& its = stream_of(stream.get());
     dptk::cuda::check(static_cast<cudaError_t>(on_call(kernel, its.device())), kernel);
@@ -26,7 +26,7 @@ T* at(const void* data, std::size_t count, int device, const char* who) {
     return reinterpret_cast<T*>(translate(data, count * sizeof(T), device, who));
 }
 
-/// Calls fn with a value of the type where it is a floating-point one.
+/// Calls fn with a value of the type if it is a floating-point type. Returns whether it is.
 template <class Fn>
 bool with_type(dptk::DType type, Fn&& fn) {
     switch (type) {

@@ -1,4 +1,5 @@
-// NCCL's own rules, as far as its documentation has them, and the ranks' meetings.
+// Test double for NCCL: checks the rules of its documentation, and carries out the collectives and
+// messages.
 #include <nccl.h>
 
 #include <dptk/core/float16.hpp>
@@ -15,8 +16,8 @@ namespace cuda_double {
 
 namespace {
 
-/// How often a communicator says that it is in progress before it has taken a call in.
-constexpr int slowness = 3;
+/// How often a communicator reports ncclInProgress before it accepts a call.
+constexpr int polls_in_progress = 3;
 
 enum class Kind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, recv };
 
@@ -34,15 +35,16 @@ struct Op {
 
 struct Comm;
 
-struct Meeting {
+/// A collective that is waiting for ranks.
+struct PendingCollective {
     std::map<int, Op> parts;
     bool done = false;
-    bool broken = false;  // somebody has gone, with its memory
+    bool broken = false;  // a rank was aborted, and its memory may be freed
     int left = 0;
 };
 
-/// What one rank sends to another one.
-struct Parcel {
+/// A message from one rank to another.
+struct SentMessage {
     const Op* op = nullptr;
     int device = 0;
     bool taken = false;
@@ -55,8 +57,8 @@ struct World {
     std::map<int, std::shared_ptr<Comm>> members;
     bool has_duplicates = false;
     int finalized = 0;
-    std::map<std::uint64_t, Meeting> meetings;
-    std::map<std::tuple<int, int, std::uint64_t>, Parcel> parcels;
+    std::map<std::uint64_t, PendingCollective> collectives;
+    std::map<std::tuple<int, int, std::uint64_t>, SentMessage> messages;
 };
 
 struct Comm {
@@ -64,10 +66,10 @@ struct Comm {
     int rank = 0;
     int device = 0;
     bool blocking = false;
-    /// Where NCCL's own thread writes the handle when it has connected, or has given up to.
+    /// NCCL's own thread writes the handle to `slot` when it has connected, or has failed to connect.
     ncclComm_t handle = nullptr;
     ncclComm_t* slot = nullptr;
-    /// Shared by those that were connected in one group: how many of them are being aborted.
+    /// How many communicators that were connected in the same group are being aborted.
     std::shared_ptr<std::atomic<int>> group_aborts;
     std::atomic<int> inside = 0;
     std::atomic<bool> aborted = false;
@@ -75,14 +77,14 @@ struct Comm {
 
     std::mutex mutex;
     std::condition_variable changed;
-    /// What has been called and not been taken in.
+    /// The call that was made and not yet accepted.
     enum class Pending { nothing, connecting, launching, finalizing } pending = Pending::nothing;
     int polls = 0;
     std::vector<Op> launch;
     std::vector<Stream*> streams;
-    int under_way = 0;
+    int is_unwinding = 0;
     bool finalized = false;
-    std::uint64_t next_meeting = 0;
+    std::uint64_t next_collective = 0;
     std::map<int, std::uint64_t> next_sent;
     std::map<int, std::uint64_t> next_received;
     std::map<int, std::pair<ncclDataType_t, double>> weighted_ops;
@@ -142,7 +144,7 @@ void combine(std::byte* into, const std::byte* from, std::size_t count, ncclData
     }
 }
 
-/// In the elements' own type, as NCCL does for averages and weights.
+/// Scales in the elements' own type, as NCCL does for averages and weights.
 template <class T, class Wide = T>
 void scale_as(std::byte* data, std::size_t count, double factor) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -161,8 +163,8 @@ void scale(std::byte* data, std::size_t count, ncclDataType_t type, double facto
     problem("an average of integers");
 }
 
-/// What NCCL's kernel for one rank writes of an average or a weighted sum: equal parts of its blocks, in
-/// packs of 16 bytes, and not what is left over.
+/// The bytes that NCCL's kernel for one rank writes for an average or a weighted sum: equal parts for its
+/// blocks, in packs of 16 bytes, without the remainder.
 std::size_t bytes_of_one_rank(const Op& op) {
     const std::size_t bytes = op.count * size_of(op.type);
     const std::size_t blocks = std::clamp<std::size_t>((bytes + 16383) / 16384, 1, 32);
@@ -171,34 +173,34 @@ std::size_t bytes_of_one_rank(const Op& op) {
     return std::min(op.count, blocks * part) * size_of(op.type);
 }
 
-/// The last one to come does everybody's work.
-void carry_out(World& world, Meeting& meeting) {
-    const Op& first = meeting.parts.begin()->second;
+/// Carries out the collective for all ranks. Called by the last rank that enters it.
+void carry_out(World& world, PendingCollective& collective) {
+    const Op& first = collective.parts.begin()->second;
     const std::size_t bytes = first.count * size_of(first.type);
     const auto ranks = static_cast<std::size_t>(world.size);
     const auto device = [&](int rank) { return world.members.at(rank)->device; };
-    for (const auto& [rank, op] : meeting.parts) {
+    for (const auto& [rank, op] : collective.parts) {
         const bool weighted = op.weight.has_value() && first.weight.has_value();
         if (op.kind != first.kind || op.count != first.count || op.type != first.type ||
             (op.op != first.op && !weighted) || op.root_or_peer != first.root_or_peer)
             problem("ranks make different calls");
     }
     const auto read = [&](int rank, std::size_t offset, std::size_t length) {
-        const Op& op = meeting.parts.at(rank);
+        const Op& op = collective.parts.at(rank);
         const auto* begin = static_cast<const std::byte*>(op.from) + offset;
         const std::byte* data = translate(begin, length, device(rank), "a collective's input");
         return length == 0 ? std::vector<std::byte>() : std::vector<std::byte>(data, data + length);
     };
     std::vector<std::pair<std::byte*, std::vector<std::byte>>> results;
     const auto write = [&](int rank, std::size_t offset, std::vector<std::byte> data) {
-        auto* begin = static_cast<std::byte*>(meeting.parts.at(rank).to) + offset;
+        auto* begin = static_cast<std::byte*>(collective.parts.at(rank).to) + offset;
         std::byte* to = translate(begin, data.size(), device(rank), "a collective's output");
         results.emplace_back(to, std::move(data));
     };
     const auto reduced = [&](std::size_t offset) {
         std::vector<std::byte> sum;
         for (int rank = 0; rank < world.size; ++rank) {
-            const Op& op = meeting.parts.at(rank);
+            const Op& op = collective.parts.at(rank);
             std::vector<std::byte> part = read(rank, offset, bytes);
             if (op.op == ncclAvg) scale(part.data(), op.count, op.type, 1.0 / static_cast<double>(ranks));
             if (op.weight) scale(part.data(), op.count, op.type, *op.weight);
@@ -233,28 +235,28 @@ void carry_out(World& world, Meeting& meeting) {
     }
 }
 
-void meet(const std::shared_ptr<Comm>& comm, std::uint64_t number, const Op& op) {
+void run_collective(const std::shared_ptr<Comm>& comm, std::uint64_t number, const Op& op) {
     World& world = *comm->world;
     std::unique_lock lock(world.mutex);
-    Meeting& meeting = world.meetings[number];
-    meeting.parts.emplace(comm->rank, op);
-    if (static_cast<int>(meeting.parts.size()) == world.size && !meeting.broken) {
-        carry_out(world, meeting);
-        meeting.done = true;
+    PendingCollective& collective = world.collectives[number];
+    collective.parts.emplace(comm->rank, op);
+    if (static_cast<int>(collective.parts.size()) == world.size && !collective.broken) {
+        carry_out(world, collective);
+        collective.done = true;
         world.changed.notify_all();
     }
-    world.changed.wait(lock, [&] { return meeting.done || comm->aborted; });
-    meeting.broken = !meeting.done;
-    if (++meeting.left == world.size) world.meetings.erase(number);
+    world.changed.wait(lock, [&] { return collective.done || comm->aborted; });
+    collective.broken = !collective.done;
+    if (++collective.left == world.size) world.collectives.erase(number);
 }
 
-/// A send or receive of a group, with its number among those of the two ranks.
+/// A send or receive of a group, with its number among the messages of the two ranks.
 struct Numbered {
     Op op;
     std::uint64_t number;
 };
 
-/// All sends and receives of one group go on at once.
+/// Carries out all sends and receives of one group concurrently.
 void exchange(const std::shared_ptr<Comm>& comm, const std::vector<Numbered>& messages) {
     World& world = *comm->world;
     std::unique_lock lock(world.mutex);
@@ -264,35 +266,35 @@ void exchange(const std::shared_ptr<Comm>& comm, const std::vector<Numbered>& me
                                              : std::tuple(peer, comm->rank, message.number);
     };
     for (const Numbered& message : messages) {
-        if (message.op.kind == Kind::send) world.parcels[key(message)] = {&message.op, comm->device, false};
+        if (message.op.kind == Kind::send) world.messages[key(message)] = {&message.op, comm->device, false};
     }
     world.changed.notify_all();
     for (const Numbered& message : messages) {
         if (message.op.kind != Kind::recv) continue;
-        const auto here = [&] {
-            const auto found = world.parcels.find(key(message));
-            return found != world.parcels.end() && found->second.op != nullptr && !found->second.taken;
+        const auto has_arrived = [&] {
+            const auto found = world.messages.find(key(message));
+            return found != world.messages.end() && found->second.op != nullptr && !found->second.taken;
         };
-        world.changed.wait(lock, [&] { return here() || comm->aborted; });
+        world.changed.wait(lock, [&] { return has_arrived() || comm->aborted; });
         if (comm->aborted) break;
-        Parcel& parcel = world.parcels[key(message)];
+        SentMessage& sent = world.messages[key(message)];
         const std::size_t bytes = message.op.count * size_of(message.op.type);
-        if (parcel.op->count * size_of(parcel.op->type) != bytes)
+        if (sent.op->count * size_of(sent.op->type) != bytes)
             problem("a message and its receiver differ in size");
-        const std::byte* from = translate(parcel.op->from, bytes, parcel.device, "ncclSend");
+        const std::byte* from = translate(sent.op->from, bytes, sent.device, "ncclSend");
         std::byte* to = translate(message.op.to, bytes, comm->device, "ncclRecv");
         if (bytes > 0) std::memcpy(to, from, bytes);
-        parcel.taken = true;
+        sent.taken = true;
         world.changed.notify_all();
     }
     for (const Numbered& message : messages) {
         if (message.op.kind != Kind::send) continue;
-        world.changed.wait(lock, [&] { return world.parcels[key(message)].taken || comm->aborted; });
-        world.parcels.erase(key(message));
+        world.changed.wait(lock, [&] { return world.messages[key(message)].taken || comm->aborted; });
+        world.messages.erase(key(message));
     }
 }
 
-/// What the stream does of the calls of one launch.
+/// Carries out the calls of one launch on the stream's thread.
 void perform(const std::shared_ptr<Comm>& comm, const std::vector<std::pair<std::uint64_t, Op>>& collectives,
              const std::vector<Numbered>& messages) {
     if (const int fault = background_fault(comm->device)) {
@@ -301,23 +303,23 @@ void perform(const std::shared_ptr<Comm>& comm, const std::vector<std::pair<std:
         comm->world->changed.wait(lock, [&] { return comm->aborted.load(); });
     }
     if (!comm->aborted) {
-        for (const auto& [number, op] : collectives) meet(comm, number, op);
+        for (const auto& [number, op] : collectives) run_collective(comm, number, op);
         if (!messages.empty()) exchange(comm, messages);
     }
     const std::lock_guard lock(comm->mutex);
-    --comm->under_way;
+    --comm->is_unwinding;
     comm->changed.notify_all();
 }
 
-/// What was called together, with its numbers.
+/// The calls of one group, with their numbers.
 struct Calls {
     std::vector<std::pair<std::uint64_t, Op>> collectives;
     std::vector<Numbered> messages;
 };
 
-/// Under the communicator's lock.
+/// Numbers the calls. Requires the communicator's lock.
 Calls number(Comm& comm, const std::vector<Op>& ops) {
-    ++comm.under_way;
+    ++comm.is_unwinding;
     Calls calls;
     for (const Op& op : ops) {
         if (op.kind == Kind::send) {
@@ -325,14 +327,14 @@ Calls number(Comm& comm, const std::vector<Op>& ops) {
         } else if (op.kind == Kind::recv) {
             calls.messages.push_back({op, comm.next_received[op.root_or_peer]++});
         } else {
-            calls.collectives.emplace_back(comm.next_meeting++, op);
+            calls.collectives.emplace_back(comm.next_collective++, op);
         }
     }
     return calls;
 }
 
-/// Puts what was called on its stream; in a graph it is another call whenever that is launched. Under the
-/// communicator's lock.
+/// Enqueues the calls on their stream. In a graph, each launch makes new calls. Requires the communicator's
+/// lock.
 void hand_over(const std::shared_ptr<Comm>& comm) {
     for (Stream* stream : comm->streams) --stream->launching;
     comm->streams.clear();
@@ -370,7 +372,8 @@ using cuda_double::state;
 
 struct Group {
     int depth = 0;
-    std::shared_ptr<std::atomic<int>> aborts;  // of communicators that are connected in it
+    std::shared_ptr<std::atomic<int>>
+        aborts;  // counts aborts of communicators that are connected in the group
     std::vector<std::pair<ncclComm_t, Op>> calls;
     ~Group() {
         if (depth != 0) problem("a thread ended inside a group");
@@ -385,11 +388,11 @@ Group& group() {
 bool is_alive(ncclComm_t comm, const char* function) {
     const std::lock_guard lock(state().mutex);
     if (state().comms.contains(comm)) return true;
-    state().problems.push_back(std::string(function) + " on a communicator that is not there");
+    state().problems.push_back(std::string(function) + " on a communicator that does not exist");
     return false;
 }
 
-/// Somebody is inside NCCL.
+/// Marks that a thread is inside NCCL.
 class Inside {
   public:
     Inside(Comm& comm, const char* function) : comm_(comm) {
@@ -405,9 +408,9 @@ class Inside {
 
 ncclResult_t begin_pending(const std::shared_ptr<Comm>& comm, Comm::Pending what, const char* function) {
     if (comm->pending != Comm::Pending::nothing)
-        problem(std::string(function) + " before the call before has been taken in");
+        problem(std::string(function) + " before the previous call was accepted");
     comm->pending = what;
-    comm->polls = cuda_double::slowness;
+    comm->polls = cuda_double::polls_in_progress;
     return ncclInProgress;
 }
 
@@ -445,7 +448,7 @@ std::optional<double> weight_of(ncclComm_t handle, ncclRedOp_t op) {
     const std::lock_guard lock(handle->comm->mutex);
     const auto found = handle->comm->weighted_ops.find(op);
     if (found != handle->comm->weighted_ops.end()) return found->second.second;
-    problem("an operation that is not there");
+    problem("an operation that does not exist");
     return std::nullopt;
 }
 
@@ -490,7 +493,7 @@ bool all_have_finalized(Comm& comm) {
     return comm.world->finalized == comm.world->size;
 }
 
-/// Moves what is pending on. Under the communicator's lock.
+/// Progresses the pending call. Requires the communicator's lock.
 ncclResult_t poll(const std::shared_ptr<Comm>& comm) {
     if (comm->error != ncclSuccess) return comm->error;
     if (comm->pending == Comm::Pending::nothing) return ncclSuccess;
@@ -500,7 +503,7 @@ ncclResult_t poll(const std::shared_ptr<Comm>& comm) {
         if (comm->world->has_duplicates) return comm->error = ncclInvalidUsage;
     }
     if (comm->pending == Comm::Pending::finalizing) {
-        if (comm->under_way > 0 || !all_have_finalized(*comm)) return ncclInProgress;
+        if (comm->is_unwinding > 0 || !all_have_finalized(*comm)) return ncclInProgress;
         comm->finalized = true;
     }
     if (comm->pending == Comm::Pending::connecting) *comm->slot = comm->handle;
@@ -536,7 +539,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t) {
-    return "last words of the stand-in\n";
+    return "last error of the test double\n";
 }
 
 ncclResult_t ncclGetVersion(int* version) {
@@ -601,43 +604,43 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     if (!is_alive(handle, __func__)) return ncclInvalidArgument;
-    ncclResult_t told = ncclSuccess;
+    ncclResult_t injected = ncclSuccess;
     {
         const Inside inside(*handle->comm, __func__);
-        told = static_cast<ncclResult_t>(on_call(__func__, handle->comm->device));
+        injected = static_cast<ncclResult_t>(on_call(__func__, handle->comm->device));
         if (!handle->comm->finalized && !handle->comm->blocking)
             problem("a communicator was destroyed that had not been finalized");
     }
     forget(handle);
-    return told;
+    return injected;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
     if (!is_alive(handle, __func__)) return ncclInvalidArgument;
     const std::shared_ptr<Comm> comm = handle->comm;
-    ncclResult_t told = ncclSuccess;
+    ncclResult_t injected = ncclSuccess;
     {
         const Inside inside(*comm, __func__);
         if (comm->group_aborts && ++*comm->group_aborts > 1)
-            problem("communicators that were connected in one group are aborted at once");
+            problem("communicators that were connected in one group are aborted concurrently");
         {
             const std::lock_guard lock(comm->mutex);
             if (comm->pending == Comm::Pending::connecting) *comm->slot = handle;
             for (cuda_double::Stream* stream : std::exchange(comm->streams, {})) --stream->launching;
             comm->launch.clear();
         }
-        told = static_cast<ncclResult_t>(on_call(__func__, comm->device));
+        injected = static_cast<ncclResult_t>(on_call(__func__, comm->device));
         comm->aborted = true;
         if (comm->world) {
             const std::lock_guard lock(comm->world->mutex);
             comm->world->changed.notify_all();
         }
         std::unique_lock lock(comm->mutex);
-        comm->changed.wait(lock, [&] { return comm->under_way == 0; });
+        comm->changed.wait(lock, [&] { return comm->is_unwinding == 0; });
         if (comm->group_aborts) --*comm->group_aborts;
     }
     forget(handle);
-    return told;
+    return injected;
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
@@ -665,8 +668,8 @@ ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
 }
 
 ncclResult_t ncclMemFree(void* data) {
-    const auto told = static_cast<ncclResult_t>(on_call(__func__, cuda_double::current_device()));
-    return cuda_double::release_memory(data, "ncclMemFree") ? told : ncclInvalidArgument;
+    const auto injected = static_cast<ncclResult_t>(on_call(__func__, cuda_double::current_device()));
+    return cuda_double::release_memory(data, "ncclMemFree") ? injected : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, std::size_t, void** registration) {
@@ -712,7 +715,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t handle) {
     DOUBLE_COMM_CALL(handle);
     const std::lock_guard lock(handle->comm->mutex);
-    if (handle->comm->weighted_ops.erase(op) == 0) problem("an operation that is not there was destroyed");
+    if (handle->comm->weighted_ops.erase(op) == 0) problem("an operation that does not exist was destroyed");
     return ncclSuccess;
 }
 

@@ -1,4 +1,4 @@
-// What the stand-ins for CUDA and for NCCL share.
+// State that the test doubles for CUDA and NCCL share.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@
 
 namespace cuda_double {
 
-/// A stream's work, done in order and late by a thread of its own.
+/// A stream. A thread of its own runs its tasks in order, with delays.
 class Stream {
   public:
     explicit Stream(int device);
@@ -32,18 +32,20 @@ class Stream {
 
     [[nodiscard]] int device() const { return device_; }
     void add(std::function<void()> task);
-    /// The same of what the task makes: here, or whenever a graph that it goes into is launched.
+    /// Adds the operation that the task creates: now, or at each launch of the graph if the stream is
+    /// captured.
     void add_made(Capture::Task task);
-    /// Until all that it has been given is done.
+    /// Blocks until all tasks are done.
     void synchronize();
-    /// Ends the thread when all is done. Does not wait.
+    /// Ends the thread when all tasks are done. Does not block.
     void close();
     void join();
 
-    /// NCCL has been given a call on this stream and has not taken it in yet: nothing else may be put there.
+    /// The number of NCCL calls on this stream that NCCL has not accepted yet. Meanwhile nothing else may
+    /// be enqueued.
     std::atomic<int> launching = 0;
 
-    /// Where what it is given goes meanwhile; null where it is not captured.
+    /// The capture that receives the tasks; null if the stream is not captured.
     [[nodiscard]] std::shared_ptr<Capture> capture();
     void set_capture(std::shared_ptr<Capture> capture);
 
@@ -66,7 +68,7 @@ struct Allocation {
     std::size_t bytes = 0;
     int device = 0;
     MemoryKind kind = MemoryKind::device;
-    std::byte* alias = nullptr;  // where it can be read and written
+    std::byte* alias = nullptr;  // the address at which the host can access it
 };
 
 struct Fault {
@@ -100,19 +102,20 @@ State& state();
 
 void problem(const std::string& text);
 
-/// At the beginning of each call: counts it, and carries faults out. Returns the error to return; 0 for none.
+/// Counts a call and injects its faults. Every function calls it first. Returns the error to return; 0 for
+/// none.
 int on_call(const char* function, int device);
 
-/// The error with which the next operation on the device goes wrong in the background; 0 for none.
+/// Returns the asynchronous error of the next operation on the device; 0 for none.
 int background_fault(int device);
 
 [[nodiscard]] int current_device();
 
-/// The stream behind a handle; the device's default stream for null.
+/// Returns the stream of a handle; the device's default stream for null.
 Stream& stream_of(cudaStream_t handle, int device = current_device());
 
-/// Where the bytes can be read and written. Notes a problem where they are not all of one allocation, or
-/// where `device`, unless it is -1, is not theirs.
+/// Returns the address at which the host can access the bytes. Records a problem if they are not within one
+/// allocation, or, unless `device` is -1, not on this device.
 std::byte* translate(const void* data, std::size_t bytes, int device, const char* who);
 
 void* allocate(std::size_t bytes, int device, MemoryKind kind);

@@ -43,12 +43,12 @@ TEST_CASE("batches follow the sampler's order, and the last one may be shorter")
     CHECK(batches == Batches{{1, 3}, {5, 7}, {9}});
 }
 
-TEST_CASE("drop_last leaves the batch out that is not full") {
+TEST_CASE("drop_last drops the batch that is not full") {
     const DistributedSampler sampler(10, 2, 1, {.shuffle = false});
     CHECK(batches_of(BatchSampler(sampler, 2, {.drop_last = true})) == Batches{{1, 3}, {5, 7}});
 }
 
-TEST_CASE("a rank whose share is smaller gets an empty batch where another has one left") {
+TEST_CASE("a rank with fewer indices gets an empty batch if another rank has one left") {
     const DistributedSampler more(5, 2, 0, {.shuffle = false, .padding = Padding::none});
     const DistributedSampler fewer(5, 2, 1, {.shuffle = false, .padding = Padding::none});
     CHECK(batches_of(BatchSampler(more, 2)) == Batches{{0, 2}, {4}});
@@ -98,7 +98,7 @@ TEST_CASE("with drop_last all ranks get equally many batches, and all are full")
     }
 }
 
-TEST_CASE("a batch sampler that is kept shows the sampler's current epoch") {
+TEST_CASE("a batch sampler uses the sampler's current epoch") {
     DistributedSampler sampler(20, 2, 0);
     const BatchSampler batches(sampler, 3);
     const Batches first = batches_of(batches);

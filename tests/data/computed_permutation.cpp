@@ -22,7 +22,7 @@ namespace {
     return true;
 }
 
-/// How many standard deviations chi-square is above what a uniform distribution over the cells gives.
+/// Returns by how many standard deviations chi-square exceeds the value for a uniform distribution.
 [[nodiscard]] double deviations(const std::vector<std::size_t>& counts, double degrees_of_freedom) {
     double total = 0;
     for (const std::size_t count : counts) total += static_cast<double>(count);
@@ -37,34 +37,35 @@ namespace {
 
 struct Uniformity {
     double positions;
-    double neighbours;
+    double neighbors;
     double far_pairs;
 };
 
-/// Over many keys: where elements come to lie, and what comes beside and far from what, in cells of n / 16.
+/// Tests, over many keys, the distribution of the positions of elements, of adjacent elements and of
+/// distant pairs, in cells of n / 16.
 template <class MakeOrder>
 Uniformity uniformity(std::size_t n, std::size_t keys, MakeOrder&& make_order) {
     constexpr std::size_t cells = 16;
     std::vector<std::size_t> positions(cells * cells);
-    std::vector<std::size_t> neighbours(cells * cells);
+    std::vector<std::size_t> neighbors(cells * cells);
     std::vector<std::size_t> far_pairs(cells * cells);
     const auto cell = [&](std::size_t element) { return element * cells / n; };
     for (std::uint64_t key = 0; key < keys; ++key) {
         const auto order = make_order(key);
-        // One place each key: places of one order are not independent.
+        // Uses one position per key, since positions of one order are not independent.
         const std::size_t at = (key * 7919) % (n - 1);
         ++positions[cell(at) * cells + cell(order[at])];
-        ++neighbours[cell(order[at]) * cells + cell(order[at + 1])];
+        ++neighbors[cell(order[at]) * cells + cell(order[at + 1])];
         ++far_pairs[cell(order[at]) * cells + cell(order[(at + n / 2) % n])];
     }
-    // Positions are not drawn: each row has its own total.
-    return {deviations(positions, cells * (cells - 1)), deviations(neighbours, cells * cells - 1),
+    // Positions are not random: each row has a fixed total.
+    return {deviations(positions, cells * (cells - 1)), deviations(neighbors, cells * cells - 1),
             deviations(far_pairs, cells * cells - 1)};
 }
 
 void check_uniform(const Uniformity& found) {
     CHECK(std::abs(found.positions) < 5);
-    CHECK(std::abs(found.neighbours) < 5);
+    CHECK(std::abs(found.neighbors) < 5);
     CHECK(std::abs(found.far_pairs) < 5);
 }
 
@@ -80,7 +81,7 @@ TEST_CASE("a computed order has each element once") {
     CHECK(ComputedPermutation(1, 1)[0] == 0);
 }
 
-TEST_CASE("a computed order of 10^12 elements has no element twice where one looks") {
+TEST_CASE("a computed order of 10^12 elements has no duplicates among the elements tested") {
     constexpr std::size_t n = 1'000'000'000'000;
     const ComputedPermutation order(n, 5);
     std::set<std::size_t> seen;
@@ -104,7 +105,7 @@ TEST_CASE("a computed order is as uniform as a permutation that is drawn") {
     check_uniform(uniformity(100'003, 200'000, computed(100'003)));
     check_uniform(uniformity(
         1500, 5'000, [](std::uint64_t key) { return dptk::random_permutation<std::uint32_t>(1500, key); }));
-    // Within one order: neighbours of neighbours.
+    // Tests pairs of adjacent elements within one order.
     const ComputedPermutation one(1'000'003, 9);
     std::vector<std::size_t> pairs(64 * 64);
     for (std::size_t i = 0; i + 1 < one.size(); i += 2)

@@ -51,7 +51,7 @@ class Fnv1a {
     std::uint64_t checksum_ = 0xCBF29CE484222325;
 };
 
-/// As record_distributed_sampler.py computes it from torch's sampler.
+/// Computes the checksum like record_distributed_sampler.py, which uses torch's sampler.
 std::uint64_t checksum_over_all_settings(std::size_t n, std::size_t replicas) {
     Fnv1a checksum;
     for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{7}, (std::uint64_t{1} << 32) + 1}) {
@@ -74,7 +74,7 @@ std::uint64_t checksum_over_all_settings(std::size_t n, std::size_t replicas) {
 
 }  // namespace
 
-TEST_CASE("a sampler deals the indices that torch's does, padding by repetition") {
+TEST_CASE("a sampler has the indices of torch's sampler, padding by repetition") {
     const std::vector<std::vector<Indices>> expected = {{{4, 5, 0, 2}, {1, 3, 8, 4}, {7, 9, 6, 1}},
                                                         {{5, 2, 9, 4}, {6, 0, 3, 5}, {1, 8, 7, 6}}};
     for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -86,7 +86,7 @@ TEST_CASE("a sampler deals the indices that torch's does, padding by repetition"
     }
 }
 
-TEST_CASE("where there are more than twice as many replicas as samples, padding repeats more than once") {
+TEST_CASE("with more than twice as many replicas as samples, padding repeats more than once") {
     const Indices expected = {0, 1, 2, 0, 1, 2, 0};
     for (std::size_t rank = 0; rank < 7; ++rank) {
         CHECK(indices_of(DistributedSampler(3, 7, rank, {.shuffle = false})) == Indices{expected[rank]});
@@ -108,7 +108,7 @@ TEST_CASE("a sampler equals torch's for every n up to 200, world size up to 9, a
     CHECK(lines == 201 * 9);
 }
 
-TEST_CASE("drop_last with fewer samples than replicas leaves nobody any") {
+TEST_CASE("with drop_last and fewer samples than replicas, no rank has indices") {
     const DistributedSampler sampler(3, 4, 0, {.drop_last = true});
     CHECK(sampler.size() == 0);
     CHECK(sampler.largest_share() == 0);
@@ -124,7 +124,7 @@ TEST_CASE("an empty dataset gives no indices, padded or not") {
     }
 }
 
-TEST_CASE("without padding each sample is dealt exactly once, and shares differ by one at most") {
+TEST_CASE("without padding each sample occurs exactly once, and shares differ by at most one") {
     for (std::size_t n = 0; n <= 70; ++n) {
         for (std::size_t replicas = 1; replicas <= 20; ++replicas) {
             CAPTURE(n);
@@ -159,7 +159,7 @@ TEST_CASE("without padding the order is the padded one's, cut at its end") {
     }
 }
 
-TEST_CASE("the shares that a sampler tells are the sizes of all ranks' samplers") {
+TEST_CASE("the shares that a sampler reports are the sizes of all ranks' samplers") {
     for (const DistributedSamplerOptions options :
          {DistributedSamplerOptions{}, DistributedSamplerOptions{.drop_last = true},
           DistributedSamplerOptions{.padding = Padding::none}}) {
@@ -171,7 +171,7 @@ TEST_CASE("the shares that a sampler tells are the sizes of all ranks' samplers"
     }
 }
 
-TEST_CASE("a sampler takes its size from a dataset and its place from a group") {
+TEST_CASE("a sampler uses the size of a dataset and the rank of a group") {
     const std::vector<float> dataset(10);
     const FixedGroup group{.my_rank = 1, .world_size = 3};
     const DistributedSampler from_dataset(dataset, group, {.seed = 7});
@@ -183,7 +183,7 @@ TEST_CASE("a sampler takes its size from a dataset and its place from a group") 
     CHECK(indices_of(from_size) == indices_of(from_dataset));
 }
 
-TEST_CASE("setting the current epoch again keeps iterators good") {
+TEST_CASE("setting the current epoch again keeps iterators valid") {
     DistributedSampler sampler(100, 2, 0);
     sampler.set_epoch(3);
     CHECK(sampler.epoch() == 3);
@@ -233,7 +233,7 @@ TEST_CASE("dropping samples and counting each once contradict each other") {
                          doctest::Contains("drop_last"), dptk::ArgumentError);
 }
 
-TEST_CASE("a computed order deals each sample once, another one in each epoch, and pads from its start") {
+TEST_CASE("a computed order has each sample once, differs in each epoch, and pads from its start") {
     for (const std::size_t n : {1U, 2U, 10U, 1023U, 1025U, 5000U}) {
         for (const std::size_t replicas : {1U, 2U, 3U, 7U}) {
             CAPTURE(n);
@@ -264,7 +264,7 @@ TEST_CASE("a computed order deals each sample once, another one in each epoch, a
     }
 }
 
-TEST_CASE("a computed order of 10^12 samples takes no memory to speak of") {
+TEST_CASE("a computed order of 10^12 samples needs almost no memory") {
     constexpr std::size_t n = 1'000'000'000'000;
     DistributedSampler sampler(n, 1000, 999, {.order = dptk::Order::computed});
     CHECK(sampler.size() == n / 1000);

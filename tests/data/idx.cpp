@@ -20,7 +20,8 @@ std::string read_error(const std::filesystem::path& path) {
     return format_error_of([&] { static_cast<void>(dptk::read_idx(path)); });
 }
 
-/// Whether reading `path` fails with a message that begins with the path and the offset, and says `rest`.
+/// Whether reading `path` fails with a message that starts with the path and the offset, and contains
+/// `rest`.
 bool fails_at(const std::filesystem::path& path, std::size_t offset, const std::string& rest) {
     const std::string message = read_error(path);
     CAPTURE(message);
@@ -58,7 +59,7 @@ std::string small_array() {
 
 }  // namespace
 
-TEST_CASE("an IDX file is read with its shape, plain and compressed alike") {
+TEST_CASE("a plain or compressed IDX file is read with its shape") {
     const TemporaryFolder folder;
     for (const auto& path :
          {folder.write("plain", small_array()), folder.write_gzip("gzip", small_array())}) {
@@ -71,7 +72,7 @@ TEST_CASE("an IDX file is read with its shape, plain and compressed alike") {
     }
 }
 
-TEST_CASE("elements of every type come in the host's byte order") {
+TEST_CASE("elements of every type are read in the host's byte order") {
     using namespace std::string_literals;
     check_element_type<std::uint8_t>(0x08, "\x01\xFF"s, {1, 255});
     check_element_type<std::int8_t>(0x09, "\x01\xFF"s, {1, -1});
@@ -116,7 +117,7 @@ TEST_CASE("a file cut anywhere in its header or data is refused, at the byte whe
     }
 }
 
-TEST_CASE("data that goes on after the array is refused") {
+TEST_CASE("data after the end of the array is refused") {
     const TemporaryFolder folder;
     const std::string longer = small_array() + 'x';
     CHECK(fails_at(folder.write("plain", longer), 40, "expected the end of the file, found more data"));
@@ -152,7 +153,7 @@ TEST_CASE("dimensions whose product overflows are refused at the dimension that 
     CHECK(fails_at(folder.write("f64", idx_header(0x0E, {most, most})), 8, "[4294967295, 4294967295]"));
 }
 
-TEST_CASE("a small file that claims exabytes fails fast, and takes no memory for them") {
+TEST_CASE("a small file that claims exabytes fails fast, and allocates no memory for them") {
     const TemporaryFolder folder;
     const std::string lie = idx_header(u8, {0xFFFFFFFF, 0xFFFFFFFF}) + "only this";
     const auto start = std::chrono::steady_clock::now();
@@ -181,7 +182,7 @@ TEST_CASE("gzip data that is cut or changed anywhere is never read as something 
             std::string changed = packed;
             changed[i] = static_cast<char>(changed[i] ^ 1 << bit);
             const auto path = folder.write("changed", changed);
-            // A few bits of padding mean nothing.
+            // A few bits of padding have no meaning.
             const bool harmless = read_error(path) == "no error";
             if (harmless) CHECK(dptk::read_idx(path).bytes == dptk::read_idx(whole).bytes);
         }

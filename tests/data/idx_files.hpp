@@ -1,4 +1,4 @@
-/// Writes IDX files, good and bad, into a folder that goes away with the test.
+/// Writes IDX files, valid and invalid, into a folder that is removed with the test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ inline std::string file_content(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// `00 00 type ndim`, and the dimensions.
+/// Writes `00 00 type ndim`, and the dimensions.
 inline std::string idx_header(int type, std::initializer_list<std::uint32_t> shape) {
     std::string header = {0, 0, static_cast<char>(type), static_cast<char>(shape.size())};
     for (const std::uint32_t dimension : shape) {
@@ -64,7 +64,7 @@ inline std::string idx_header(int type, std::initializer_list<std::uint32_t> sha
     return header;
 }
 
-/// The text of the FormatError that `function` throws, "no error" where it throws none.
+/// Returns the text of the FormatError that `function` throws, or "no error".
 template <class Function>
 std::string format_error_of(Function function) {
     try {

@@ -101,7 +101,7 @@ TEST_CASE("a label beyond the given number of classes is refused, naming the fil
           labels.string() + ": byte 10: expected a label below 4, found 4");
 }
 
-TEST_CASE("the digits that are shipped are all there") {
+TEST_CASE("the digits that are shipped are complete") {
     const dptk::ImageDataset train = shipped_digits("train");
     CHECK(train.size() == 1437);
     CHECK(train.height() == 8);

@@ -34,13 +34,13 @@ ImageDataset small_dataset(Bytes labels, ImageDatasetOptions options = {}) {
 }
 
 Bytes pixels_of(const ImageDataset& dataset, std::size_t index) {
-    const dptk::LabelledImageRef image = dataset[index];
+    const dptk::LabeledImageRef image = dataset[index];
     return Bytes(image.pixels.begin(), image.pixels.end());
 }
 
 }  // namespace
 
-TEST_CASE("an image dataset gives each image with its label") {
+TEST_CASE("an image dataset returns each image with its label") {
     const ImageDataset dataset = small_dataset({7, 2});
     CHECK(dataset.size() == 2);
     CHECK(pixels_of(dataset, 0) == Bytes{0, 1, 2, 3, 4, 5});
@@ -49,17 +49,17 @@ TEST_CASE("an image dataset gives each image with its label") {
     CHECK(dataset[1].label == 2);
 }
 
-TEST_CASE("images of shape [n, height, width] have one channel, others say how many") {
-    const ImageDataset grey = small_dataset({0});
-    CHECK(grey.channels() == 1);
-    CHECK(grey.height() == 2);
-    CHECK(grey.width() == 3);
+TEST_CASE("images of shape [n, height, width] have one channel; other shapes contain the number") {
+    const ImageDataset gray = small_dataset({0});
+    CHECK(gray.channels() == 1);
+    CHECK(gray.height() == 2);
+    CHECK(gray.width() == 3);
 
-    const ImageDataset coloured(Bytes(2 * 3 * 4 * 5), Shape{2, 3, 4, 5}, Bytes(2));
-    CHECK(coloured.channels() == 3);
-    CHECK(coloured.height() == 4);
-    CHECK(coloured.width() == 5);
-    CHECK(coloured[1].pixels.size() == 60);
+    const ImageDataset colored(Bytes(2 * 3 * 4 * 5), Shape{2, 3, 4, 5}, Bytes(2));
+    CHECK(colored.channels() == 3);
+    CHECK(colored.height() == 4);
+    CHECK(colored.width() == 5);
+    CHECK(colored[1].pixels.size() == 60);
 }
 
 TEST_CASE("the number of classes is the largest label + 1 unless it is given") {
@@ -100,13 +100,13 @@ TEST_CASE("a subset has the images asked for, in that order, and all the classes
     CHECK(dataset.subset({}).size() == 0);
 }
 
-TEST_CASE("a subset of an image that is not there is refused") {
+TEST_CASE("a subset with an index out of range is refused") {
     const Shape indices = {0, 3};
     CHECK_THROWS_WITH_AS(static_cast<void>(small_dataset({9, 1, 2}).subset(indices)),
                          doctest::Contains("below 3 for a subset, found 3"), dptk::ArgumentError);
 }
 
-TEST_CASE("all pixels and labels are there in one piece, and an id tells datasets apart") {
+TEST_CASE("all pixels and labels are contiguous, and an id distinguishes datasets") {
     ImageDataset dataset = small_dataset({9, 1, 2});
     CHECK(dataset.pixels().size() == 18);
     CHECK(dataset.pixels().data() == dataset[0].pixels.data());

@@ -50,16 +50,16 @@ TEST_CASE("permutations of no and of one index exist") {
     CHECK(large_permutation(1, 3) == Order{0});
 }
 
-// PyTorch uses this form from n = 214,748,364 on only. The expected values come from a transcription of its
-// loop to Python over NumPy's MT19937.
-TEST_CASE("the form for large n draws 64 bits an index, from the first index on") {
+// PyTorch uses this form only for n of at least 214,748,364. The expected values were computed by a
+// transcription of its loop to Python over NumPy's MT19937.
+TEST_CASE("the algorithm for large n draws 64 bits per index, from the first index on") {
     CHECK(dptk::detail::first_large_permutation == 214'748'364);
     CHECK(large_permutation(10, 0) == Order{8, 2, 6, 3, 5, 1, 0, 9, 7, 4});
     CHECK(large_permutation(10, 1) == Order{8, 4, 2, 0, 7, 5, 3, 6, 9, 1});
     CHECK(large_permutation(10, 42) == Order{6, 0, 5, 8, 7, 2, 3, 1, 9, 4});
 }
 
-TEST_CASE("both forms hold each index once") {
+TEST_CASE("both algorithms contain each index once") {
     for (std::size_t n = 0; n < 300; ++n) {
         CAPTURE(n);
         CHECK(holds_each_index_once(permutation(n, n)));
@@ -75,6 +75,6 @@ TEST_CASE("a permutation is the same in every index type that is wide enough") {
 
 TEST_CASE("an index type that is too narrow for n is refused") {
     CHECK_THROWS_WITH_AS(static_cast<void>(dptk::random_permutation<std::uint8_t>(257, 0)),
-                         doctest::Contains("holds 256, but the largest value of the one given is 255"),
+                         doctest::Contains("holds 256, but the largest value of the given type is 255"),
                          dptk::ArgumentError);
 }

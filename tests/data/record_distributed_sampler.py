@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records what torch.utils.data.DistributedSampler answers, for the test of dptk::DistributedSampler.
+"""Records the indices of torch.utils.data.DistributedSampler for the test of dptk::DistributedSampler.
 
     record_distributed_sampler.py > distributed_sampler_torch.txt
 
 Each line is `n W checksum`: n samples, W replicas, and the FNV-1a 64 checksum of the indices for all
-SEEDS x EPOCHS x shuffle x drop_last x ranks, nested in this order. Per rank, the number of its indices goes
-into the checksum first and then each index, as four bytes, the lowest first. The output depends on torch alone
+SEEDS x EPOCHS x shuffle x drop_last x ranks, nested in this order. Per rank, the checksum covers
+the number of its indices and then each index, as four bytes, lowest first. The output depends only on torch
 (recorded with 1.13; the algorithm for these n is the same in all versions).
 """
 

@@ -1,4 +1,5 @@
-// Gradient accumulation: no_sync, as PyTorch has it, and accumulate, which weighs micro-batches by samples.
+// Gradient accumulation: no_sync, as in PyTorch, and accumulate, which weights micro-batches by their
+// samples.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,7 +16,7 @@ using dptk::DistributedDataParallel;
 using dptk::Ready;
 using Vectors = std::vector<std::vector<float>>;
 
-/// The samples of rank `rank`'s micro-batch `number`: of 0 to 3 samples each.
+/// Returns the 0 to 3 samples of micro-batch `number` of rank `rank`.
 std::vector<std::size_t> micro_batch(int rank, int number) {
     std::vector<std::size_t> samples;
     for (int i = 0; i < (rank + 2 * number + 1) % 4; ++i)
@@ -53,7 +54,7 @@ TEST_CASE_TEMPLATE("micro-batches of any sizes equal one large batch of one proc
                     for (int number = 0; number < micro_batches; ++number) {
                         const auto samples = micro_batch(group.rank(), number);
                         const bool last = number + 1 == micro_batches;
-                        if (samples.empty()) {  // whatever the memory holds must not count
+                        if (samples.empty()) {  // the contents of the memory must not count
                             for (auto& gradient : net.gradients)
                                 std::ranges::fill(gradient, std::numeric_limits<T>::quiet_NaN());
                         }
@@ -66,7 +67,7 @@ TEST_CASE_TEMPLATE("micro-batches of any sizes equal one large batch of one proc
                         } else {
                             const auto here = ddp.no_sync();
                             net.forward_backward(samples);
-                            if (ready == Ready::marked) ddp.mark_ready(2);  // which does nothing
+                            if (ready == Ready::marked) ddp.mark_ready(2);  // does nothing in no_sync
                             ddp.accumulate(samples.size());
                             CHECK(net.gradients[0][0] == 0);
                         }
@@ -112,7 +113,7 @@ TEST_CASE("no_sync: the next step averages the plain sums") {
     });
 }
 
-TEST_CASE("mistakes of accumulation are told") {
+TEST_CASE("mistakes of accumulation are reported on all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}}, gradients = {{1}};
         DistributedDataParallel ddp(group, values, gradients, {.ready = Ready::marked});
@@ -120,7 +121,7 @@ TEST_CASE("mistakes of accumulation are told") {
         {
             const auto here = ddp.no_sync();
             CHECK(test::throws<dptk::ArgumentError>(text, [&] { ddp.begin_step(3); }));
-            CHECK(test::contains(text, "a sample count inside no_sync"));
+            CHECK(test::contains(text, "a sample count was given inside no_sync"));
         }
         ddp.begin_step();
         CHECK_THROWS_AS(static_cast<void>(ddp.no_sync()), dptk::ArgumentError);
@@ -133,13 +134,13 @@ TEST_CASE("mistakes of accumulation are told") {
         ddp.mark_ready(0);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "accumulate() in the middle of a step"));
+        CHECK(test::contains(text, "accumulate() was called during a step"));
 
         ddp.accumulate(2);
         ddp.mark_ready(0);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "gradient [0] is marked behind accumulate(), without begin_step(n)"));
+        CHECK(test::contains(text, "gradient [0] was marked after accumulate() without begin_step(n)"));
 
         if (group.size() > 1) {
             if (odd) ddp.accumulate(2);

@@ -31,7 +31,7 @@ TEST_CASE("each dtype fills buckets of its own") {
     CHECK(plan(interleaved, {400}) == Indices{{0, 2}, {1, 3}, {4}, {5}});
 }
 
-TEST_CASE("each dtype goes through the caps of its own, and the last cap goes on") {
+TEST_CASE("each dtype uses the caps from the first on, and the last cap applies to all further buckets") {
     CHECK(plan(interleaved, {200, 400}) == Indices{{0}, {1}, {2, 4}, {3, 5}});
     CHECK(plan({{10}, {10}, {10}, {10}}, {40, 80}) == Indices{{0}, {1, 2}, {3}});
 }

@@ -1,4 +1,4 @@
-// Clipping and loss scaling of averaged gradients.
+// Gradient clipping and loss scaling of averaged gradients.
 #include <doctest/doctest.h>
 #include <dptk/ddp/clip.hpp>
 #include <dptk/ddp/loss_scaler.hpp>
@@ -47,7 +47,7 @@ TEST_CASE("gradients are clipped as PyTorch does in one process") {
     });
 }
 
-TEST_CASE("gradients whose norm is infinite, or not a number, are not numbers when they are clipped") {
+TEST_CASE("gradients whose norm is infinite or NaN are NaN after clipping") {
     std::vector<float> a(2), da(2);
     for (const double norm_type : {2.0, infinity}) {
         for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
@@ -95,7 +95,7 @@ TEST_CASE("averaged gradients are clipped as those of one process on all samples
     });
 }
 
-TEST_CASE("what is not finite on one rank alone is known on all") {
+TEST_CASE("a gradient that is not finite on one rank is reported on all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<float> value(2), gradient(2, 8.0F);
         dptk::DistributedDataParallel ddp(group, value, gradient);
@@ -107,7 +107,7 @@ TEST_CASE("what is not finite on one rank alone is known on all") {
     });
 }
 
-TEST_CASE("a gradient that overflows on one rank leaves out the step on all, and the scale shrinks") {
+TEST_CASE("a gradient that overflows on one rank skips the step on all ranks, and the scale shrinks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<float> value(2), gradient(2);
         dptk::DistributedDataParallel ddp(group, value, gradient);

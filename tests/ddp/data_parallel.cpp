@@ -1,4 +1,4 @@
-// Replicas in one process, with a thread for each.
+// DataParallel: replicas in one process, each with a thread of its own.
 #include <doctest/doctest.h>
 #include <dptk/ddp/data_parallel.hpp>
 
@@ -21,7 +21,7 @@ namespace {
 using dptk::DataParallel;
 using Part = std::span<const std::size_t>;
 
-/// A net that DataParallel finds parameters in.
+/// A net with a for_each_parameter, in which DataParallel finds the parameters.
 template <class T>
 struct ReplicaNet : test::SmallNet<T> {
     using test::SmallNet<T>::SmallNet;
@@ -35,7 +35,7 @@ struct ReplicaNet : test::SmallNet<T> {
 template <class T>
 std::vector<ReplicaNet<T>> make_replicas(int count) {
     std::vector<ReplicaNet<T>> replicas;
-    for (int number = 0; number < count; ++number) replicas.emplace_back(number);  // of different values
+    for (int number = 0; number < count; ++number) replicas.emplace_back(number);  // with different values
     return replicas;
 }
 
@@ -60,7 +60,7 @@ TEST_CASE_TEMPLATE("DataParallel equals DistributedDataParallel, bit by bit, and
                    float, double) {
     if (test::is_launched()) return;
     for (const int count : {1, 2, 3, 4, 8}) {
-        // Of sizes that the replicas share evenly, unevenly, and with none for some.
+        // These sizes split evenly, unevenly, and so that some replicas get no samples.
         const std::vector<std::size_t> sizes = {8, 24, 11, 3, 1, 16};
         auto replicas = make_replicas<T>(count);
         DataParallel parallel(replicas);
@@ -126,7 +126,7 @@ TEST_CASE("replicas work on threads of their own, and side by side") {
     CHECK_FALSE(different.contains(std::this_thread::get_id()));
 }
 
-TEST_CASE("what goes wrong in one replica is thrown, and the next step may begin") {
+TEST_CASE("an error in one replica is thrown, and the next step may begin") {
     if (test::is_launched()) return;
     auto replicas = make_replicas<float>(3);
     DataParallel parallel(replicas);

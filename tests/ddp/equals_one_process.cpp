@@ -1,5 +1,5 @@
-// DDP against one process on the concatenated batch: the same gradients and parameters, bit-identical on all
-// ranks.
+// Compares DDP with one process on the concatenated batch: gradients and parameters must be the same, and
+// bitwise equal on all ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using Options = dptk::DistributedDataParallelOptions;
 
 constexpr double huge = 1e6;
 
-/// The largest difference between two sets of parameters, in units of T's precision.
+/// Returns the largest difference between two sets of parameters, in units of T's epsilon.
 template <class T>
 double distance(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
     double largest = 0;
@@ -47,15 +47,15 @@ bool same_bits_on_all_ranks(dptk::ProcessGroup& group, const std::vector<std::ve
     return true;
 }
 
-/// Ten SGD steps with DDP over `make(group, net, options)`, beside one process on all ranks' batches
-/// together. `samples` are dealt without padding, so that the last batch is uneven and some ranks may have
-/// none.
+/// Compares ten SGD steps of the DDP that `make(group, net, options)` returns with one process on the batches
+/// of all ranks. `samples` are distributed without padding, so that the last batch is uneven and some ranks
+/// may have no samples.
 template <class T, class MakeDdp>
 void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::size_t samples,
                        MakeDdp&& make) {
     constexpr std::size_t batch_size = 3;
     constexpr double tolerance = 64;
-    test::SmallNet<T> net(group.rank());  // different on every rank, until DDP sends rank 0's
+    test::SmallNet<T> net(group.rank());  // values differ between ranks until DDP broadcasts rank 0's
     test::SmallNet<T> alone(0);
     auto ddp = make(group, net, options);
     const auto size = static_cast<std::size_t>(group.size());
@@ -69,7 +69,7 @@ void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::s
         std::size_t batch_index = 0;
         for (const std::span<const std::size_t> batch : dptk::BatchSampler(sampler, batch_size)) {
             alone.forward_backward(all_batches[batch_index++]);
-            if (batch.empty()) {  // whatever the memory holds must not count
+            if (batch.empty()) {  // the contents of the memory must not count
                 for (auto& gradient : net.gradients)
                     std::ranges::fill(gradient, std::numeric_limits<T>::quiet_NaN());
             }
@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("ten steps equal one process on the concatenated batch", T, f
             for (const std::optional<double> cap :
                  {std::optional<double>(), std::optional(test::one_byte), std::optional(huge)}) {
                 const Options options{.bucket_cap_mb = cap, .ready = ready};
-                for (const std::size_t samples : {1U, 2U, 13U, 48U}) {  // with 1 and 2, most ranks have none
+                for (const std::size_t samples : {1U, 2U, 13U, 48U}) {  // of 1 or 2, most ranks get none
                     train_and_compare<T>(group, options, samples, values_and_gradients<T>);
                 }
             }
@@ -127,7 +127,7 @@ TEST_CASE_TEMPLATE("ten steps equal one process on the concatenated batch", T, f
 }
 
 TEST_CASE("a flat span of all parameters trains the same") {
-    // One parameter for DDP, four for the network: copied over before and after each step.
+    // DDP sees one parameter and the network four; they are copied before and after each step.
     test::on_ranks([](dptk::ProcessGroup& group) {
         test::SmallNet<double> net(0), alone(0);
         std::vector<double> value(10), gradient(10);
@@ -191,7 +191,7 @@ TEST_CASE("pairs of value and gradient in a map train the same") {
         });
 }
 
-TEST_CASE("without sample counts all ranks weigh the same") {
+TEST_CASE("without sample counts all ranks have equal weights") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<float> value(3), gradient(3, static_cast<float>(group.rank() + 1));
         dptk::DistributedDataParallel ddp(group, value, gradient);
@@ -200,7 +200,7 @@ TEST_CASE("without sample counts all ranks weigh the same") {
     });
 }
 
-TEST_CASE("several dtypes travel in buckets of their own") {
+TEST_CASE("each dtype is sent in buckets of its own") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<float> f(3), df(3, static_cast<float>(group.rank()));
         std::vector<double> d(2), dd(2, static_cast<double>(group.rank()));
@@ -279,7 +279,7 @@ TEST_CASE("a parameter marked unused counts as zeros on its rank") {
     });
 }
 
-TEST_CASE("a model without parameters, and parameters without elements, are no trouble") {
+TEST_CASE("a model without parameters, and parameters without elements, are allowed") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::vector<float>> none, empty = {{}, {1}, {}}, empty_gradients = {{}, {2}, {}};
         std::vector<std::vector<float>> no_gradients;
@@ -291,7 +291,7 @@ TEST_CASE("a model without parameters, and parameters without elements, are no t
     });
 }
 
-TEST_CASE("the transport may have no duplicate: then buckets travel inside synchronize") {
+TEST_CASE("if the transport cannot duplicate a group, buckets are sent inside synchronize") {
     const dptk::detail::ThreadJob job(3, {});
     dptk::launch_threads(3, [&](const dptk::ProcessGroup& threads) {
         dptk::ProcessGroup group = dptk::BasicCommunicator(test::MessagesOnly(job, threads.rank()));

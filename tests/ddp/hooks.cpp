@@ -1,4 +1,4 @@
-// Communication hooks against the all-reduce, and what they promise beyond.
+// Compares communication hooks with the all-reduce, and tests the guarantees of each hook.
 #include <doctest/doctest.h>
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/post_local_sgd.hpp>
@@ -24,7 +24,7 @@ using dptk::ProcessGroup;
 using dptk::Ready;
 using test::HostMatrix;
 
-/// The average of a step in which element e of gradient g on rank r is f(r, g, e).
+/// Returns the averages of a step in which element e of gradient g on rank r is f(r, g, e).
 template <class F>
 std::vector<std::vector<float>> average(ProcessGroup& group, const std::shared_ptr<CommHook>& hook,
                                         Ready ready, bool with_samples, F&& f) {
@@ -85,7 +85,7 @@ TEST_CASE("hooks give the all-reduce's averages, within their precision") {
             check(dptk::hooks::fp16_compress(own), 1e-3);
             check(dptk::hooks::bf16_compress(own), 1e-2);
             check(dptk::hooks::fp16_compress(dptk::hooks::powersgd()), 1e-3);
-            check(dptk::hooks::powersgd(), 1e-6);  // which has not begun to compress
+            check(dptk::hooks::powersgd(), 1e-6);  // does not compress yet
         }
     });
 }
@@ -94,7 +94,7 @@ TEST_CASE("compressed gradients near the largest f16 do not overflow") {
     test::on_ranks([](ProcessGroup& group) {
         for (const bool with_samples : {true, false}) {
             const auto large = [](int, std::size_t, std::size_t) { return 60000.0F; };
-            if (with_samples && group.size() == 1) continue;  // no samples at all
+            if (with_samples && group.size() == 1) continue;  // the only rank has no samples
             for (const auto& hook : {dptk::hooks::fp16_compress(), dptk::hooks::bf16_compress()}) {
                 const auto result = average(group, hook, Ready::marked, with_samples, large);
                 CHECK(result[1][99] == doctest::Approx(60000).epsilon(0.01));
@@ -155,7 +155,9 @@ TEST_CASE("over a transport without a duplicate a hook runs inside synchronize")
     });
 }
 
-TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and parameters meet") {
+TEST_CASE(
+    "post_local_sgd: from start_step on, gradients are averaged in subgroups, and parameters over all "
+    "ranks") {
     test::on_ranks([](ProcessGroup& group) {
         if (group.size() % 2 != 0) return;
         std::vector<float> value(3, static_cast<float>(group.rank())), gradient(3);
@@ -171,7 +173,7 @@ TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and par
         const float pair = static_cast<float>(group.rank() / 2 * 2) + 0.5F;
         CHECK(step(rank) == doctest::Approx(pair));
         dptk::PeriodicModelAverager averager(group, 3, 1);
-        CHECK_FALSE(averager.average_parameters(ddp.parameters()));  // step 0 warms up
+        CHECK_FALSE(averager.average_parameters(ddp.parameters()));  // step 0 is a warm-up step
         CHECK(averager.average_parameters(ddp.parameters()));
         CHECK(value[2] == doctest::Approx(static_cast<float>(group.size() - 1) / 2));
         CHECK_FALSE(averager.average_parameters(ddp.parameters()));
@@ -179,7 +181,7 @@ TEST_CASE("post_local_sgd: gradients stay in their group from a step on, and par
     });
 }
 
-TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes later") {
+TEST_CASE("PowerSGD: exact for gradients of its rank") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 20, columns = 30;
         HostMatrix value(rows, columns), gradient(rows, columns);
@@ -193,7 +195,7 @@ TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes la
             }
             std::ranges::fill(bias_gradient, static_cast<float>(group.rank()));
         };
-        // The sum of two products, the same ones on all ranks but for a factor.
+        // A matrix of rank 2: the sum of two products, which differ between ranks only by a factor.
         const auto of_rank_2 = [](std::size_t r, std::size_t c) {
             return std::sin(static_cast<float>(r)) * std::cos(static_cast<float>(c)) +
                    static_cast<float>(r) * 0.1F * static_cast<float>(c % 3);
@@ -210,15 +212,15 @@ TEST_CASE("PowerSGD: exact for gradients of its rank, and what it loses comes la
     });
 }
 
-TEST_CASE("PowerSGD: what it loses comes later, where errors are fed back") {
+TEST_CASE("PowerSGD: error feedback adds the errors to later gradients") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 20, columns = 30;
-        // Of full rank: no two products add up to it.
+        // A matrix of full rank, which is not a sum of two products.
         const auto element = [](int rank, std::size_t i) {
             const auto x = static_cast<double>(i * i % 101 + i % 7);
             return static_cast<float>(std::sin(x + 0.3 * static_cast<double>(i)) + 0.1 * rank);
         };
-        // How far the sum of what comes out is from the sum of what went in, as a part of it.
+        // Relative error of the sum of all outputs, compared with the sum of all inputs.
         const auto missed = [&](const dptk::hooks::PowerSgdOptions& options) {
             HostMatrix value(rows, columns), gradient(rows, columns);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
@@ -249,11 +251,11 @@ TEST_CASE("PowerSGD: what it loses comes later, where errors are fed back") {
     });
 }
 
-TEST_CASE("PowerSGD: errors stay with their parameters where buckets are made anew") {
+TEST_CASE("PowerSGD: errors stay with their parameters when buckets are rebuilt") {
     test::on_ranks([](ProcessGroup& group) {
         constexpr std::size_t rows = 10, columns = 20;
-        // One bucket, whose gradients are ready in the order of registration: the second step has them in
-        // another order than the first.
+        // Gradients become ready in the order of registration, so that the second step has another order
+        // in its only bucket than the first step.
         const auto run = [&](Ready ready) {
             HostMatrix a(rows, columns), b(rows, columns), da(rows, columns), db(rows, columns);
             DistributedDataParallel ddp(group, std::tie(a, b), std::tie(da, db), {.ready = ready});
@@ -271,13 +273,13 @@ TEST_CASE("PowerSGD: errors stay with their parameters where buckets are made an
             }
             return da.elements;
         };
-        const std::vector<float> stayed = run(Ready::at_synchronize), anew = run(Ready::marked);
+        const std::vector<float> stayed = run(Ready::at_synchronize), marked = run(Ready::marked);
         for (std::size_t i = 0; i < stayed.size(); ++i)
-            CHECK(anew[i] == doctest::Approx(stayed[i]).epsilon(1e-3));
+            CHECK(marked[i] == doctest::Approx(stayed[i]).epsilon(1e-3));
     });
 }
 
-TEST_CASE("PowerSGD goes on from a saved state as if it had never stopped") {
+TEST_CASE("PowerSGD continues from a saved state as if it had never stopped") {
     test::on_ranks([](ProcessGroup& group) {
         const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSgd>& hook, int first) {
             HostMatrix value(12, 10), gradient(12, 10);

@@ -1,4 +1,4 @@
-// Ranks with different numbers of batches.
+// Join: uneven inputs, ranks with different numbers of batches.
 #include <doctest/doctest.h>
 #include <dptk/ddp/join.hpp>
 #include <dptk/optim/sgd.hpp>
@@ -20,7 +20,7 @@ using dptk::Join;
 using dptk::ProcessGroup;
 using dptk::Ready;
 
-/// Rank r has 3 batches where r is even, and 5 where it is odd; one process alone has 5.
+/// Returns the number of batches of a rank: 3 if it is even, 5 if it is odd, and 5 for a single process.
 int steps_of(int rank, int ranks) {
     return ranks == 1 || rank % 2 == 1 ? 5 : 3;
 }
@@ -29,7 +29,8 @@ std::vector<std::size_t> joined_batch(int rank, int step) {
     return {static_cast<std::size_t>(10 * rank + step), static_cast<std::size_t>(1000 + 10 * rank + step)};
 }
 
-/// What one process computes in the step of all ranks that have a batch. Returns which part of all they are.
+/// Computes in one process the gradients over the batches of all ranks that have one in this step. Returns
+/// the fraction of ranks that have a batch.
 double joined_gradients_alone(test::SmallNet<double>& net, int ranks, int step) {
     std::vector<std::size_t> all;
     int present = 0;
@@ -43,7 +44,8 @@ double joined_gradients_alone(test::SmallNet<double>& net, int ranks, int step) 
     return static_cast<double>(present) / ranks;
 }
 
-/// Its step, if the sum of the ranks' gradients is divided by all ranks, or by those.
+/// Steps with these gradients. The ranks' sum is divided by the number of all ranks if `by_all`, otherwise by
+/// the number of ranks that have a batch.
 void joined_step_alone(test::SmallNet<double>& net, int ranks, int step, bool by_all) {
     const double part = joined_gradients_alone(net, ranks, step);
     net.step(0.1 * (by_all ? part : 1));
@@ -110,7 +112,7 @@ TEST_CASE("buffers come from a rank that still has batches") {
     });
 }
 
-/// Of a sharded optimizer, which clips between synchronize() and step() where its steps are not fused.
+/// Trains with a sharded optimizer, which clips between synchronize() and step() if its steps are not fused.
 void check_sharded_join(ProcessGroup& group, bool by_all, bool with_samples, bool fused) {
     test::SmallNet<double> net(group.rank()), alone(0);
     dptk::SGD<double> sgd({.lr = 0.1, .momentum = 0.9});
@@ -163,7 +165,7 @@ TEST_CASE("a sharded optimizer joins: both ways to divide, sample counts, and cl
     test::launch_on_hosts({"a", "a", "a"}, check);
 }
 
-TEST_CASE("ranks that join in different ways are told on all of them") {
+TEST_CASE("JoinOptions that differ between ranks are an error on all ranks") {
     test::on_ranks([](ProcessGroup& group) {
         if (group.size() == 1) return;
         std::string text;
@@ -174,7 +176,7 @@ TEST_CASE("ranks that join in different ways are told on all of them") {
     });
 }
 
-TEST_CASE("all ranks throw in the same step where one has run out and that is asked for") {
+TEST_CASE("throw_on_early_termination: all ranks throw in the step in which one has run out") {
     test::on_ranks([](ProcessGroup& group) {
         if (group.size() == 1) return;
         std::vector<float> value(3), gradient(3);
@@ -200,7 +202,7 @@ TEST_CASE("all ranks throw in the same step where one has run out and that is as
             },
             test::Agreed::yes));
         CHECK(steps == 3);
-        CHECK(text == "rank 0 has run out of batches after 3 steps, and others have not");
+        CHECK(text == "rank 0 has run out of batches after 3 steps, but other ranks have not");
         CHECK(group.all_reduce_value(1) == group.size());
     });
 }

@@ -1,4 +1,4 @@
-// Gradients whose memory comes to be in backward, as those of programs that record a tape.
+// Lazy gradients, whose memory is allocated in backward, as in programs that record a tape.
 #include <doctest/doctest.h>
 #include <dptk/ddp/data_parallel.hpp>
 #include <dptk/ddp/reproducible.hpp>
@@ -18,7 +18,7 @@ using dptk::ArgumentError;
 using dptk::DistributedDataParallel;
 using dptk::Ready;
 
-/// Forgets its gradients before each backward, and counts how many it was asked to make.
+/// A model that frees its gradients before each backward, and counts those that it was asked to allocate.
 class TapedModel {
   public:
     explicit TapedModel(std::size_t parameters)
@@ -69,7 +69,7 @@ float mean_rank(const dptk::ProcessGroup& group) {
 
 }  // namespace
 
-TEST_CASE("a late gradient is averaged where its mark says that it lies, anew in each step") {
+TEST_CASE("a lazy gradient is averaged at the address that its mark gives, in each step") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(4);
         DistributedDataParallel ddp(group, model, {.bucket_cap_mb = 1e-6, .ready = Ready::marked});
@@ -85,7 +85,7 @@ TEST_CASE("a late gradient is averaged where its mark says that it lies, anew in
     });
 }
 
-TEST_CASE("a late gradient that some ranks use is made on the others; one that none uses is not") {
+TEST_CASE("a lazy gradient that some ranks use is allocated on the others; one that no rank uses is not") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(3);
         DistributedDataParallel ddp(group, model, {.ready = Ready::marked, .find_unused_parameters = true});
@@ -105,7 +105,7 @@ TEST_CASE("a late gradient that some ranks use is made on the others; one that n
     });
 }
 
-TEST_CASE("late gradients accumulate, and those that are not there count as zeros") {
+TEST_CASE("lazy gradients accumulate, and those that do not exist count as zeros") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(2);
         DistributedDataParallel ddp(group, model, {.ready = Ready::marked});
@@ -127,7 +127,8 @@ TEST_CASE("late gradients accumulate, and those that are not there count as zero
     });
 }
 
-TEST_CASE("a late gradient in its bucket is not copied, and one that is elsewhere is an error on all ranks") {
+TEST_CASE(
+    "a lazy gradient in its bucket is not copied, and one that lies elsewhere is an error on all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(1);
         std::vector<float*> views(1);
@@ -142,11 +143,11 @@ TEST_CASE("a late gradient in its bucket is not copied, and one that is elsewher
         ddp.mark_ready(0, group.rank() == 0 ? model.backward(0, 1) : view);
         CHECK(test::throws<ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "gradient p0 is not where gradient_memory(0) is"));
+        CHECK(test::contains(text, "gradient p0 is not at the address that gradient_memory(0) returns"));
     });
 }
 
-TEST_CASE("a late gradient is marked with its address, and no other gradient is") {
+TEST_CASE("a lazy gradient is marked with its address, and no other gradient is") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel late(2);
         DistributedDataParallel ddp(group, late, {.ready = Ready::marked});
@@ -159,7 +160,7 @@ TEST_CASE("a late gradient is marked with its address, and no other gradient is"
         }
         CHECK(test::throws<ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "the late gradient p0 is marked without its address"));
+        CHECK(test::contains(text, "the lazy gradient p0 was marked without its address"));
 
         std::vector<float> value(1);
         std::vector<float> gradient(1);
@@ -167,18 +168,18 @@ TEST_CASE("a late gradient is marked with its address, and no other gradient is"
         lasting.mark_ready(0, gradient.data());
         CHECK(test::throws<ArgumentError>(
             text, [&] { lasting.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "is marked with an address, and is no late one"));
+        CHECK(test::contains(text, "was marked with an address: mark_ready(i, address) is only for"));
     });
 }
 
-TEST_CASE("without marks, and where gradients are read in other ways, late gradients are refused") {
+TEST_CASE("lazy gradients are refused without marks, and by everything except DistributedDataParallel") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         TapedModel model(1);
         std::string text;
         CHECK(test::throws<ArgumentError>(
             text, [&] { const DistributedDataParallel ddp(group, model); }, test::Agreed::yes));
-        CHECK(test::contains(text,
-                             "Ready::at_synchronize needs gradients that keep their memory, and that of p0"));
+        CHECK(test::contains(
+            text, "Ready::at_synchronize does not support lazy gradients, but parameter p0 has one"));
         CHECK(test::throws<ArgumentError>(
             text,
             [&] {
@@ -186,7 +187,7 @@ TEST_CASE("without marks, and where gradients are read in other ways, late gradi
                                                      {.ready = Ready::marked});
             },
             test::Agreed::yes));
-        CHECK(test::contains(text, "a sharded optimizer needs gradients that keep their memory"));
+        CHECK(test::contains(text, "a sharded optimizer does not support lazy gradients"));
         CHECK(test::throws<ArgumentError>(
             text,
             [&] {
@@ -194,12 +195,13 @@ TEST_CASE("without marks, and where gradients are read in other ways, late gradi
                                                             static_cast<std::size_t>(group.size()));
             },
             test::Agreed::yes));
-        CHECK(test::contains(text, "ReproducibleDataParallel needs gradients that keep their memory"));
+        CHECK(test::contains(text, "ReproducibleDataParallel does not support lazy gradients"));
         if (group.rank() != 0) return;
         std::vector<TapedModel> replicas;
         replicas.emplace_back(1);
         replicas.emplace_back(1);
-        CHECK_THROWS_WITH_AS(dptk::DataParallel{replicas}, doctest::Contains("DataParallel needs gradients"),
+        CHECK_THROWS_WITH_AS(dptk::DataParallel{replicas},
+                             doctest::Contains("DataParallel does not support lazy gradients"),
                              ArgumentError);
     });
 }

@@ -1,4 +1,4 @@
-// Mistakes on one rank are the same error on all, at once, and name rank and parameter.
+// A mistake on one rank throws the same error on all ranks, at once, with the rank and the parameter.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -32,13 +32,13 @@ struct Array {
     [[nodiscard]] std::size_t size() const { return elements.size(); }
 };
 
-/// The rank that differs: the last, so that rank 0 is never the culprit.
+/// Returns the rank that makes the mistake: the last one, so that it is not rank 0.
 [[nodiscard]] int culprit(const dptk::ProcessGroup& group) {
     return group.size() - 1;
 }
 
-/// Checks that `act` throws E on all ranks, with one text that names the culprit and all of `parts`, and that
-/// the group can still be used.
+/// Checks that `act` throws E on all ranks, with the same text, which contains the culprit and all of
+/// `parts`, and that the group can still be used.
 template <class E>
 void check_agreed(dptk::ProcessGroup& group, const std::vector<std::string>& parts,
                   const std::function<void()>& act) {
@@ -99,7 +99,7 @@ TEST_CASE("models that differ on one rank are a MismatchError on every rank") {
     });
 }
 
-TEST_CASE("a parameter that comes or goes is named on all ranks") {
+TEST_CASE("a parameter that is added or removed on one rank is named on all ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2}}, gradients = values;
         dptk::DistributedDataParallel ddp(group, values, gradients);
@@ -110,11 +110,13 @@ TEST_CASE("a parameter that comes or goes is named on all ranks") {
             gradients.resize(parameters, {1});
         };
         resize(3);
-        check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters", "are 3 now: [2] is new"},
+        check_agreed<dptk::ArgumentError>(group,
+                                          {"expected 2 parameters, as at construction", "got 3: [2] is new"},
                                           [&] { ddp.synchronize(); });
         resize(1);
-        check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters", "are 1 now: [1] is gone"},
-                                          [&] { ddp.synchronize(); });
+        check_agreed<dptk::ArgumentError>(
+            group, {"expected 2 parameters, as at construction", "got 1: [1] is missing"},
+            [&] { ddp.synchronize(); });
         resize(2);
         CHECK_NOTHROW(ddp.synchronize());
     });
@@ -152,7 +154,7 @@ TEST_CASE("parameters that a model describes itself are checked") {
         check("is of i32", [&](dptk::ParameterRef& p) { p.dtype = dptk::DType::i32, p.value = &integer; });
         check("has no value", [](dptk::ParameterRef& p) { p.value = nullptr; });
         check("has no gradient", [](dptk::ParameterRef& p) { p.gradient = nullptr; });
-        check("is on cuda:0, and this program serves no device memory",
+        check("is on cuda:0, and this program has no transport for device memory",
               [](dptk::ParameterRef& p) { p.device.type = dptk::DeviceType::cuda; });
     });
 }
@@ -238,7 +240,7 @@ TEST_CASE("a gradient that is not marked, or marked twice, is an error of the st
                 ddp.synchronize();
             });
             CHECK_THROWS_AS(ddp.mark_ready(3), dptk::ArgumentError);
-            mark({0, 2, 1});  // any order will do
+            mark({0, 2, 1});  // the order is arbitrary
             gradients[0][0] = 5;
             CHECK_NOTHROW(ddp.synchronize());
         }
@@ -276,7 +278,7 @@ TEST_CASE(
             });
             values[1].resize(1), gradients[1].resize(1);
             CHECK_NOTHROW(step());
-            check_agreed<dptk::ArgumentError>(group, {"there were 2 parameters"}, [&] {
+            check_agreed<dptk::ArgumentError>(group, {"expected 2 parameters, as at construction"}, [&] {
                 if (odd) values.pop_back(), gradients.pop_back();
                 step();
             });

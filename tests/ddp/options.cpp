@@ -33,7 +33,7 @@ TEST_CASE("init_sync: whether all ranks get rank 0's values") {
     });
 }
 
-TEST_CASE("parameters_to_ignore: neither values nor gradients travel, and marks do not matter") {
+TEST_CASE("parameters_to_ignore: neither values nor gradients are sent, and marks have no effect") {
     struct Model {
         std::vector<float> a{1}, b{1}, da{1}, db{1};
         void for_each_parameter(dptk::ParameterSink& sink) {
@@ -59,7 +59,7 @@ TEST_CASE("parameters_to_ignore: neither values nor gradients travel, and marks 
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { const DistributedDataParallel ddp(group, model, {.parameters_to_ignore = {"c"}}); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "there is no parameter c to ignore"));
+        CHECK(test::contains(text, "parameters_to_ignore: the model has no parameter c"));
         if (group.size() == 1) return;
         CHECK(test::throws<dptk::MismatchError>(
             text,
@@ -96,7 +96,7 @@ TEST_CASE("broadcast_buffers: all ranks get rank 0's buffers at the beginning of
                 }
                 std::ranges::fill(mean, group.rank());
                 if (ready == Ready::marked) ddp.mark_ready(0);
-                ddp.synchronize();  // a step that has begun by itself
+                ddp.synchronize();  // begins the step as well
                 CHECK(mean[0] == (broadcast ? 0 : group.rank()));
             }
         }
@@ -112,14 +112,15 @@ TEST_CASE("buffers that change their size are an error of the step on all ranks"
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.synchronize(1); }, test::Agreed::yes));
-        CHECK(test::contains(text, "the model's buffers are not those of construction"));
+        CHECK(test::contains(text, "the model's buffers have changed since construction"));
         buffers[1].resize(2);
         ddp.synchronize(1);
         CHECK(group.all_reduce_value(1) == group.size());
     });
 }
 
-TEST_CASE("find_unused_parameters: what takes part on some ranks is averaged, and on none left as it is") {
+TEST_CASE(
+    "find_unused_parameters: gradients used on some ranks are averaged, those used on none are unchanged") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         for (const double cap : {test::one_byte, 25.0}) {
             for (const bool is_static : {true, false}) {
@@ -134,7 +135,8 @@ TEST_CASE("find_unused_parameters: what takes part on some ranks is averaged, an
                     ddp.begin_step();
                     ddp.mark_ready(3);
                     if (group.rank() == 0) ddp.mark_ready(1);
-                    if (group.rank() == group.size() - 1) ddp.mark_unused(2);  // nobody's, one says so
+                    // No rank uses parameter 2, and one rank marks it as unused.
+                    if (group.rank() == group.size() - 1) ddp.mark_unused(2);
                     ddp.synchronize();
                     CHECK(gradients[3][0] == 8);
                     CHECK(gradients[1][0] == doctest::Approx(8.0 / group.size()));
@@ -173,11 +175,11 @@ TEST_CASE("gradient_as_bucket_view: a gradient that lies elsewhere is an error o
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(test::contains(text, "gradient p is not where gradient_memory(0) is"));
+        CHECK(test::contains(text, "gradient p is not at the address that gradient_memory(0) returns"));
     });
 }
 
-TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive") {
+TEST_CASE("buckets are rebuilt in the order in which rank 0's gradients become ready") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const std::vector<std::size_t> sizes = {100, 1, 50, 200};
         Vectors values, gradients;
@@ -198,7 +200,7 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
             }
             ddp.synchronize();
         };
-        if (group.size() > 1) step(group.rank() == 0 ? 0 : 1);  // rank 0 has no order yet
+        if (group.size() > 1) step(group.rank() == 0 ? 0 : 1);  // rank 0 has no samples, and so no order yet
         CHECK(ddp.statistics().bucket_bytes == Bytes{800, 200, 4, 400});
         for (int i = 0; i < 3; ++i) {
             for (auto& gradient : gradients) std::ranges::fill(gradient, static_cast<float>(group.rank()));
@@ -210,7 +212,7 @@ TEST_CASE("buckets are made anew in the order in which rank 0's gradients arrive
     });
 }
 
-TEST_CASE("buckets whose memory is known on any rank stay") {
+TEST_CASE("buckets are not rebuilt if any rank has called gradient_memory") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2, 3}}, gradients = {{1}, {2, 3}};
         DistributedDataParallel ddp(group, values, gradients,
@@ -228,7 +230,7 @@ TEST_CASE("buckets whose memory is known on any rank stay") {
     });
 }
 
-TEST_CASE("a parameter that rank 0 does not use comes last in buckets that are made anew") {
+TEST_CASE("a parameter that rank 0 does not use is last in rebuilt buckets") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2, 3}, {4, 5, 6}}, gradients = values;
         DistributedDataParallel ddp(group, values, gradients,
@@ -244,7 +246,8 @@ TEST_CASE("a parameter that rank 0 does not use comes last in buckets that are m
 }
 
 TEST_CASE(
-    "static_graph: a parameter that nobody has used at first, and is used later, is an error on all ranks") {
+    "static_graph: a parameter that no rank used in the first step, and is used later, is an error on all "
+    "ranks") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
         DistributedDataParallel ddp(
@@ -257,12 +260,12 @@ TEST_CASE(
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { ddp.synchronize(); }, test::Agreed::yes));
-        CHECK(
-            test::contains(text, "static_graph: gradient [0] is ready, and no rank has used its parameter"));
+        CHECK(test::contains(text,
+                             "static_graph: gradient [0] was marked ready, but no rank used its parameter"));
     });
 }
 
-TEST_CASE("buckets are cut at 1 MiB first and at 25 MiB then, or where the options say") {
+TEST_CASE("the first bucket is cut at 1 MiB, the others at 25 MiB, unless options set the caps") {
     if (test::is_launched()) return;
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         constexpr std::size_t quarter = 1 << 16;  // elements of 256 KiB
@@ -282,7 +285,7 @@ TEST_CASE("buckets are cut at 1 MiB first and at 25 MiB then, or where the optio
     });
 }
 
-TEST_CASE("static_graph: a first step without samples, or one that fails, tells nothing") {
+TEST_CASE("static_graph: a first step without samples, or one that fails, decides nothing") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Vectors values = {{1}, {2}}, gradients = {{1}, {2}};
         DistributedDataParallel ddp(

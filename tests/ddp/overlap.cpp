@@ -1,4 +1,4 @@
-// When buckets travel: while backward goes on, where that leaves it its processor.
+// Overlap of buckets with backward: buckets are sent during backward if each rank has a spare processor.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 
@@ -18,15 +18,16 @@ using dptk::DistributedDataParallel;
 using dptk::Ready;
 using Vectors = std::vector<std::vector<float>>;
 
-/// Waits for a number that another rank counts up; not for ever, so that a test fails and does not hang.
+/// Waits until another rank has increased `number` to `value`. Returns false after 10 seconds, so that a test
+/// fails instead of hanging.
 bool reaches(const std::atomic<int>& number, int value) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (number < value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return number >= value;
 }
 
-/// Steps whose first bucket is full before the rest of backward: on rank 0 before all others', which go on
-/// when its mark has returned. Returns the steps' times.
+/// Runs steps whose first bucket is full before the rest of backward. It is full on rank 0 first: the other
+/// ranks continue after rank 0's mark has returned. Returns the times of the steps.
 dptk::StepTimes steps_of_two_buckets(dptk::ProcessGroup& group, bool counts_samples,
                                      std::atomic<int>& marked) {
     Vectors values = {{0, 0}, {0, 0, 0}};
@@ -55,7 +56,7 @@ dptk::StepTimes steps_of_two_buckets(dptk::ProcessGroup& group, bool counts_samp
 
 }  // namespace
 
-TEST_CASE("ranks that share memory overlap where each has a second processor") {
+TEST_CASE("ranks that share memory overlap if each has a second processor") {
     for (const int ranks : {2, 3, 4}) {
         for (const bool spare : {false, true}) {
             CAPTURE(ranks);
@@ -72,7 +73,7 @@ TEST_CASE("ranks that share memory overlap where each has a second processor") {
     }
 }
 
-TEST_CASE("sample counts do not wait for other ranks where nothing overlaps") {
+TEST_CASE("sample counts do not wait for other ranks if nothing overlaps") {
     std::atomic<int> marked = 0;
     const auto check = [&](dptk::ProcessGroup& group) {
         CHECK(steps_of_two_buckets(group, true, marked).overlapped == 0);
@@ -80,7 +81,7 @@ TEST_CASE("sample counts do not wait for other ranks where nothing overlaps") {
     test::launch_on_hosts({"a", "a"}, check, 2);
 }
 
-TEST_CASE("between hosts buckets travel beside backward, whatever the processors") {
+TEST_CASE("between hosts buckets overlap with backward for any number of processors") {
     std::atomic<int> marked = 0;
     const auto check = [&](dptk::ProcessGroup& group) {
         CHECK(steps_of_two_buckets(group, false, marked).overlapped > 0);
@@ -103,7 +104,7 @@ TEST_CASE("a group of some ranks counts all of the job's") {
     test::launch_on_hosts({"a", "a", "a", "a"}, check_cpu_budget, 4);
 }
 
-TEST_CASE("hooks run on a thread of their own where buckets overlap, and buffers come before") {
+TEST_CASE("hooks run on a background thread if buckets overlap, and buffers arrive before") {
     for (const bool spare : {false, true}) {
         const auto check = [&](dptk::ProcessGroup& group) {
             const auto rank = static_cast<float>(group.rank());

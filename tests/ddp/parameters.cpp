@@ -70,7 +70,7 @@ TEST_CASE("a flat span is one parameter") {
     CHECK(source.collect()[0].gradient == gradient.data());
 }
 
-TEST_CASE("a range of ranges is a parameter each, of any kind of range") {
+TEST_CASE("in a range of ranges, each inner range is a parameter, for any kind of range") {
     Vectors values = {{1, 2}, {3}}, gradients = {{1, 2}, {3}};
     CHECK(described({values, gradients}) == Lines{"[0] [2] f32", "[1] [1] f32"});
     std::list<std::vector<double>> list_values = {{1}, {2}}, list_gradients = {{1}, {2}};
@@ -117,7 +117,8 @@ TEST_CASE("maps are visited in the order of their keys, whatever their own") {
           Lines{"a [1] f32", "conv [1] f32", "fc.bias [1] f32", "fc.weight [1] f32", "z [1] f32"});
 }
 
-TEST_CASE("a model tells its parameters by a member or by a function beside it; shape() tells dimensions") {
+TEST_CASE(
+    "a model lists its parameters by a member or by a function found by ADL; shape() gives dimensions") {
     ModelWithMember model;
     CHECK(described(dptk::ParameterSource(model)) == Lines{"weight [2, 3] f64", "bias [2] f64"});
     std::vector<ModelWithMember> several(2);
@@ -126,7 +127,7 @@ TEST_CASE("a model tells its parameters by a member or by a function beside it; 
     CHECK(described(dptk::ParameterSource(other)) == Lines{"only [2] f32"});
 }
 
-TEST_CASE("addresses are read anew each time") {
+TEST_CASE("addresses are re-read each time") {
     Vectors values = {{1}}, gradients = {{1}};
     const dptk::ParameterSource source(values, gradients);
     values[0] = std::vector<float>{5};
@@ -135,7 +136,7 @@ TEST_CASE("addresses are read anew each time") {
     CHECK(source.collect()[0].gradient == gradients[0].data());
 }
 
-TEST_CASE("values and gradients that do not fit together are errors that say which") {
+TEST_CASE("values and gradients that do not match are errors that name the parameter") {
     Vectors values = {{1, 2}, {3}}, fewer = {{1, 2}}, shorter = {{1, 2}, {}};
     std::vector<std::vector<double>> doubles = {{1, 2}, {3}};
     const auto error = [](const dptk::ParameterSource& source) -> std::string {

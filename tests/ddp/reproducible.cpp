@@ -1,4 +1,4 @@
-// The same bits at every number of ranks.
+// ReproducibleDataParallel: the result is bitwise equal for every number of ranks.
 #include <doctest/doctest.h>
 #include <dptk/comm/self.hpp>
 #include <dptk/ddp/reproducible.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 using dptk::ProcessGroup;
 
-/// The parameters after fifty steps, in so many shards.
+/// Returns the parameters after fifty steps with this number of shards.
 template <class T>
 std::vector<std::vector<T>> train(ProcessGroup& group, std::size_t shards) {
     test::SmallNet<T> net(group.rank());
@@ -27,7 +27,7 @@ std::vector<std::vector<T>> train(ProcessGroup& group, std::size_t shards) {
     for (const auto& sampler : samplers) orders.emplace_back(sampler.begin(), sampler.end());
     for (std::size_t step = 0; step < 50; ++step) {
         for (std::size_t n = 0; n < orders.size(); ++n) {
-            // Of different sizes, and some of none.
+            // Shards have different sizes, and some are empty.
             const std::size_t size = (step + training.shards()[n]) % 3;
             const std::size_t first = step * 2 % (orders[n].size() - 2);
             net.forward_backward(std::span(orders[n]).subspan(first, size));
@@ -49,7 +49,7 @@ bool same_bits(const std::vector<std::vector<T>>& a, const std::vector<std::vect
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("fifty steps leave the same bits at every number of ranks", T, float, double) {
+TEST_CASE_TEMPLATE("fifty steps compute the same bits for every number of ranks", T, float, double) {
     for (const std::size_t shards : {8U, 24U}) {
         std::vector<std::vector<T>> alone;
         dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train<T>(group, shards); });
@@ -60,7 +60,7 @@ TEST_CASE_TEMPLATE("fifty steps leave the same bits at every number of ranks", T
     }
 }
 
-TEST_CASE("the mean is that over all samples") {
+TEST_CASE("the result is the mean over all samples") {
     test::on_ranks([](ProcessGroup& group) {
         const auto shards = static_cast<std::size_t>(2 * group.size());
         std::vector<dptk::bfloat16> value(3), gradient(3);
@@ -87,7 +87,8 @@ TEST_CASE("mistakes are errors of all ranks, and the next step works") {
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { const dptk::ReproducibleDataParallel none(group, value, gradient, 0); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "0 shards are no multiple of the number of ranks"));
+        CHECK(test::contains(
+            text, "invalid number of shards 0: expected a positive multiple of the number of ranks"));
         dptk::ReproducibleDataParallel training(group, value, gradient, 2 * ranks);
         training.add_shard(1);
         if (group.rank() != group.size() - 1) training.add_shard(1);

@@ -1,4 +1,4 @@
-// ZeRO-1 against one process with the whole state.
+// Compares the sharded optimizer (ZeRO-1) with one process that has the whole state.
 #include <doctest/doctest.h>
 #include <dptk/ddp/sharded_optimizer.hpp>
 #include <dptk/optim/adam.hpp>
@@ -31,7 +31,7 @@ constexpr ShardedOptimizerOptions all_options[] = {{.fused_step = false, .parame
                                                    {.fused_step = true, .parameters_as_bucket_view = false},
                                                    {.fused_step = true, .parameters_as_bucket_view = true}};
 
-/// fn(group) on ranks that share memory, and on ranks that do not.
+/// Calls fn(group) on ranks that share memory, and on ranks that do not.
 template <class Fn>
 void with_and_without_shared_memory(Fn&& fn) {
     test::on_ranks(fn);
@@ -48,7 +48,7 @@ std::vector<std::size_t> sharded_batch(int rank, int step) {
     return samples;
 }
 
-/// One step of a rank.
+/// Runs one step of a rank.
 template <class Sharded, class T>
 void step_once(Sharded& sharded, test::SmallNet<T>& net, int rank, int step, Ready ready) {
     const auto samples = sharded_batch(rank, step);
@@ -60,7 +60,7 @@ void step_once(Sharded& sharded, test::SmallNet<T>& net, int rank, int step, Rea
     sharded.synchronize();
 }
 
-/// One step of one process on all ranks' batches.
+/// Runs the same step in one process, on all ranks' batches.
 template <class O, class T>
 void sharded_step_alone(O& optimizer, test::SmallNet<T>& net, int ranks, int step) {
     std::vector<std::size_t> all;
@@ -106,14 +106,15 @@ TEST_CASE("sharded steps of each optimizer equal those of one process") {
     });
 }
 
-TEST_CASE("sharded steps by all options equal those of one process") {
+TEST_CASE("sharded steps with all options equal those of one process") {
     with_and_without_shared_memory([](ProcessGroup& group) {
         for (const ShardedOptimizerOptions& options : all_options)
             compare(group, dptk::Adam<double>({.lr = 0.01}), 10, 1e-9, options);
     });
 }
 
-TEST_CASE("a fused step leaves the bits of separate ones, and values may live in the optimizer's memory") {
+TEST_CASE(
+    "a fused step computes the same bits as separate steps, and values may live in the optimizer's memory") {
     struct Model {
         std::vector<std::size_t> counts = {70'001, 3, 40'000};
         std::vector<std::vector<float>> values, gradients;
@@ -175,8 +176,8 @@ TEST_CASE("a fused step leaves the bits of separate ones, and values may live in
     });
 }
 
-TEST_CASE("a fused step sums piece by piece where ranks share memory") {
-    // When the first piece is stepped, the gradients of the next ones are still the rank's own.
+TEST_CASE("a fused step sums piece by piece if ranks share memory") {
+    // While the first piece is stepped, the gradients of the next pieces are not reduced yet.
     const auto next_is_summed = [](ProcessGroup& group) {
         std::vector<float> value(200'000), gradient(200'000, static_cast<float>(group.rank()));
         float next = -1;
@@ -217,7 +218,8 @@ TEST_CASE("step() needs a synchronize() before it") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3, 1);
         ShardedOptimizer sharded(group, value, gradient, dptk::SGD<float>({.lr = 1}));
-        CHECK_THROWS_WITH_AS(sharded.step(), "step() without synchronize()", dptk::ArgumentError);
+        CHECK_THROWS_WITH_AS(sharded.step(), "step() without synchronize(): call synchronize() first",
+                             dptk::ArgumentError);
         {
             const auto local = sharded.no_sync();
             sharded.synchronize();
@@ -255,7 +257,7 @@ TEST_CASE("an optimizer that throws on one rank ends the step of all") {
     }
 }
 
-TEST_CASE("what cannot be done with a fused step, and options that differ") {
+TEST_CASE("calls that a fused step does not support, and options that differ, are errors") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3);
         const dptk::SGD<float> sgd({.lr = 1});
@@ -280,7 +282,7 @@ TEST_CASE("what cannot be done with a fused step, and options that differ") {
     });
 }
 
-TEST_CASE("an optimizer of the program's own steps its parts") {
+TEST_CASE("a user-defined optimizer steps its parts") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<double> value(1000), gradient(1000, static_cast<double>(group.rank()));
         std::map<std::size_t, std::size_t> slots;
@@ -301,7 +303,7 @@ TEST_CASE("an optimizer of the program's own steps its parts") {
     });
 }
 
-TEST_CASE("each rank keeps its part of the state, and little more") {
+TEST_CASE("each rank keeps its part of the state, with little overhead") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<std::vector<float>> values = {std::vector<float>(10000), std::vector<float>(1),
                                                   std::vector<float>(3333), std::vector<float>(17)};
@@ -319,7 +321,7 @@ TEST_CASE("each rank keeps its part of the state, and little more") {
     });
 }
 
-TEST_CASE("a state that was saved at four ranks goes on at any number of them") {
+TEST_CASE("a state that was saved with four ranks can be loaded with any number of ranks") {
     if (test::is_launched()) return;
     std::vector<dptk::OptimizerState<double>> saved;
     std::vector<std::vector<double>> values;
@@ -363,7 +365,7 @@ TEST_CASE("a state that was saved at four ranks goes on at any number of them") 
             CHECK(test::largest_difference(net.values, alone.values) < 1e-10);
             std::string text;
             CHECK(test::throws<dptk::ArgumentError>(text, [&] { sharded.load_state({}); }));
-            CHECK(test::contains(text, "an optimizer's state of 0 parameters, for 4"));
+            CHECK(test::contains(text, "load_state: expected an optimizer's state of 4 parameters, got 0"));
         });
     }
 }
@@ -396,7 +398,7 @@ TEST_CASE("the state of a parameter of many pieces is whole") {
     });
 }
 
-TEST_CASE("a state that all ranks have saved goes on on some of them") {
+TEST_CASE("a state that all ranks saved can be loaded on a subgroup") {
     test::on_ranks([](ProcessGroup& group) {
         const dptk::Adam<double> adam({.lr = 0.01});
         test::SmallNet<double> net(0);
@@ -432,7 +434,8 @@ TEST_CASE("a state that all ranks have saved goes on on some of them") {
     });
 }
 
-TEST_CASE("sharded gradients are clipped as in one process, and one that is not finite is everybody's") {
+TEST_CASE(
+    "sharded gradients are clipped as in one process, and one that is not finite is reported on all ranks") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<double> value(100), gradient(100);
         ShardedOptimizer sharded(group, value, gradient, dptk::SGD<double>({.lr = 1}));
@@ -453,13 +456,13 @@ TEST_CASE("sharded gradients are clipped as in one process, and one that is not 
     });
 }
 
-TEST_CASE("parameters of another type than the optimizer's are an error of all ranks") {
+TEST_CASE("parameters of another type than the optimizer's are an error on all ranks") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { const ShardedOptimizer sharded(group, value, gradient, dptk::Adam<double>()); },
             test::Agreed::yes));
-        CHECK(test::contains(text, "parameter [0] is of f32, and the optimizer of f64"));
+        CHECK(test::contains(text, "parameter [0] is of f32, but the optimizer is of f64"));
     });
 }

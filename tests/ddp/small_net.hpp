@@ -1,4 +1,5 @@
-// A network of somebody's own for the tests: y = W2 tanh(W1 x + b1) + b2, with its gradients by hand.
+// A small network for tests, independent of dptk::nn: y = W2 tanh(W1 x + b1) + b2, with hand-written
+// gradients.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +10,10 @@
 
 namespace test {
 
-/// As a bucket cap in MiB: each parameter in a bucket of its own.
+/// A bucket cap, in MiB, that puts each parameter into a bucket of its own.
 inline constexpr double one_byte = 1.0 / (1024 * 1024);
 
-/// Between elements at the same place.
+/// Returns the largest difference between corresponding elements.
 template <class T>
 double largest_difference(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
     double largest = 0;
@@ -24,7 +25,7 @@ double largest_difference(const std::vector<std::vector<T>>& a, const std::vecto
     return largest;
 }
 
-/// Sample i of a made-up regression.
+/// Sample i of a synthetic regression problem.
 struct Sample {
     double x[3];
     double y[2];
@@ -39,7 +40,7 @@ class SmallNet {
   public:
     static constexpr std::size_t in = 3, hidden = 5, out = 2;
 
-    /// W1, b1, W2, b2.
+    /// The parameters W1, b1, W2, b2.
     std::vector<std::vector<T>> values = {std::vector<T>(hidden * in), std::vector<T>(hidden),
                                           std::vector<T>(out* hidden), std::vector<T>(out)};
     std::vector<std::vector<T>> gradients = values;
@@ -51,7 +52,8 @@ class SmallNet {
         }
     }
 
-    /// Gradients of the mean squared error over the samples. Nothing is touched where there are none.
+    /// Computes the gradients of the mean squared error over the samples. Without samples, nothing is
+    /// changed.
     void forward_backward(std::span<const std::size_t> samples) {
         if (samples.empty()) return;
         for (auto& gradient : gradients) std::fill(gradient.begin(), gradient.end(), T{0});

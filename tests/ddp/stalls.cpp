@@ -1,4 +1,4 @@
-// A step that does not go on names the bucket that waits, and the ranks that are missing.
+// Reports of stalled steps name the bucket that is waiting, and the ranks that are missing.
 #include <doctest/doctest.h>
 
 #include <chrono>

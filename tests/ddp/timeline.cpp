@@ -1,4 +1,4 @@
-// What statistics() tells, and the file that DPTK_TRACE asks for.
+// The results of statistics(), and the trace file that DPTK_TRACE requests.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -23,14 +23,14 @@ using dptk::DistributedDataParallel;
 using dptk::ProcessGroup;
 using dptk::Ready;
 
-/// A complete event of the file, in microseconds.
+/// A complete event of the trace file. Times are in microseconds.
 struct TracedSpan {
     std::string name;
     double begin = 0;
     double end = 0;
 };
 
-/// By rank and lane.
+/// The spans of each rank and lane.
 using TracedSpans = std::map<std::pair<int, int>, std::vector<TracedSpan>>;
 
 TracedSpans read_trace(const std::string& path) {
@@ -59,7 +59,7 @@ TracedSpans read_trace(const std::string& path) {
     return spans;
 }
 
-/// Whether of any two spans one is in the other, or ends before it.
+/// Returns whether spans are nested: of any two, one contains the other, or ends before the other begins.
 bool nest(std::vector<TracedSpan> spans) {
     std::ranges::sort(spans, [](const TracedSpan& a, const TracedSpan& b) {
         return std::pair(a.begin, -a.end) < std::pair(b.begin, -b.end);
@@ -76,7 +76,7 @@ bool nest(std::vector<TracedSpan> spans) {
 
 }  // namespace
 
-TEST_CASE("statistics: buckets, bytes, order of arrival, and times that fit together") {
+TEST_CASE("statistics: buckets, bytes, order of arrival, and consistent times") {
     test::on_ranks([](ProcessGroup& group) {
         test::SmallNet<float> net(0);
         DistributedDataParallel ddp(group, net.values, net.gradients,
@@ -105,7 +105,7 @@ TEST_CASE("statistics: buckets, bytes, order of arrival, and times that fit toge
     });
 }
 
-TEST_CASE("DPTK_TRACE: spans of all ranks in one file, nested, whose sums are the statistics'") {
+TEST_CASE("DPTK_TRACE: one file with nested spans of all ranks, whose sums equal the statistics") {
     if (test::is_launched()) return;
     const std::string path =
         std::filesystem::temp_directory_path() / dptk::detail::text("dptk_trace_", ::getpid(), ".json");
@@ -152,7 +152,7 @@ TEST_CASE("DPTK_TRACE: spans of all ranks in one file, nested, whose sums are th
     ::unsetenv("DPTK_TRACE");
 }
 
-TEST_CASE("a trace that cannot be written is said, and the training goes on") {
+TEST_CASE("a trace that cannot be written is logged, and the training continues") {
     if (test::is_launched()) return;
     ::setenv("DPTK_TRACE", "/no/such/folder/trace.json", 1);
     std::string said;

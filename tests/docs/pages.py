@@ -1,25 +1,25 @@
-"""The pages of the documentation, and the blocks of code in them.
+"""Parses the pages of the documentation and the code blocks in them.
 
-Before a block, a comment that no reader sees may say what the tests do with it:
+A hidden comment before a block may have marks, which tell the tests what to do with the block:
 
     <!-- example: setup=net ranks=4 prints="loss" -->
     <!-- example: needs=nccl
-    what the block needs declared, at namespace scope
+    declarations that the block needs, at namespace scope
     ---
-    statements that go before it
+    statements before the block
     -->
 
-setup=A,B     preludes/A.hpp and preludes/B.hpp go before it, each in these two parts
-ranks=N       how many ranks run it: 2 unless said otherwise
-needs=A,B     what it is linked with, such as nccl for dptk::nccl; it is left out where one is missing. What its
-              #include lines need is found without being named
-prints="R"    what a program prints matches this expression
-file=F        a header that blocks behind it include
-scope=file    declarations alone, not in a namespace: specialisations of templates
-run=no        compiled, and not run: a block that never ends, say
-output        no commands, but what commands print
-from=F        lines of the file F, which other tests compile and run; "// ..." stands for lines that are left out
-diff=A,B      what has changed from file A to file B: check-excerpts --write writes it
+setup=A,B     the block is preceded by preludes/A.hpp and preludes/B.hpp, each with these two parts
+ranks=N       the number of ranks that run it (default: 2)
+needs=A,B     the libraries that it links, such as nccl for dptk::nccl; it is left out if one is missing. Libraries that
+              its #include lines need are found automatically
+prints="R"    the output of the program must match this regular expression
+file=F        the block is a header F, which later blocks include
+scope=file    the block has only declarations outside of a namespace, such as specializations of templates
+run=no        the block is compiled but not run, for example because it never ends
+output        the block shows the output of commands, not commands
+from=F        the block is an excerpt of the file F, which other tests compile and run; "// ..." stands for omitted lines
+diff=A,B      the block is the difference between the files A and B; check-excerpts --write updates it
 """
 import re
 import shlex
@@ -30,14 +30,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PRELUDES = Path(__file__).resolve().parent / "preludes"
 KEYS = {"setup", "ranks", "needs", "prints", "file", "scope", "run", "output", "from", "diff"}
 
-# What an #include line needs.
+# The library that an #include line needs.
 NEEDS = [
     (r"dptk/comm/mpi", "mpi"),
     (r"dptk/comm/gloo", "gloo"),
     (r"dptk/comm/nccl", "nccl"),
     (r"dptk/comm/staged|dptk/core/cuda|cuda_runtime", "cuda"),
     (r"dptk/data/readers", "readers"),
-    (r"dptk/nn/cuda|dptk/train/cuda", "nn_cuda"),
+    (r"dptk/nn/cuda|dptk/train/detail/cuda", "nn_cuda"),
     (r"dptk/train\.hpp|dptk/train/|dptk/nn/", "nn"),
     (r"dptk/nn/cpu", "onednn"),
     (r"dptk/adapters/eigen|<Eigen/", "eigen"),
@@ -48,7 +48,7 @@ NEEDS = [
 
 @dataclass
 class Block:
-    """A fenced block: `line` is that of its first line of text."""
+    """A fenced code block. `line` is the number of its first line of text."""
     page: Path
     line: int
     language: str
@@ -70,7 +70,7 @@ class Block:
         return re.search(r"^int main\(", self.text, re.M) is not None
 
     def parts_before(self) -> list[tuple[str, str]]:
-        """The declarations and statements of its preludes, and then its own."""
+        """The declarations and statements of its preludes, followed by its own."""
         names = self.marks.get("setup", "").split(",")
         parts = [split_parts((PRELUDES / f"{name}.hpp").read_text()) for name in names if name]
         return parts + [(self.declarations, self.statements)]
@@ -93,7 +93,7 @@ def read_marks(comment: str, place: str) -> tuple[dict, str, str]:
     first, _, rest = comment.partition("\n")
     marks = dict((word.split("=", 1) + [""])[:2] for word in shlex.split(first))
     if unknown := marks.keys() - KEYS:
-        raise SystemExit(f"{place}: no such mark: {', '.join(sorted(unknown))}")
+        raise SystemExit(f"{place}: unknown mark: {', '.join(sorted(unknown))}")
     return marks, *split_parts(rest)
 
 
@@ -102,7 +102,7 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """All of a page's blocks, with what their comments say."""
+    """All blocks of a page, with their marks."""
     found, lines = [], page.read_text().splitlines()
     marks, number = ({}, "", ""), 0
     while number < len(lines):
@@ -128,7 +128,7 @@ def all_blocks() -> list[Block]:
 
 
 def text_without_blocks(page: Path) -> list[tuple[int, str]]:
-    """The numbered lines of a page that are neither code nor comments."""
+    """The lines of a page that are neither code nor comments, with their numbers."""
     kept, inside = [], None
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if inside is None and line.startswith("<!--"):

@@ -1,4 +1,4 @@
-/// Runs the examples of the documentation, in whose programs this is the main function's part.
+/// Test driver for the code blocks of the documentation: main() of a generated program calls run_examples().
 #pragma once
 
 #include <dptk/comm/thread.hpp>
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-/// A block of a page: a fragment, which runs on thread ranks, or a whole program.
+/// A code block of a page: a fragment, which runs on thread ranks, or a complete program.
 struct Example {
     const char* place;
     int ranks;
@@ -27,8 +27,8 @@ struct Example {
     int (*program)();
 };
 
-/// Without arguments: runs all fragments. `--list`: prints the programs, with their numbers of ranks. A
-/// place: runs the program there.
+/// Without arguments, runs all fragments. With `--list`, prints the places of the programs and their numbers
+/// of ranks. With a place, runs the program there.
 inline int run_examples(const std::vector<Example>& examples, int argc, char** argv) {
     const std::string argument = argc > 1 ? argv[1] : "";
     int failures = 0;

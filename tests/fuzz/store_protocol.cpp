@@ -1,10 +1,11 @@
-// Feeds arbitrary bytes, in arbitrary pieces and from several connections at once, to the server's side of a
-// store, without sockets; and to the other parsers of what arrives from outside.
+// Fuzz target of the store protocol: passes arbitrary bytes, in arbitrary pieces and from several
+// connections at once, to the server side of a store, without sockets, and to the other parsers of
+// untrusted data.
 //
 // With libFuzzer:
 //     clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I include tests/fuzz/store_protocol.cpp
 //     ./a.out corpus tests/fuzz/corpus
-// As a plain program that replays files, and what this file writes itself: with -DDPTK_FUZZ_REPLAY.
+// With -DDPTK_FUZZ_REPLAY it is a plain program that replays files and generated seeds.
 #include <dptk/control/store/detail/store_file.hpp>
 #include <dptk/control/store/detail/store_session.hpp>
 
@@ -36,8 +37,9 @@ void require(bool holds, const char* what) {
     std::abort();
 }
 
-/// Three connections of one server. The input is a list of steps: a byte that says which connection and what
-/// (bytes arrive, replies are taken, time passes, the connection is lost), a byte for how much, the bytes.
+/// Three connections of one server. The input is a list of steps. The first byte of a step selects the
+/// connection and the action (bytes arrive, replies are sent, time passes, the connection is lost), the
+/// second byte is the amount, and then follow the bytes that arrive.
 class Server {
   public:
     Server() : map_(std::make_shared<SharedStoreMap>()), sessions_(map_, "token", 2, [] {}) {
@@ -95,13 +97,13 @@ class Server {
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             const StoreSession& session = *connections_[i];
             require(session.ended() || session.greeted() || session.deadline().has_value(),
-                    "a stranger has a deadline");
+                    "a connection without greeting has a deadline");
             require(session.ended() || session.to_send().empty() || session.deadline().has_value(),
                     "a reply has a deadline");
             require(session.to_send().size() <= dptk::detail::max_reply_bytes + 1024, "replies are bounded");
             if (session.ended() && session.to_send().empty()) reconnect(i);
         }
-        require(sessions_.pending_bytes() < std::size_t{16} << 20, "what is kept is bounded");
+        require(sessions_.pending_bytes() < std::size_t{16} << 20, "pending data is bounded");
     }
 
     Deadline::Clock::time_point now_{};
@@ -117,10 +119,10 @@ void parse_everything(std::string_view bytes) {
     static_cast<void>(dptk::detail::parse_head(bytes));
     static_cast<void>(dptk::detail::parse_record(bytes));
     if (const auto request = dptk::detail::parse_request(bytes)) {
-        require(encode(*request).substr(4) == bytes, "a request is what is written for it");
+        require(encode(*request).substr(4) == bytes, "serializing a parsed request reproduces its bytes");
     }
     if (const auto reply = dptk::detail::parse_reply(bytes)) {
-        require(encode(*reply).substr(4) == bytes, "a reply is what is written for it");
+        require(encode(*reply).substr(4) == bytes, "serializing a parsed reply reproduces its bytes");
     }
 }
 
@@ -141,7 +143,7 @@ void replay(std::string_view input) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-/// "These bytes arrive on that connection."
+/// Returns the steps by which these bytes arrive on a connection.
 std::string arrive(int connection, std::string_view bytes) {
     std::string steps;
     while (!bytes.empty()) {
@@ -153,7 +155,7 @@ std::string arrive(int connection, std::string_view bytes) {
     return steps;
 }
 
-/// One conversation for each operation: a greeting, its reply taken, the request, its reply taken.
+/// Returns one exchange per operation: the greeting, its reply, the request, its reply.
 std::vector<std::pair<std::string, std::string>> seeds() {
     const std::vector<std::pair<std::string, StoreRequest>> requests = {
         {"set", {StoreOperation::set, 0, {"key", "value"}}},
@@ -193,7 +195,7 @@ bool replay_file(const char* name) {
     return true;
 }
 
-/// Each seed, whole, cut off at each byte, and with each byte changed.
+/// Replays a seed unchanged, truncated at each byte, and with each byte changed.
 void replay_around(const std::string& seed) {
     replay(seed);
     for (std::size_t i = 0; i < seed.size(); ++i) {
@@ -215,7 +217,8 @@ void write_file(const std::string& name, const std::string& bytes) {
 
 }  // namespace
 
-/// Replays its arguments, and seeds of its own. `--write DIRECTORY` writes the seeds instead.
+/// Replays the files that are its arguments, and the generated seeds. `--write DIRECTORY` writes the seeds
+/// instead.
 int main(int count, char** arguments) {
     if (count == 3 && std::string_view(arguments[1]) == "--write") {
         for (const auto& [name, bytes] : seeds()) write_file(arguments[2] + ("/" + name), bytes);

@@ -1,4 +1,4 @@
-// What becomes of Gloo's waits when ranks do not come, leave early, stand still or die.
+// Cancellation of Gloo's waits if ranks are missing, leave early, are stopped or killed.
 #include <dptk/control/store/tcp_store.hpp>
 #include <dptk/control/store/tcp_store_server.hpp>
 
@@ -18,7 +18,7 @@ using dptk::GlooTransport;
 using dptk::ReduceOp;
 using test::contains;
 
-/// Far more than anything here needs: it detects a hang.
+/// Far more time than any test needs: detects a hang.
 constexpr auto generous = 30s;
 
 [[nodiscard]] std::size_t entries_of(const char* folder) {
@@ -35,7 +35,7 @@ struct Call {
     std::function<void(GlooTransport&)> make;
 };
 
-/// Calls that cannot complete where rank 1 does not come.
+/// Calls that cannot complete if rank 1 does not take part.
 [[nodiscard]] std::vector<Call> calls_that_wait(std::size_t count) {
     const auto data = [count] { return std::vector<float>(count, 1.0F); };
     return {
@@ -139,20 +139,20 @@ TEST_CASE("a failure of the job ends every call that waits, with its cause, and 
     }
 }
 
-TEST_CASE("ranks that do not come are named when the time is over") {
+TEST_CASE("missing ranks are named at the timeout") {
     test::Job job{.size = 4, .timeout = 300ms};
     std::vector<std::jthread> threads;
     for (const int rank : {0, 2}) {
         threads.emplace_back([&, rank] {
             const std::string message =
                 test::message_of<dptk::TimeoutError>([&] { GlooTransport transport(job.options(rank)); });
-            CHECK(contains(message, "after 300 ms these of 4 ranks have not come: 1, 3"));
+            CHECK(contains(message, "timed out after 300 ms, missing ranks 1, 3 of 4"));
             CHECK(contains(message, dptk::detail::text("rank ", rank)));
         });
     }
 }
 
-TEST_CASE("a failure of the job ends the wait for ranks that do not come") {
+TEST_CASE("a failure of the job ends the wait for missing ranks") {
     const test::Job job{.size = 2};
     std::jthread failing([&] {
         std::this_thread::sleep_for(50ms);
@@ -162,8 +162,8 @@ TEST_CASE("a failure of the job ends the wait for ranks that do not come") {
                    "rank 1 has not even started"));
 }
 
-TEST_CASE("a rank that tells where it listens, and then does not answer, ends connecting") {
-    // A socket whose queue of connections nobody accepts: the other end of one that stands still.
+TEST_CASE("a rank that publishes its address, and then does not answer, ends connecting") {
+    // Rank 1 listens, but never accepts a connection, as if it were stopped.
     for (const bool job_fails : {false, true}) {
         test::Job job{.size = 2, .timeout = job_fails ? 60s : 500ms};
         const auto device = dptk::detail::make_gloo_device("127.0.0.1");
@@ -171,9 +171,9 @@ TEST_CASE("a rank that tells where it listens, and then does not answer, ends co
         pairs->setTimeout(1h);
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         const std::string endpoint(bytes.begin(), bytes.end());
-        // Its address for rank 0, and an address where rank 0 is expected to wait for rank 1.
-        const dptk::detail::GlooPeerInfo contact{"here", "127.0.0.1", endpoint + endpoint};
-        job.store->set("gloo/1", contact.to_value());
+        // The endpoint for rank 0, and one for rank 1 itself, which is not used.
+        const dptk::detail::GlooPeerInfo info{"here", "127.0.0.1", endpoint + endpoint};
+        job.store->set("gloo/1", info.to_value());
         std::jthread failing([&] {
             std::this_thread::sleep_for(300ms);
             if (job_fails) job.job_state->fail("rank 1 stands still");
@@ -200,8 +200,8 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
         const std::vector<char> bytes = pairs->createPair(0)->address().bytes();
         endpoint.assign(bytes.begin(), bytes.end());
     }
-    const dptk::detail::GlooPeerInfo contact{"elsewhere", "127.0.0.1", endpoint + endpoint};
-    job.store->set("gloo/1", contact.to_value());
+    const dptk::detail::GlooPeerInfo info{"elsewhere", "127.0.0.1", endpoint + endpoint};
+    job.store->set("gloo/1", info.to_value());
     std::string message;
     try {
         GlooTransport transport(job.options(0));
@@ -209,10 +209,10 @@ TEST_CASE("a rank that nobody can connect to is named with its address") {
         message = error.what();
     }
     CHECK(contains(message, "cannot connect to rank 1 (elsewhere, listening at 127.0.0.1)"));
-    CHECK(contains(message, "name the network interface"));
+    CHECK(contains(message, "to the network interface between these hosts"));
 }
 
-TEST_CASE("a message of another size is a mismatch, told on the receiving rank") {
+TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank") {
     const test::Job job{.size = 2};
     std::jthread sender([&] {
         GlooTransport transport(job.options(1));
@@ -228,7 +228,7 @@ TEST_CASE("a message of another size is a mismatch, told on the receiving rank")
     job.job_state->fail("another size");
 }
 
-TEST_CASE("a rank that has left takes nothing from those that go on without it, or come late") {
+TEST_CASE("a rank that has left does not disturb ranks that continue without it, or are late") {
     const test::Job job{.size = 3};
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 3; ++rank) {
@@ -256,19 +256,19 @@ TEST_CASE("what was sent before a rank left arrives") {
     }
 }
 
-TEST_CASE("transports that come and go leave no descriptors and no threads behind") {
-    const auto come_and_go = [] {
+TEST_CASE("transports that are created and destroyed leak no descriptors and no threads") {
+    const auto create_and_destroy = [] {
         test::on_ranks({.size = 2}, [](GlooTransport& transport) {
             GlooTransport copy = transport.duplicate();
             copy.barrier();
             copy.leave();
         });
     };
-    come_and_go();
+    create_and_destroy();
     const std::size_t descriptors = entries_of("/proc/self/fd");
     const std::size_t threads = entries_of("/proc/self/task");
-    for (int i = 0; i < 50; ++i) come_and_go();
-    // Connections outlive their groups by a moment.
+    for (int i = 0; i < 50; ++i) create_and_destroy();
+    // Connections are closed shortly after their groups.
     const auto begin = std::chrono::steady_clock::now();
     const auto nothing_left = [&] {
         return entries_of("/proc/self/fd") <= descriptors && entries_of("/proc/self/task") <= threads;
@@ -302,11 +302,12 @@ TEST_CASE("writing to a connection that has gone raises no signal, then or later
     ::close(ends[1]);
 }
 
-// Ranks in processes of their own: this program, started again for the one test that is left out otherwise.
+// Ranks in processes of their own: each runs this program again, with the one test that is skipped
+// otherwise.
 
 namespace {
 
-/// Lives in the process of rank 0, which is this test's.
+/// A job with rank 0 in the process of this test, and the other ranks in child processes.
 struct ProcessJob {
     dptk::TcpStoreServer server{{.port = 0, .bind_address = "127.0.0.1"}};
     int size;
@@ -357,10 +358,10 @@ struct ProcessJob {
     return value == nullptr ? 0 : std::atoi(value);
 }
 
-/// Large enough never to fit into what the kernel buffers.
+/// Too large for the kernel's socket buffers.
 constexpr std::size_t large = 4'000'000;
 
-/// Calls of all ranks together, in which much is transferred to and from rank 1.
+/// Collective calls that transfer much data to and from rank 1.
 [[nodiscard]] std::vector<Call> transfers() {
     const auto memory = std::make_shared<std::vector<float>>(4 * large, 1.0F);
     const auto with_data = [memory](auto&& make) {
@@ -425,8 +426,8 @@ namespace {
 
 enum class Knows { nobody, the_control_plane };
 
-/// In what rank 0's calls end where rank 1 does what its role says. The job fails a second later, where
-/// anybody knows.
+/// Returns the error of rank 0's call if rank 1 ends as its role says. With Knows::the_control_plane, the
+/// job fails a second later.
 [[nodiscard]] std::string end_of(const std::string& role, int call, int delay, Knows knows) {
     const test::Alarm alarm(120);
     ::setenv("DPTK_TEST_CALL", std::to_string(call).c_str(), 1);

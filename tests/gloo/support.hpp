@@ -20,11 +20,11 @@ namespace test {
 
 using namespace std::chrono_literals;
 
-/// What the ranks of one job share.
+/// State that the ranks of one job share.
 struct Job {
     int size = 1;
     std::shared_ptr<dptk::Store> store = std::make_shared<dptk::InProcessStore>();
-    /// One for all, as if the control plane told each rank at once.
+    /// Shared by all ranks, as if the control plane reported a failure to each rank at once.
     std::shared_ptr<dptk::detail::JobState> job_state = std::make_shared<dptk::detail::JobState>();
     std::chrono::milliseconds timeout = 60s;
 
@@ -38,7 +38,7 @@ struct Job {
     }
 };
 
-/// fn(transport) as the ranks of the job, one thread each. Everything it throws is a failure of the test.
+/// Runs fn(transport) on each rank of the job, each in a thread. Every exception is a failure of the test.
 template <class Fn>
 void on_ranks(const Job& job, Fn&& fn) {
     std::vector<std::jthread> threads;
@@ -61,7 +61,7 @@ template <class T>
     return {data.data(), data.size(), dptk::dtype_of<T>, {}};
 }
 
-/// Ends a process that still runs after so long: a hang is a failure, too.
+/// Kills the process after so many seconds, so that a hang is a failure.
 class Alarm {
   public:
     explicit Alarm(unsigned seconds) { ::alarm(seconds); }
@@ -70,7 +70,7 @@ class Alarm {
     Alarm& operator=(const Alarm&) = delete;
 };
 
-/// The message of the E that fn throws; empty where it throws none.
+/// Returns the message of the E that fn throws; empty if it does not throw.
 template <class E, class Fn>
 [[nodiscard]] std::string message_of(Fn&& fn) {
     try {

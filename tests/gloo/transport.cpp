@@ -1,4 +1,4 @@
-// What is particular to the transport over Gloo: large sums, messages, duplicates, options.
+// Tests specific to the Gloo transport: large sums, messages, duplicates, options.
 #include <dptk/comm/communicator.hpp>
 #include <dptk/comm/detail/channel.hpp>
 
@@ -60,7 +60,7 @@ TEST_CASE("no rank leaves a barrier before all have come") {
     }
 }
 
-TEST_CASE("messages are told apart by sender and tag, whatever the order of their receipt") {
+TEST_CASE("messages are matched by sender and tag, whatever the order in which they are received") {
     constexpr int tags[] = {0, 7, -1, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()};
     constexpr std::size_t counts[] = {0, 1, 3, 70'000, 500'000};
     for (const int ranks : {2, 3, 4}) {
@@ -98,7 +98,7 @@ TEST_CASE("messages with the same tag come in the order in which they were sent"
     });
 }
 
-TEST_CASE("collectives, messages and duplicates do not meet, whichever thread calls them") {
+TEST_CASE("collectives, messages and duplicates do not interfere, whichever thread calls them") {
     for (const int ranks : {2, 3}) {
         test::on_ranks({.size = ranks}, [&](GlooTransport& transport) {
             GlooTransport first = transport.duplicate();
@@ -111,12 +111,12 @@ TEST_CASE("collectives, messages and duplicates do not meet, whichever thread ca
                     on.all_reduce(test::buffer(data), ReduceOp::sum);
                     const std::int64_t expected = scale * (ranks * (ranks - 1) / 2 + ranks * round);
                     wrong += data.front() != expected || data.back() != expected ? 1U : 0U;
-                    std::vector<int> note{scale};
-                    if (on.rank() == 0) on.send(test::buffer(note), 1, round % 2);
+                    std::vector<int> message{scale};
+                    if (on.rank() == 0) on.send(test::buffer(message), 1, round % 2);
                     if (on.rank() == 1) {
-                        note[0] = 0;
-                        on.recv(test::buffer(note), 0, round % 2);
-                        wrong += note[0] != scale ? 1U : 0U;
+                        message[0] = 0;
+                        on.recv(test::buffer(message), 0, round % 2);
+                        wrong += message[0] != scale ? 1U : 0U;
                     }
                 }
                 CHECK(wrong == 0);
@@ -166,16 +166,16 @@ TEST_CASE("one rank needs no store and makes no connections") {
     CHECK(!test::message_of<dptk::ArgumentError>([&] { alone.send(test::buffer(data), 0, 0); }).empty());
 }
 
-TEST_CASE("options that do not fit are told") {
+TEST_CASE("invalid options are an ArgumentError") {
     using test::contains;
     const auto message = [](dptk::GlooOptions options) {
         return test::message_of<dptk::ArgumentError>([&] { GlooTransport transport(std::move(options)); });
     };
     const auto store = std::make_shared<dptk::InProcessStore>();
-    CHECK(contains(message({.rank = 2, .size = 2, .store = store}), "no rank 2 of 2"));
+    CHECK(contains(message({.rank = 2, .size = 2, .store = store}), "invalid rank 2 of 2"));
     CHECK(contains(message({.rank = 1, .size = 2}), "rank 1: Gloo needs a store"));
     const std::string wrong = message({.size = 2, .store = store, .interface = "nowhere0"});
-    CHECK(contains(wrong, "\"nowhere0\" is no network interface, host name or address of"));
+    CHECK(contains(wrong, "\"nowhere0\" is not a network interface, host name or address of"));
     CHECK(contains(wrong, "lo (127.0.0.1)"));
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("an interface may be given by its name, a host name, an address, or no
     }
 }
 
-TEST_CASE("the only address that others could reach is taken, and a loopback address where none decides") {
+TEST_CASE("the default is the only address that is not a loopback address, or else a loopback address") {
     using dptk::detail::default_address;
     CHECK(default_address({{"lo", "127.0.0.1", AF_INET, true}, {"eth0", "192.0.2.1", AF_INET, false}}) ==
           "192.0.2.1");

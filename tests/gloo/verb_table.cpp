@@ -1,4 +1,4 @@
-// What docs/collectives.md says about Gloo.
+// Checks the table of docs/collectives.md for Gloo.
 #include <dptk/comm/gloo/transport.hpp>
 
 #include <map>
@@ -6,7 +6,7 @@
 #include "support.hpp"
 #include "support/verb_table.hpp"
 
-TEST_CASE("docs/collectives.md: the verbs that are Gloo's own are those that the transport has") {
+TEST_CASE("docs/collectives.md: the verbs that use Gloo's own collectives are those that the transport has") {
     using Transport = dptk::GlooTransport;
     using namespace dptk::detail;
     const std::map<std::string, bool> own = {{"all_reduce", HasAllReduce<Transport>},
@@ -23,7 +23,7 @@ TEST_CASE("docs/collectives.md: the verbs that are Gloo's own are those that the
         const bool sixteen_bit = row[0].find("16-bit") != std::string::npos;
         const bool says_own = row[5].starts_with("gloo::");
         CHECK_MESSAGE(says_own == (own.at(row[0].substr(0, row[0].find(','))) && !sixteen_bit), row[0]);
-        // Where it has none, it takes what send and recv alone take.
+        // A verb without a collective of Gloo works as over send and recv alone.
         if (!says_own) CHECK_MESSAGE(row[5] == row[1], row[0]);
     }
     CHECK_FALSE(Transport::reduces(dptk::DType::bf16, dptk::ReduceOp::sum));

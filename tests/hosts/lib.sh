@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# Several hosts on one machine, for tests of what happens between hosts. To be sourced:
+# Simulates several hosts on one machine, with namespaces, for tests of communication between hosts. To be sourced:
 #
-#   needs TRAIN                      the variable TRAIN names a program that the test wants
-#   enter_room "$@"                  starts the script anew in a room that nothing gets out of
-#   hosts_up 2                       makes host1 and host2, with the addresses 10.77.0.1 and 10.77.0.2
-#   on_host 1 COMMAND...             runs a command there; may go to the background
-#   degrade 2 5 1                    the cable of host2 gets 5 ms longer, and loses 1 % of the packets, both ways
-#   pull_cable 2; mend_cable 2       the cable of host2 is pulled out, and put in again
-#   processes_on 1; leftovers 1      what runs on host1; what it has left: processes, ports, files
+#   needs TRAIN                      declares that the test needs the program that the variable TRAIN names
+#   enter_room "$@"                  restarts the script in isolated namespaces, the room
+#   hosts_up 2                       creates host1 and host2, with the addresses 10.77.0.1 and 10.77.0.2
+#   on_host 1 COMMAND...             runs a command on host1; may run in the background
+#   degrade 2 5 1                    adds a delay of 5 ms and a packet loss of 1 % to the network of host2, both ways
+#   pull_cable 2; mend_cable 2       disconnects host2 from the network; reconnects it
+#   processes_on 1; leftovers 1      lists the processes of host1; lists its processes, open ports and files
 #
-# The room is a set of namespaces. It has a PID namespace, whose processes the kernel kills when the script ends, even
-# by SIGKILL: nothing need be taken down. It has a network of its own, so that addresses and ports clash with nobody's,
-# and an empty /tmp. A host is a network namespace with a cable to the room's switch (a bridge), a name of its own, and
-# its own /tmp and /dev/shm. A user who is not root becomes root inside the room only, where the kernel lets users do that.
+# The room is a set of namespaces. The kernel kills the processes of its PID namespace when the script ends, even by
+# SIGKILL, so no cleanup is needed. It has its own network, so that addresses and ports do not conflict with others, and
+# an empty /tmp. A host is a network namespace that is connected to the room's bridge, with its own host name, /tmp and
+# /dev/shm. A user who is not root becomes root inside the room, if the kernel allows user namespaces.
 
 hosts_network=10.77.0
 hosts_tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -27,7 +27,7 @@ fail() {
     exit 1
 }
 
-# wait_until SECONDS COMMAND...: false when the command is still false then.
+# wait_until SECONDS COMMAND...: waits until the command succeeds. Fails at the timeout.
 wait_until() {
     local end=$((SECONDS + $1))
     until "${@:2}"; do
@@ -36,7 +36,8 @@ wait_until() {
     done
 }
 
-# needs VARIABLE: the variable holds the path or the name of a program; its path becomes absolute.
+# needs VARIABLE: replaces the path or name of a program in the variable by its absolute path. Skips the test if the
+# program does not exist.
 programs=()
 needs() {
     local found
@@ -45,7 +46,7 @@ needs() {
     programs+=("${!1}")
 }
 
-# enter_room ARGUMENT...: to be called with the script's arguments, which it is started anew with.
+# enter_room ARGUMENT...: restarts the script, with these arguments, in the room.
 enter_room() {
     if [ -z "${DPTK_TEST_ROOM:-}" ]; then
         local tool namespaces=(unshare --net --mount --ipc --pid --fork --kill-child --mount-proc) why
@@ -54,7 +55,7 @@ enter_room() {
         done
         [ "$(id -u)" -eq 0 ] || namespaces+=(--user --map-root-user)
         why=$("${namespaces[@]}" sh -ec 'ip link add type veth; mount -t sysfs sysfs /sys; mount -t tmpfs tmp /tmp' 2>&1) ||
-            skip "this machine does not allow a room of namespaces (${why##*$'\n'})"
+            skip "this machine does not allow the required namespaces (${why##*$'\n'})"
         DPTK_TEST_ROOM=yes setpriv --pdeathsig KILL "${namespaces[@]}" "$0" "$@"
         exit
     fi
@@ -66,7 +67,7 @@ enter_room() {
     mkdir "$room"
 }
 
-# Covers /tmp with an empty one. Scripts and programs that lie below the old /tmp stay visible.
+# Mounts an empty /tmp. Scripts and programs below the old /tmp stay visible.
 private_tmp() {
     local path top
     exec {old_tmp}</tmp
@@ -82,7 +83,7 @@ private_tmp() {
     exec {old_tmp}<&-
 }
 
-# hosts_up N: host1 to hostN.
+# hosts_up N: creates host1 to hostN.
 hosts_up() {
     local k
     ip link add switch type bridge
@@ -101,7 +102,7 @@ host_up() {
     echo "$pid" >"$room/host$k"
     ip link add "port$k" type veth peer name eth0 netns "$pid"
     ip link set "port$k" master switch up
-    # The boot id is how some libraries find out who shares their memory.
+    # Some libraries use the boot id to detect which processes share a host.
     cat /proc/sys/kernel/random/uuid >"$room/host$k.boot_id"
     # shellcheck disable=SC2016  # $0 and $1 belong to the shell inside
     on_host "$k" sh -ec 'hostname "$0"
@@ -124,17 +125,17 @@ host_up() {
         ip link set eth0 up' "host$k" "$hosts_network.$k" || fail "host$k could not be set up"
 }
 
-# on_host K COMMAND...: starts in the folder /.
+# on_host K COMMAND...: runs a command on host K, in the directory /.
 on_host() { nsenter --target "$(<"$room/host$1")" --net --uts --mount --ipc "${@:2}"; }
 
-# degrade K MILLISECONDS PERCENT: false where neither the kernel nor slow-cable can do it.
+# degrade K MILLISECONDS PERCENT: adds delay and packet loss. Fails if neither the kernel nor slow-cable supports it.
 degrade() {
     local k=$1 how=(delay "$2ms" loss "$3%")
     if on_host "$k" tc qdisc add dev eth0 root netem "${how[@]}" 2>/dev/null; then
         tc qdisc add dev "port$k" root netem "${how[@]}"
         return
     fi
-    # Without netem: port - bridge - tap - slow-cable - tap - switch.
+    # Without netem, the path is: port - bridge - tap - slow-cable - tap - switch.
     "$hosts_tools/slow-cable" "host$k.tap" "switch$k.tap" "$2" "$3" 2>"$room/slow-cable.log" &
     wait_until 5 ip link show "switch$k.tap" >/dev/null 2>&1 || return
     ip link add "slow$k" type bridge
@@ -147,7 +148,7 @@ degrade() {
 pull_cable() { ip link set "port$1" down; }
 mend_cable() { ip link set "port$1" up; }
 
-# processes_on K: one line each, "PID COMMAND LINE".
+# processes_on K: prints one line per process, "PID COMMAND LINE".
 processes_on() {
     local own namespace link pid
     own=$(<"$room/host$1")
@@ -159,7 +160,7 @@ processes_on() {
     done
 }
 
-# leftovers K: one line each.
+# leftovers K: prints one line per process, open port, and file in /dev/shm or /tmp.
 leftovers() {
     processes_on "$1" | sed "s/^/host$1: process /"
     on_host "$1" ss --no-header --listening --tcp --udp --numeric | sed "s/^/host$1: port /"

@@ -1,5 +1,5 @@
-// Stands in for NVIDIA's driver, libcuda.so.1, with as many GPUs as FAKE_GPUS says (0: cuInit fails). It
-// answers what dptk-info asks.
+// Fake NVIDIA driver, libcuda.so.1, with FAKE_GPUS GPUs (0: cuInit fails). It implements the functions that
+// dptk-info calls.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

@@ -7,7 +7,7 @@
 
 using namespace info;
 
-TEST_CASE("os-release gives the system's name without its quotes") {
+TEST_CASE("the system's name in os-release is returned without its quotes") {
     CHECK(
         parse_os_release("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\n") ==
         "Debian GNU/Linux 12 (bookworm)");
@@ -16,7 +16,7 @@ TEST_CASE("os-release gives the system's name without its quotes") {
     CHECK(parse_os_release("PRETTY_NAME=\"A \\\"quoted\\\" \\$ystem\"\n") == "A \"quoted\" $ystem");
 }
 
-TEST_CASE("an os-release that gives no name is some Linux") {
+TEST_CASE("the system's name is Linux if os-release has no name") {
     CHECK(parse_os_release("") == "Linux");
     CHECK(parse_os_release("# PRETTY_NAME is missing\nID=x\n") == "Linux");
     CHECK(parse_os_release("PRETTY_NAME=\n") == "Linux");
@@ -35,7 +35,7 @@ TEST_CASE("meminfo's kB are bytes times 1024") {
     CHECK(!parse_meminfo("", "MemTotal"));
 }
 
-TEST_CASE("cpuinfo gives the processor's name where it has one") {
+TEST_CASE("the processor's name is read from cpuinfo, if it has one") {
     CHECK(
         parse_cpu_model("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\n"
                         "processor\t: 1\nmodel name\t: another\n") == "AMD EPYC");
@@ -77,7 +77,7 @@ TEST_CASE("OMP_NUM_THREADS is read as OpenMP does") {
     CHECK(!parse_omp_num_threads(""));
 }
 
-TEST_CASE("each library counts its versions in its own way") {
+TEST_CASE("version numbers of CUDA, cuDNN and NCCL are formatted by each library's own rule") {
     CHECK(cuda_version_text(13000) == "13.0");
     CHECK(cuda_version_text(11080) == "11.8");
     CHECK(cudnn_version_text(91900) == "9.19.0");
@@ -86,7 +86,7 @@ TEST_CASE("each library counts its versions in its own way") {
     CHECK(nccl_version_text(2804) == "2.8.4");
 }
 
-TEST_CASE("numbers are written as people read them") {
+TEST_CASE("numbers are formatted with units and few digits") {
     CHECK(bytes_text(4) == "4 B");
     CHECK(bytes_text(64 << 20) == "64 MiB");
     CHECK(bytes_text(1536) == "1.5 KiB");
@@ -105,7 +105,7 @@ TEST_CASE("numbers are written as people read them") {
     CHECK(list_text({}) == "none");
 }
 
-TEST_CASE("the slowest rank is told by how many times the median it takes") {
+TEST_CASE("the slowest rank is reported with the ratio of its time to the median") {
     CHECK(median({3, 1, 2}) == 2);
     CHECK(median({}) == 0);
     const Slowest slowest = slowest_of({1, 1, 4, 2});

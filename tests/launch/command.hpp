@@ -6,10 +6,10 @@
 
 namespace launch {
 
-/// What follows the command's name.
+/// The arguments of a command.
 using Words = std::vector<std::string>;
 
-/// Registers a command, whose result is the exit status of the program.
+/// Registers a command. `run` returns the exit status of the program.
 struct Command {
     Command(const std::string& name, int (*run)(const Words&));
 };

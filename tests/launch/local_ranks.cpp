@@ -1,5 +1,6 @@
-// test_launch local_ranks: prints where each rank is, to compare with where the launcher put it, and the
-// average of the ranks' numbers that post-local SGD makes where groups are hosts.
+// test_launch local_ranks: prints the local rank and the host of each rank, to be compared with the
+// placement by the launcher, and the average of the rank numbers that post-local SGD computes among the
+// ranks of a host.
 #include <dptk/ddp.hpp>
 #include <dptk/ddp/hooks/post_local_sgd.hpp>
 

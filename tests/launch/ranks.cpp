@@ -1,6 +1,6 @@
-// A rank that does nothing but communicate: test_launch ranks STEPS [MILLISECONDS] [throw|early|late RANK]
-// Sums the ranks' numbers so many times, with a pause after each. The rank named at the end throws in the
-// middle, leaves there, or comes seconds late to the broadcast from rank 0 at the end.
+// test_launch ranks STEPS [MILLISECONDS] [throw|early|late RANK]: a rank that only communicates. It sums
+// the rank numbers STEPS times, with a pause after each sum. RANK throws in the middle, leaves the group in
+// the middle, or is seconds late for the broadcast from rank 0 at the end.
 #include <dptk/ddp.hpp>
 
 #include <chrono>

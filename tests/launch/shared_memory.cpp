@@ -1,6 +1,6 @@
-// A rank that sums numbers in memory that it shares with others: test_launch shared_memory ROUNDS
-// [MILLISECONDS] Each round sums many numbers in allocated memory and some in its own, and then pauses. Says
-// at the beginning how many mappings of shared pages it has, and how its process is called.
+// test_launch shared_memory ROUNDS [MILLISECONDS]: a rank that sums numbers in shared memory. Each round
+// sums many numbers in memory from allocate() and some in a std::vector, and then pauses. At the beginning
+// the rank prints its process id and its number of mappings of shared pages.
 #include <dptk/ddp.hpp>
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// Connects to a port again and again, as scanners and other jobs do, with garbage, half requests and silence:
-//     test_launch strangers HOST PORT [CONNECTIONS [OPEN]]
-// 10,000 connections unless told otherwise, at most 900 open at a time; 0 goes on until it is killed.
+// test_launch strangers HOST PORT [CONNECTIONS [OPEN]]: connects to a port repeatedly, as port scanners and
+// other jobs do, and sends invalid data, incomplete requests, or nothing. Makes 10,000 connections by
+// default, of which at most 900 are open at a time. With 0 connections it runs until it is killed.
 #include <dptk/control/net/socket.hpp>
 #include <dptk/control/store/detail/store_protocol.hpp>
 #include <dptk/core/error.hpp>
@@ -26,14 +26,14 @@ std::vector<std::string> things_to_say() {
     const std::string request =
         encode(dptk::detail::StoreRequest{dptk::detail::StoreOperation::set, 0, {"stranger", "value"}});
     return {
-        "",                                                         // silence
+        "",                                                         // no data
         "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",                //
         std::string("\x16\x03\x01\x02\x00\x01\x00", 7),             // TLS
         std::string(4096, '\xff'),                                  //
-        hello.substr(0, hello.size() / 2),                          // half a greeting
+        hello.substr(0, hello.size() / 2),                          // an incomplete greeting
         "dptkstor\xff\xff\xff\xff",                                 // a greeting that announces 4 GiB
         encode(dptk::detail::StoreHello{1, "wrong token"}),         //
-        hello + request.substr(0, request.size() / 2),              // half a request
+        hello + request.substr(0, request.size() / 2),              // an incomplete request
         hello + std::string("\x00\x00\x10\x00", 4) + "ten bytes.",  // 1 MiB announced, 10 bytes sent
     };
 }
@@ -42,7 +42,7 @@ void say(const Socket& socket, const std::string& what) {
     try {
         socket.send_all(what, Deadline(std::chrono::seconds(1)));
     } catch (const dptk::Error&) {
-        // They have hung up.
+        // The server has closed the connection.
     }
 }
 

@@ -1,6 +1,6 @@
-// A rank that makes one kind of call over and over, until it or another one is killed in the middle:
-// test_launch verbs VERB VICTIM. The victim kills itself after a moment; the others print the error that they
-// get. test_launch verbs list: prints the verbs.
+// test_launch verbs VERB VICTIM: a rank that repeats one kind of call until rank VICTIM kills itself, after
+// 100 ms. The other ranks print the error that the call throws.
+// test_launch verbs list: prints the verbs.
 #include <dptk/ddp.hpp>
 
 #include <csignal>
@@ -19,7 +19,7 @@ namespace {
 
 using dptk::ProcessGroup;
 
-/// Large enough never to fit into what the kernel buffers.
+/// Large enough to exceed the kernel's socket buffers.
 constexpr std::size_t count = 300'000;
 
 using Call = std::function<void(ProcessGroup&)>;

@@ -1,6 +1,6 @@
-"""compare.py DPTK_RUN RECORD DIGITS: PyTorch's DistributedDataParallel repeats what record.cpp has recorded, on 2 and 4
-ranks over Gloo. From the recorded weights before each of 50 steps, the averaged gradients agree within 1e-5 of their norm;
-and the timeline of the recorded steps has buckets that travelled while backward went on."""
+"""compare.py DPTK_RUN RECORD DIGITS: repeats the steps of record.cpp with PyTorch's DistributedDataParallel, on 2 and 4
+ranks over Gloo. From the recorded weights before each of 50 steps, it computes the averaged gradients, which must agree within
+1e-5 of their norm. The timeline of the recorded steps must have buckets that were sent while backward was running."""
 
 import gzip
 import json
@@ -76,9 +76,9 @@ def check_overlap(path, ranks):
         buckets = [event for event in of_rank if event["name"].startswith("bucket ")]
         early = sum(any(b["ts"] < event["ts"] < b["ts"] + b["dur"] for b in backward) for event in buckets)
         if rank == 0:
-            print(f"{ranks} ranks: {early} of {len(buckets)} buckets left while backward went on", flush=True)
+            print(f"{ranks} ranks: {early} of {len(buckets)} buckets were sent while backward was running", flush=True)
         if len(backward) != STEPS or early < STEPS:
-            sys.exit(f"FAILED: on rank {rank}, {early} buckets left early in {len(backward)} steps")
+            sys.exit(f"FAILED: on rank {rank}, {early} buckets were sent early in {len(backward)} steps")
 
 
 def main():
@@ -87,7 +87,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dptk-libtorch-") as folder:
         for ranks in (2, 4):
             trace = f"{folder}/trace{ranks}.json"
-            # With processors to spare, buckets leave early whatever this machine has.
+            # Pretends that there are spare processors, so that buckets are sent early on any machine.
             subprocess.run([dptk_run, "--nproc-per-node", str(ranks), "--", record, f"{folder}/{ranks}", digits_prefix],
                            check=True, env={**os.environ, "DPTK_TRACE": trace, "DPTK_PROCESSORS": "64"})
             check_overlap(trace, ranks)

@@ -1,4 +1,4 @@
-// libtorch's data loaders over dptk's order.
+// Tests libtorch's data loaders with dptk's sampler.
 #include "libtorch/doctest_and_torch.hpp"
 
 #include <dptk/adapters/libtorch_data.hpp>
@@ -11,13 +11,13 @@
 
 namespace {
 
-/// A group of three, of which this is rank 1.
+/// A group of three ranks, in which this is rank 1.
 struct Replica {
     [[nodiscard]] int rank() const { return 1; }
     [[nodiscard]] int size() const { return 3; }
 };
 
-/// Sample i is i.
+/// A dataset in which sample i is i.
 struct Numbers : torch::data::datasets::Dataset<Numbers> {
     torch::data::Example<> get(std::size_t index) override {
         return {torch::full({1}, static_cast<float>(index)), torch::zeros({1})};
@@ -54,7 +54,7 @@ TEST_CASE("workers of a data loader share the order") {
     CHECK(samples_of(*loader) == std::vector<std::size_t>{1, 4, 7, 0});
 }
 
-TEST_CASE("the state of a sampler goes on in the middle of an epoch") {
+TEST_CASE("a sampler continues from a state in the middle of an epoch") {
     dptk::libtorch::DistributedSampler before(10, Replica{});
     before.set_epoch(1);
     CHECK(*before.next(3) == std::vector<std::size_t>{6, 0, 3});
@@ -73,7 +73,7 @@ TEST_CASE("the state of a sampler goes on in the middle of an epoch") {
     dptk::libtorch::DistributedSampler other(4, Replica{});
     std::string text;
     CHECK(test::throws<dptk::ArgumentError>(text, [&] { other.load(in); }));
-    CHECK(test::contains(text, "a state of 3 indices, and this rank has 2"));
+    CHECK(test::contains(text, "expected a saved position of at most 2 indices, got 3"));
 }
 
 TEST_CASE("a dataset that has changed its size is an error") {

@@ -1,4 +1,4 @@
-// Both have a CHECK; the tests' is doctest's.
+// doctest and torch both define CHECK; the tests use doctest's.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// Modules of libtorch's, of which each rank has one.
+// Tests DistributedDataParallel for libtorch modules, with one module per rank.
 #include "libtorch/doctest_and_torch.hpp"
 
 #include <dptk/adapters/libtorch.hpp>
@@ -17,7 +17,7 @@ namespace {
 using dptk::libtorch::DistributedDataParallel;
 using torch::Tensor;
 
-/// Elements that differ, and are the same wherever it is asked.
+/// Returns distinct elements that are the same on each rank.
 Tensor pattern(at::IntArrayRef shape, double seed) {
     Tensor out = torch::empty(shape, torch::kFloat);
     auto* element = out.data_ptr<float>();
@@ -41,14 +41,14 @@ struct Net : torch::nn::Module {
     Tensor forward_spare(const Tensor& x) { return spare(torch::tanh(a(x))); }
 };
 
-/// Of rank `rank`, whose gradients each rank can compute.
+/// Returns the loss of rank `rank`, whose gradients each rank can compute.
 Tensor loss_of(Net& net, int rank, double step = 0) {
     const Tensor x = pattern({5, 3}, rank + 10 * step);
     return rank % 2 == 0 ? net.forward(x).square().mean()
                          : (net.forward(x) + net.forward_spare(x)).square().mean();
 }
 
-/// What averages must be: of the losses of all ranks, by one process.
+/// Computes the expected averages in one process, from the losses of all ranks.
 std::vector<Tensor> expected(int ranks, double step = 0) {
     Net net;
     fill(net, 1);
@@ -86,7 +86,7 @@ TEST_CASE(
     test::on_ranks([](dptk::ProcessGroup& group) {
         for (const bool views : {false, true}) {
             Net net;
-            fill(net, group.rank() + 1);  // all get rank 0's
+            fill(net, group.rank() + 1);  // all ranks get rank 0's values
             auto options = unused;
             options.gradient_as_bucket_view = views;
             DistributedDataParallel ddp(group, net, options);
@@ -118,7 +118,7 @@ TEST_CASE("with gradient_as_bucket_view, gradients that are zeroed in place stay
             }
             gradients = {net->weight.grad(), net->bias.grad()};
         }
-        // Their memory lives on with them.
+        // The gradients keep the buckets' memory alive.
         CHECK(gradients[1].allclose(torch::full({2}, 5.0F)));
         net(pattern({5, 3}, 0)).sum().backward();
         CHECK(gradients[1].allclose(torch::full({2}, 10.0F)));
@@ -171,7 +171,7 @@ TEST_CASE("sparse gradients become dense averages") {
     });
 }
 
-TEST_CASE("tied parameters are one; frozen ones are sent at construction, and stay out of steps") {
+TEST_CASE("tied parameters are one; frozen ones are sent at construction only") {
     struct Tied : torch::nn::Module {
         Tensor weight = register_parameter("encoder", torch::ones({2, 2}));
         Tensor same = register_parameter("decoder", weight);
@@ -187,7 +187,7 @@ TEST_CASE("tied parameters are one; frozen ones are sent at construction, and st
         if (group.rank() == 0) std::ranges::copy(dptk::libtorch::span_of<float>(net.scale), scale.begin());
         group.broadcast(scale, 0);
         CHECK(std::ranges::equal(dptk::libtorch::span_of<float>(net.scale), scale));
-        // Backward through both uses comes to the gradient at once.
+        // Autograd accumulates the gradients of both uses in one call.
         net.forward(torch::ones({1, 2}) * (group.rank() + 1)).sum().backward();
         Tensor sum = net.weight.grad().clone();
         ddp.synchronize();
@@ -222,7 +222,7 @@ TEST_CASE("backward may run in several threads at once") {
         for (int step = 0; step < 5; ++step) {
             set_gradients_to_none(net);
             ddp.begin_step();
-            // Each has layers of its own: their gradients come in no order.
+            // Each thread has layers of its own, so the order of their gradients is undefined.
             const Tensor first = net.a(pattern({5, 3}, group.rank())).square().mean();
             const Tensor second = net.b(pattern({5, 4}, group.rank())).square().mean();
             std::thread other([&] { first.backward(); });
@@ -269,7 +269,7 @@ TEST_CASE("micro-batches add up: locally in no_sync, weighted by samples with ac
     });
 }
 
-TEST_CASE("with sample counts, ranks weigh by them") {
+TEST_CASE("with sample counts, ranks are weighted by them") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         torch::nn::Linear net(1, 1);
         DistributedDataParallel ddp(group, *net);
@@ -320,17 +320,17 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("parameters with holes, and tensors of another type than the span's, are refused") {
+TEST_CASE("parameters with gaps, and tensors of another type than the span's, are refused") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         torch::nn::Linear net(4, 4);
         if (group.rank() == 0) net->weight.set_data(torch::ones({4, 8}).narrow(1, 0, 4));
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { const DistributedDataParallel ddp(group, *net); }, test::Agreed::yes));
-        CHECK(test::contains(text, "weight is sparse, or a view with holes"));
+        CHECK(test::contains(text, "weight is sparse, or a view with gaps"));
     });
     std::string text;
     CHECK(test::throws<dptk::ArgumentError>(
         text, [] { static_cast<void>(dptk::libtorch::span_of<double>(torch::ones({2}))); }));
-    CHECK(test::contains(text, "a span of f64 over a tensor of Float on cpu"));
+    CHECK(test::contains(text, "expected a contiguous tensor of f64 on cpu, got Float on cpu"));
 }

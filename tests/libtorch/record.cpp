@@ -1,6 +1,6 @@
-// record OUT DIGITS: trains the network of the libtorch example for 50 steps. Rank 0 writes to OUT.weights
-// the values before each step, and to OUT.gradients the averages behind it: f32, in the order of the module's
-// parameters.
+// record OUT DIGITS: trains the network of the libtorch example for 50 steps. Rank 0 writes the values
+// before each step to OUT.weights, and the averaged gradients after it to OUT.gradients: f32, in the order
+// of the module's parameters.
 #include <dptk/adapters/libtorch.hpp>
 #include <dptk/comm/gloo.hpp>
 #include <dptk/ddp.hpp>
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     const DigitTensors digits(argv[2]);
     torch::manual_seed(group.rank());  // all ranks get rank 0's values
     Net net;
-    // Several buckets, so that some leave before backward ends.
+    // Several buckets, so that some are sent before backward ends.
     dptk::libtorch::DistributedDataParallel ddp(group, net, {.bucket_cap_mb = 0.02});
     torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
     std::ofstream weights;

@@ -1,4 +1,4 @@
-// A unit that brings MPI into the program.
+// A translation unit that registers the MPI transport.
 #include <dptk/comm/mpi.hpp>
 
 const char* transport_of_this_unit() {

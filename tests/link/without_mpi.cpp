@@ -1,4 +1,4 @@
-// A unit that knows of no transport.
+// A translation unit that includes no transport.
 #include <dptk/ddp.hpp>
 
 int world_size() {

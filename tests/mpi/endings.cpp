@@ -1,5 +1,5 @@
 // Ends in the way that the command line names: endings ROLE ENDING.
-//   ROLE: host (dptk initialises MPI), guest or guest-funneled (this program does, and finalises it)
+//   ROLE: host (dptk initializes MPI), guest or guest-funneled (this program initializes and finalizes MPI)
 #include <dptk/comm/mpi.hpp>
 #include <dptk/ddp.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// A program may keep its group where it is destroyed after everything else.
+/// A program may keep its group in a global variable, which is destroyed last.
 std::optional<dptk::ProcessGroup> global_group;
 
 void train(const std::string& ending) {
@@ -30,7 +30,7 @@ void train(const std::string& ending) {
             if (!error.agreed()) throw;
             gradients[0].resize(2);
         }
-        // An agreed error that has been caught excuses no other.
+        // After an agreed error was caught, another error must still end the job.
         if (ending == "agreed-then-caught" && group.rank() == 1)
             throw std::runtime_error("rank 1 has had enough");
     }
@@ -49,7 +49,7 @@ void train(const std::string& ending) {
     if (ending == "long-message") {
         std::vector<int> data(group.rank() == 0 ? 5 : 3);
         if (group.rank() == 0) group.send(data, 1);
-        group.barrier();  // it lies there when it is asked for
+        group.barrier();  // the message has arrived before recv is called
         if (group.rank() == 1) group.recv_async(data, 0).wait();
     }
     for (int step = 0; step < 10; ++step) {

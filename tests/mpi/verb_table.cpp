@@ -1,5 +1,5 @@
-// What docs/collectives.md says about MPI: calls to MPI are recorded on their way, and compared with it. With
-// the argument "funneled", MPI is initialised so that only the main thread may call it.
+// Checks the tables of docs/collectives.md: records the MPI calls (PMPI) and compares them with the tables.
+// With the argument "funneled", MPI is initialized with MPI_THREAD_FUNNELED.
 #include <mpi.h>
 #include <dptk/comm/agreement.hpp>
 #include <dptk/comm/init.hpp>
@@ -80,7 +80,7 @@ DPTK_RECORD(MPI_Ibarrier, (MPI_Comm a, MPI_Request* b), (a, b))
 
 namespace {
 
-/// The names of what all ranks called meanwhile.
+/// Returns the names of the MPI functions that the ranks call during the action.
 template <class Action>
 std::set<std::string> calls_of(dptk::ProcessGroup& group, Action&& action) {
     group.barrier();
@@ -137,7 +137,7 @@ TEST_CASE("docs/collectives.md: blocking verbs make the calls to MPI that it say
 }
 
 TEST_CASE("docs/collectives.md: verbs in the background do, too") {
-    const test::DebugMode unchecked("off");  // what is checked first is not handed to MPI at once
+    const test::DebugMode unchecked("off");  // debug checks would delay the MPI calls
     dptk::ProcessGroup group = dptk::init_process_group();
     const std::vector<test::TableRow> background = test::table_below("## In the background");
     const auto row_of = [&](const std::string& name) {
@@ -157,7 +157,7 @@ TEST_CASE("docs/collectives.md: verbs in the background do, too") {
 
 int main(int argc, char** argv) {
     funneled = argc > 1 && std::string(argv[1]) == "funneled";
-    setenv("DPTK_SHM", "0", 1);  // memory would take the calls
+    setenv("DPTK_SHM", "0", 1);  // otherwise the calls would use shared memory
     int level = 0;
     if (funneled) PMPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     const int result = doctest::Context(argc, argv).run();

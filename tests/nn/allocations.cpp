@@ -1,5 +1,5 @@
-// A warmed-up training step takes no memory from the heap. A program of its own, since it replaces operator
-// new.
+// Tests that training steps after the first ones allocate no heap memory. A separate program, since it
+// replaces operator new.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ using namespace dptk::nn;
 
 namespace {
 
-/// Where operator new was called from, on one thread, as far as there is room.
+/// Records the callers of operator new on one thread, as many as fit.
 struct Calls {
     bool recorded = false;
     std::size_t count = 0;
@@ -60,7 +60,7 @@ void* operator new[](std::size_t size, std::align_val_t alignment) {
     return allocate(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
 
-// Not inline, lest the compiler take free for a mismatch with the operator new that it knows.
+// Not inline, since GCC would otherwise warn that free does not match operator new.
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
@@ -79,14 +79,14 @@ void* operator new[](std::size_t size, std::align_val_t alignment) {
 
 namespace {
 
-/// oneDNN takes memory for each primitive that it runs, which nobody can help.
+/// oneDNN itself allocates memory for each primitive that it runs, which cannot be avoided.
 bool is_in_onednn(void* address) {
     Dl_info module{};
     return ::dladdr(address, &module) != 0 &&
            std::string_view(module.dli_fname).find("libdnnl") != std::string_view::npos;
 }
 
-/// How often `action` takes memory from the heap, apart from what oneDNN does.
+/// Returns how often `action` allocates heap memory, without the allocations in oneDNN.
 template <class Action>
 std::ptrdiff_t allocations(Action&& action) {
     calls = {.recorded = true};
@@ -96,7 +96,7 @@ std::ptrdiff_t allocations(Action&& action) {
                                  [](void* from) { return !is_in_onednn(from); });
 }
 
-/// Trains on batches of two sizes in turn, each in a tensor of its own.
+/// Trains on batches of two sizes in turn, each in its own tensor.
 template <class Backend>
 class Training {
   public:
@@ -153,16 +153,16 @@ void check_steps() {
 
 }  // namespace
 
-TEST_CASE("the heap is watched") {
+TEST_CASE("heap allocations are counted") {
     CHECK(allocations([] { ::operator delete(::operator new(1)); }) == 1);
 }
 
-TEST_CASE("a warmed-up training step in plain loops takes no memory from the heap") {
+TEST_CASE("a warmed-up training step in plain loops allocates no heap memory") {
     check_steps<Reference<float>>();
 }
 
 #ifdef DPTK_WITH_ONEDNN
-TEST_CASE("a warmed-up training step on oneDNN takes no memory from the heap, but for oneDNN's own") {
+TEST_CASE("a warmed-up training step on oneDNN allocates no heap memory, except in oneDNN itself") {
     check_steps<Cpu>();
 }
 #endif

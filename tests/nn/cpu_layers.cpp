@@ -31,7 +31,7 @@ TEST_CASE("Conv2d on oneDNN computes what the reference does, for any number of 
     }
 }
 
-TEST_CASE("Conv2d on oneDNN takes all kernels, strides and paddings") {
+TEST_CASE("Conv2d on oneDNN supports all kernels, strides and paddings") {
     SUBCASE("1 x 1") {
         check_against_reference({Conv2d{.out_channels = 16, .kernel_size = 1}}, {16, 5, 5});
     }
@@ -57,7 +57,7 @@ TEST_CASE("convolutions in a row on oneDNN agree in their layouts") {
                             {3, 8, 8});
 }
 
-TEST_CASE("ReLU on oneDNN computes what the reference does, wherever it stands") {
+TEST_CASE("ReLU on oneDNN computes what the reference does, in every position") {
     SUBCASE("alone, over an input that is not its own") {
         check_against_reference({ReLU{}}, {3, 5, 4});
     }
@@ -67,10 +67,10 @@ TEST_CASE("ReLU on oneDNN computes what the reference does, wherever it stands")
     SUBCASE("between layers") {
         check_against_reference({Linear{9}, ReLU{}, ReLU{}, Linear{4}, ReLU{}}, {7});
     }
-    SUBCASE("behind a Flatten of the input") {
+    SUBCASE("after a Flatten of the input") {
         check_against_reference({Flatten{}, ReLU{}, Linear{3}}, {2, 3, 3});
     }
-    SUBCASE("behind a blocked convolution, last") {
+    SUBCASE("after a blocked convolution, last") {
         check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3}, ReLU{}}, {3, 6, 5});
     }
     SUBCASE("between a convolution and a Flatten") {
@@ -80,14 +80,14 @@ TEST_CASE("ReLU on oneDNN computes what the reference does, wherever it stands")
     }
 }
 
-TEST_CASE("MaxPool2d on oneDNN computes what the reference does, wherever it stands") {
+TEST_CASE("MaxPool2d on oneDNN computes what the reference does, in every position") {
     SUBCASE("alone") {
         check_against_reference({MaxPool2d{2}}, {3, 7, 6});
     }
     SUBCASE("with a large window") {
         check_against_reference({MaxPool2d{3}}, {2, 8, 6});
     }
-    SUBCASE("behind a padded convolution") {
+    SUBCASE("after a padded convolution") {
         check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3, .padding = 1}, MaxPool2d{2}},
                                 {3, 7, 6});
     }
@@ -112,11 +112,11 @@ TEST_CASE("of equal values in a pooling window the first one gets the gradient o
                               std::vector<float>{0, direction[0], direction[1], 0, 0, 0, 0, 0}) == 0);
 }
 
-TEST_CASE("Flatten on oneDNN gives PyTorch's order of features, wherever it stands") {
+TEST_CASE("Flatten on oneDNN has PyTorch's order of features, in every position") {
     SUBCASE("alone") {
         check_against_reference({Flatten{}}, {3, 4, 5});
     }
-    SUBCASE("last, behind a blocked convolution") {
+    SUBCASE("last, after a blocked convolution") {
         check_against_reference({Conv2d{.out_channels = 17, .kernel_size = 3}, Flatten{}}, {3, 6, 5});
     }
     SUBCASE("between a convolution and a Linear") {
@@ -128,7 +128,7 @@ TEST_CASE("Flatten on oneDNN gives PyTorch's order of features, wherever it stan
             {Conv2d{.out_channels = 32, .kernel_size = 3, .padding = 1}, ReLU{}, Flatten{}, Linear{16}},
             {16, 4, 4});
     }
-    SUBCASE("of what is flat") {
+    SUBCASE("of a flat input") {
         check_against_reference({Flatten{}, Flatten{}, Linear{3}, Flatten{}}, {8});
     }
 }

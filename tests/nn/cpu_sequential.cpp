@@ -84,7 +84,7 @@ TEST_CASE("a network on oneDNN trains like the reference does") {
     });
 }
 
-TEST_CASE("the padding of odd channel counts is exactly what a parameter has too many") {
+TEST_CASE("the padding of odd channel counts is exactly the surplus of a parameter") {
     Sequential<Cpu> net(odd_net(), {3, 6, 6}, 3);
     const auto padding = testing::padding_of(net);
     std::size_t i = 0;
@@ -94,7 +94,7 @@ TEST_CASE("the padding of odd channel counts is exactly what a parameter has too
     });
 }
 
-TEST_CASE("the layout of parameters does not depend on the batches that a network sees") {
+TEST_CASE("the layout of parameters does not depend on the batch sizes") {
     Sequential<Cpu> a(odd_net(), {3, 6, 6}, 3);
     Sequential<Cpu> b(odd_net(), {3, 6, 6}, 3);
     const auto before = layouts_of(a);
@@ -105,14 +105,14 @@ TEST_CASE("the layout of parameters does not depend on the batches that a networ
     CHECK(before[1] == 0);  // a bias is row-major
 }
 
-TEST_CASE("on oneDNN batches may come in any number of tensors, and these may go") {
+TEST_CASE("on oneDNN batches may be in any number of tensors, which may be destroyed") {
     Sequential<Cpu> net({ReLU{}}, {5}, 3);
     std::vector<Tensor<float>> inputs;
     for (std::uint32_t i = 0; i < 20; ++i) inputs.push_back(testing::pattern_tensor<float>(i, {2, 5}));
     for (std::uint32_t i = 0; i < 40; ++i) {
         CAPTURE(i);
         Tensor<float>& input = inputs[i % 20];
-        // Of the input's shape, as the output gradient is here.
+        // It has the input's shape, since a ReLU's output has the same shape.
         const Tensor<float> direction = testing::pattern_tensor<float>(100 + i, {2, 5});
         net.forward(input);
         net.backward(direction, InputGradient::compute);
@@ -151,7 +151,7 @@ TEST_CASE("gradient storage need not be aligned, and may change between steps") 
     CHECK_THROWS_AS(net.set_gradient_storage(0, wrong), dptk::ArgumentError);
 }
 
-TEST_CASE("value storage on oneDNN has the values, and what is written there counts") {
+TEST_CASE("value storage on oneDNN has the values, and writing to it changes them") {
     Sequential<Cpu> net(odd_net(), {3, 6, 6}, 3), same(odd_net(), {3, 6, 6}, 3),
         other(odd_net(), {3, 6, 6}, 4);
     const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});
@@ -192,7 +192,7 @@ TEST_CASE("a network on oneDNN may change threads, and move, between steps") {
     Sequential<Cpu> same(odd_net(), {3, 6, 6}, 3);
     train(same, 3, 5);
     const double expected = train(same, 3, 5);
-    train(net, 3, 5);  // makes the primitives on this thread
+    train(net, 3, 5);  // creates the primitives on this thread
     Sequential<Cpu> moved(std::move(net));
     double loss = 0;
     std::thread([&] { loss = train(moved, 3, 5); }).join();

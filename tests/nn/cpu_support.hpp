@@ -1,4 +1,4 @@
-/// The comparison of a network on oneDNN with the same network on the f64 reference backend.
+/// Compares a network on oneDNN with the same network on the f64 reference backend.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,10 +17,11 @@
 
 namespace DPTK_NAMESPACE::nn::testing {
 
-/// oneDNN sums in another order than the reference, and the reference in double: single precision is left.
+/// The tolerance is single precision: oneDNN sums in another order than the reference, which computes in
+/// double.
 inline constexpr double cpu_tolerance = 2e-5;
 
-/// Which of the physical elements of each parameter are padding.
+/// Returns which physical elements of each parameter are padding.
 inline std::vector<std::vector<bool>> padding_of(Sequential<Cpu>& net) {
     std::vector<std::vector<float>> values;
     for (std::size_t i = 0; i < net.parameter_count(); ++i) {
@@ -44,8 +45,8 @@ inline bool padding_is_zero(const std::vector<bool>& padding, const void* elemen
     return true;
 }
 
-/// Runs batches of several sizes through one network object on each backend, and compares outputs, gradients
-/// of parameters and of inputs; the padding of parameters and gradients must be zero all the while.
+/// Runs batches of several sizes through one network object on each backend, and compares outputs and
+/// gradients of parameters and inputs. The padding of parameters and gradients must always be zero.
 inline void check_against_reference(const std::vector<LayerSpec>& specs, const Shape& input_shape,
                                     double tolerance = cpu_tolerance,
                                     const std::vector<std::size_t>& batches = {8, 3, 33, 3, 8, 1}) {

@@ -8,7 +8,7 @@ using namespace dptk::nn;
 
 namespace {
 
-// Without [[nodiscard]], for calls that are to throw.
+// Not [[nodiscard]], for calls that are expected to throw.
 Shape after(const LayerSpec& spec, const Shape& input) {
     return output_shape(spec, input);
 }
@@ -19,7 +19,7 @@ std::vector<Shape> through(const std::vector<LayerSpec>& specs, const Shape& inp
 
 }  // namespace
 
-TEST_CASE("each layer says what shape comes out of it") {
+TEST_CASE("each layer computes its output shape") {
     CHECK(after(Linear{7}, {5}) == Shape{7});
     CHECK(after(Conv2d{.out_channels = 6, .kernel_size = 5, .padding = 2}, {1, 28, 28}) == Shape{6, 28, 28});
     CHECK(after(Conv2d{.out_channels = 4, .kernel_size = 3, .stride = 2}, {3, 8, 9}) == Shape{4, 3, 4});
@@ -29,7 +29,7 @@ TEST_CASE("each layer says what shape comes out of it") {
     CHECK(after(Flatten{}, {3}) == Shape{3});
 }
 
-TEST_CASE("a layer that does not fit its input says why") {
+TEST_CASE("a layer that does not fit its input reports the reason") {
     CHECK_THROWS_WITH_AS(after(Linear{7}, {3, 8, 8}),
                          "Linear needs an input {features}, but gets [3, 8, 8]; put a Flatten{} before it",
                          dptk::ArgumentError);

@@ -28,7 +28,7 @@ TEST_CASE("equal logits cost the logarithm of the number of classes") {
     Tensor<double> gradient;
     const LossResult result = softmax_cross_entropy(logits, std::vector<int>{0, 3}, gradient);
     CHECK(result.loss == doctest::Approx(std::log(4.0)));
-    CHECK(result.correct == 1);  // of equal logits the first one is the prediction
+    CHECK(result.correct == 1);  // if logits are equal, the first one is the prediction
     CHECK(gradient.shape() == Shape{2, 4});
     CHECK(gradient[0] == doctest::Approx((0.25 - 1) / 2));
     CHECK(gradient[1] == doctest::Approx(0.25 / 2));
@@ -64,15 +64,16 @@ TEST_CASE("the gradient of the loss agrees with finite differences") {
     }
 }
 
-TEST_CASE("labels that are no class, too few or too many are refused") {
+TEST_CASE("labels that are not a class, too few or too many are refused") {
     const Tensor<float> logits(Shape{2, 3});
     Tensor<float> gradient;
     CHECK_THROWS_WITH_AS(softmax_cross_entropy(logits, std::vector<int>{0, 3}, gradient),
-                         "softmax_cross_entropy: the label 3 of sample 1 is not one of 3 classes",
+                         "softmax_cross_entropy: expected labels in [0, 3), got 3 for sample 1",
                          dptk::ArgumentError);
     CHECK_THROWS_AS(softmax_cross_entropy(logits, std::vector<int>{-1, 0}, gradient), dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(softmax_cross_entropy(logits, std::vector<int>{0}, gradient),
-                         "softmax_cross_entropy: 1 labels for 2 samples", dptk::ArgumentError);
+                         "softmax_cross_entropy: expected 2 labels, one per sample, got 1",
+                         dptk::ArgumentError);
     CHECK_THROWS_AS(softmax_cross_entropy(Tensor<float>(Shape{6}), std::vector<int>{0}, gradient),
                     dptk::ArgumentError);
 }

@@ -32,7 +32,8 @@ TEST_CASE("the models fit images down to four by four") {
         CHECK(shapes_through(make_model(name, 7), {1, 4, 4}).back() == Shape{7});
 }
 
-TEST_CASE("an unknown model is refused with the names that there are") {
+TEST_CASE("an unknown model is refused with a list of the names") {
     CHECK_THROWS_WITH_AS(static_cast<void>(make_model("resnet", 10)),
-                         "there is no model \"resnet\"; there are: mlp, lenet, convnet", dptk::ArgumentError);
+                         "unknown model \"resnet\": expected one of mlp, lenet, convnet",
+                         dptk::ArgumentError);
 }

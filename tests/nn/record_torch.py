@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Writes torch_outputs.txt: what PyTorch computes, in double precision, for the cases of torch_cases.hpp.
 
-Inputs, parameters and output gradients come from `pattern`, which the C++ side computes alike. Each line holds a
+Inputs, parameters and output gradients come from `pattern`, which the C++ side computes identically. Each line holds a
 name, a count and that many values. Run it with any PyTorch from 1.13 on; the result is deterministic.
 """
 
@@ -76,7 +76,7 @@ def record(name, tensor, digits=17):
 def record_case(name, model, shape, cross_entropy, in_full):
     model = model.double()
     for i, parameter in enumerate(model.parameters()):
-        # Half of it for the deep models, whose softmax would saturate otherwise.
+        # Halved for the deep models, whose softmax would saturate otherwise.
         parameter.data = ((1 if in_full else 0.5) * pattern(i + 1, parameter.numel())).reshape(parameter.shape)
     count = torch.Size(shape).numel()
     inputs = (4 * pattern(100, count)).reshape(shape).requires_grad_()
@@ -95,7 +95,7 @@ def record_case(name, model, shape, cross_entropy, in_full):
         gradient = parameter.grad.reshape(-1)
         if in_full:
             record(f"{name}/{key}", gradient)
-        else:  # the sum, the norm, and a projection that notices elements in the wrong place
+        else:  # the sum, the norm, and a projection that detects elements in the wrong place
             weights = pattern(300, gradient.numel())
             record(f"{name}/{key}", torch.stack([gradient.sum(), gradient.norm(), gradient @ weights]))
 

@@ -1,4 +1,4 @@
-// The f64 reference backend against central finite differences, for parameters and inputs.
+// Tests the f64 reference backend against central finite differences, for parameters and inputs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ double projected(Net& net, const Tensor<double>& input, const Tensor<double>& di
     return sum;
 }
 
-/// Compares `gradient` with finite differences of `loss` in about 40 of the `values`. Kinks of ReLU and
-/// pooling are as good as never within the small step.
+/// Compares `gradient` with finite differences of `loss` in about 40 of the `values`. The step is so small
+/// that it almost never crosses a kink of ReLU or pooling.
 template <class Loss>
 void check_differences(std::span<double> values, std::span<const double> gradient, Loss&& loss) {
     double scale = 1e-12;
@@ -122,7 +122,7 @@ TEST_CASE("of equal values in a pooling window the first one gets the gradient")
                               std::vector<double>{0, direction[0], direction[1], 0, 0, 0, 0, 0}) == 0);
 }
 
-TEST_CASE("the reference lets a NaN through ReLU and pooling") {
+TEST_CASE("the reference propagates NaN through ReLU and pooling") {
     Net net({ReLU{}, MaxPool2d{2}}, {1, 2, 2}, 1);
     Tensor<double> input(Shape{1, 1, 2, 2});
     input[1] = std::nan("");

@@ -119,7 +119,7 @@ TEST_CASE("values lie in the storage that the caller supplies") {
     CHECK_THROWS_AS(net.set_value_storage(2, std::span(storage).first(35)), dptk::ArgumentError);
 }
 
-TEST_CASE("parameter values go out as they came in") {
+TEST_CASE("exported parameter values equal the imported ones") {
     Net net = small_net();
     const std::vector<float> values = testing::pattern_values<float>(9, 18);
     net.set_parameter_values(0, values);
@@ -141,7 +141,7 @@ TEST_CASE("a network moves with its memory") {
 TEST_CASE("inputs and gradients of another shape are refused") {
     Net net = small_net();
     CHECK_THROWS_WITH_AS(net.backward(Tensor<float>(Shape{2, 3})),
-                         "Sequential: backward needs a forward before it", dptk::ArgumentError);
+                         "Sequential: call forward() before backward()", dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(net.forward(Tensor<float>(Shape{2, 1, 4, 5})),
                          "Sequential: the input should be [2, 1, 5, 4], but is [2, 1, 4, 5]",
                          dptk::ArgumentError);

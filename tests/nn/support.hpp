@@ -1,4 +1,5 @@
-/// What the tests of nn/ and optim/ share: reproducible numbers, comparisons, and PyTorch's recorded results.
+/// Helpers of the tests of nn/ and optim/: reproducible numbers, comparisons, and PyTorch's recorded
+/// results.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ void set_pattern_parameters(Sequential<Backend>& net, double scale = 1) {
     }
 }
 
-/// The largest difference, relative to the largest expected magnitude.
+/// Returns the largest difference, relative to the largest expected magnitude.
 template <class A, class B>
 double difference(const A& found, const B& expected) {
     if (found.size() != expected.size()) throw std::runtime_error("difference: sizes differ");
@@ -65,7 +66,7 @@ double difference(const A& found, const B& expected) {
     double scale = 1e-30;
     for (std::size_t i = 0; i < found.size(); ++i) {
         const double error = std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
-        if (!(error <= largest)) largest = error;  // so that a NaN stays
+        if (!(error <= largest)) largest = error;  // written so that a NaN is kept
         scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
     }
     return largest / scale;

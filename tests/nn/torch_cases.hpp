@@ -56,7 +56,8 @@ inline std::vector<TorchCase> torch_cases() {
     };
 }
 
-/// Sum, norm, and a projection that notices elements in the wrong place; as record_torch.py has them.
+/// Returns the sum, the norm, and a projection that detects elements in the wrong place, like
+/// record_torch.py.
 template <class T>
 std::vector<double> summary(const std::vector<T>& gradient) {
     double sum = 0;
@@ -71,8 +72,8 @@ std::vector<double> summary(const std::vector<T>& gradient) {
     return {sum, std::sqrt(squares), projection};
 }
 
-/// Runs one case on `Backend` and checks all that PyTorch recorded for it.
-/// \param tolerance see difference()
+/// Runs one case on `Backend` and checks everything that PyTorch recorded for it. `tolerance` is the
+/// maximum of difference().
 template <class Backend>
 void check_torch_case(const TorchCase& c, double tolerance) {
     using T = typename Backend::Scalar;

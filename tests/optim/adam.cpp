@@ -15,7 +15,7 @@ namespace {
 
 static_assert(dptk::Optimizer<dptk::Adam<float>> && dptk::Optimizer<dptk::AdamW<double>>);
 
-/// Ten steps against those that PyTorch recorded.
+/// Compares ten steps with those that PyTorch recorded.
 template <class O>
 void check_steps(const std::string& name, O optimizer, double tolerance) {
     CAPTURE(name);
@@ -47,7 +47,7 @@ TEST_CASE("Adam and AdamW take the steps that PyTorch takes, in double") {
     check_all<double>("f64", 1e-14);
 }
 
-TEST_CASE("Adam goes on from a state that was saved") {
+TEST_CASE("Adam continues from a state that was saved") {
     dptk::Adam<float> first({.lr = 0.1});
     std::vector<float> value = pattern_values<float>(1, 5);
     first.step(2, value, pattern_values<float>(2, 5));

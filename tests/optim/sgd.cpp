@@ -17,7 +17,7 @@ using dptk::nn::testing::pattern_values;
 
 namespace {
 
-/// Ten steps against those that PyTorch recorded.
+/// Compares ten steps with those that PyTorch recorded.
 template <class T>
 void check_steps(const std::string& name, dptk::SgdOptions options, double tolerance) {
     CAPTURE(name);
@@ -93,9 +93,10 @@ TEST_CASE("SGD refuses sizes that do not match and options that make no sense") 
                          "SGD: slot 0 has 3 values but 2 gradient elements", dptk::ArgumentError);
     sgd.step(0, value, gradient);
     CHECK_THROWS_WITH_AS(sgd.step(0, std::span(value).first(2), std::span(gradient).first(2)),
-                         "SGD: slot 0 had 3 values before, and now has 2", dptk::ArgumentError);
+                         "SGD: expected 3 values in slot 0, the size of its state, got 2",
+                         dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(sgd.set_state(1, {.steps = 1, .arrays = {{1}, {2}}}),
-                         "SGD: a state of 2 arrays for slot 1, which has 1", dptk::ArgumentError);
+                         "SGD: expected a state of 1 arrays for slot 1, got 2", dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = -0.1}), dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = 0.1, .momentum = -1}), dptk::ArgumentError);
     CHECK_THROWS_AS(SGD<float>({.lr = 0.1, .weight_decay = std::nan("")}), dptk::ArgumentError);

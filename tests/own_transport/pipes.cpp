@@ -1,5 +1,5 @@
-// A transport that somebody brings: the one of examples/pipe_transport.hpp, between forked processes. A
-// program of its own, since it forks: none of its tests may start a thread in this process itself.
+// Tests a custom transport, the one of examples/pipe_transport.hpp, between forked processes. It is a
+// separate program because it forks: none of its tests may start a thread in the parent process.
 #include <doctest/doctest.h>
 
 #include <sys/time.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-/// How many CHECKs have failed in this process.
+/// The number of CHECKs that have failed in this process.
 std::atomic<int> failures = 0;
 
 class FailureCounter : public doctest::IReporter {
@@ -43,8 +43,8 @@ class FailureCounter : public doctest::IReporter {
 
 REGISTER_LISTENER("failures", 1, FailureCounter);
 
-/// Runs fn(PipeTransport) as `size` processes. A rank ends badly where fn throws, where one of its CHECKs
-/// fails, and where it hangs.
+/// Runs fn(PipeTransport) in `size` processes. A rank fails if fn throws, if one of its CHECKs fails, or if
+/// it hangs.
 template <class Fn>
 std::vector<dptk::detail::ChildEnd> run_ranks(int size, Fn fn) {
     return fork_ranks(size, [fn](PipeTransport transport) {
@@ -54,7 +54,7 @@ std::vector<dptk::detail::ChildEnd> run_ranks(int size, Fn fn) {
     });
 }
 
-/// The same for fn(ProcessGroup&).
+/// Runs fn(ProcessGroup&) in `size` processes, over pipes.
 template <class Fn>
 std::vector<dptk::detail::ChildEnd> run_groups(int size, Fn fn) {
     return run_ranks(size, [fn](PipeTransport transport) {
@@ -67,7 +67,7 @@ bool all_well(const std::vector<dptk::detail::ChildEnd>& ends) {
     return std::ranges::all_of(ends, &dptk::detail::ChildEnd::well);
 }
 
-/// Reads and writes that are under way fail with EINTR at each of these.
+/// Sends this process a signal every millisecond, which interrupts its reads and writes with EINTR.
 void interrupt_every_millisecond() {
     struct sigaction action {};
     action.sa_handler = [](int) {};  // no SA_RESTART
@@ -112,19 +112,17 @@ TEST_CASE("a message of another size or tag than expected is a mismatch") {
                 try {
                     transport.send(two, other, 7);
                 } catch (const dptk::PeerLostError&) {
-                    // It knows from the first bytes, and may have gone before the last.
+                    // The receiver detects the mismatch in the envelope and may end before it reads the rest.
                 }
             }
         } else if (transport.rank() == 1) {
-            CHECK_THROWS_WITH_AS(
-                transport.recv(three, 0, 7),
-                "rank 1 expects 12 bytes with tag 7 from rank 0, which has sent 8 bytes with tag 7",
-                dptk::MismatchError);
+            CHECK_THROWS_WITH_AS(transport.recv(three, 0, 7),
+                                 "rank 1: expected 12 bytes with tag 7 from rank 0, got 8 bytes with tag 7",
+                                 dptk::MismatchError);
         } else {
-            CHECK_THROWS_WITH_AS(
-                transport.recv(two, 0, 8),
-                "rank 2 expects 8 bytes with tag 8 from rank 0, which has sent 8 bytes with tag 7",
-                dptk::MismatchError);
+            CHECK_THROWS_WITH_AS(transport.recv(two, 0, 8),
+                                 "rank 2: expected 8 bytes with tag 8 from rank 0, got 8 bytes with tag 7",
+                                 dptk::MismatchError);
         }
     });
     CHECK(all_well(ends));

@@ -23,6 +23,6 @@ TEST_CASE("GPUs are the numbered devices that CUDA_VISIBLE_DEVICES shows") {
     CHECK(run::count_gpus("/no/such/folder", nullptr) == 0);
 }
 
-TEST_CASE("there is at least one core") {
+TEST_CASE("count_cores returns at least 1") {
     CHECK(run::count_cores() >= 1);
 }

@@ -52,29 +52,29 @@ const FailureReport consequence{FailureKind::consequence, "rank 7 is gone"};
 
 }  // namespace
 
-TEST_CASE("where all end well nobody has failed") {
+TEST_CASE("if all ranks exit with status 0, no rank has failed") {
     CHECK_FALSE(dptk::detail::find_first_failure({}, {}));
     CHECK_FALSE(
         dptk::detail::find_first_failure(std::vector{end(0, exited(0), 1ms), end(1, exited(0), 2ms)}, {}));
 }
 
-TEST_CASE("among failures alike the earliest is the first") {
+TEST_CASE("among failures of the same kind, the earliest is the first") {
     CHECK(first({end(0, exited(1), 9ms), end(1, exited(2), 8ms), end(2, exited(0), 1ms)}) == 1);
     CHECK(first({end(0, killed(SIGSEGV), 9ms), end(1, killed(SIGKILL), 8ms)}) == 1);
 }
 
-TEST_CASE("a consequence is never the first, however early") {
+TEST_CASE("a consequence is never the first failure, however early") {
     CHECK(first({end(0, exited(1), 1ms, consequence), end(1, exited(1), 99ms)}) == 1);
     CHECK(first({end(0, killed(SIGABRT), 1ms, consequence), end(1, exited(1), 99ms, cause)}) == 1);
 }
 
-TEST_CASE("a death by signal, or with a cause, explains an exit that came before it") {
+TEST_CASE("an end by a signal, or with a cause, takes precedence over an earlier exit") {
     CHECK(first({end(0, exited(1), 1ms), end(1, killed(SIGKILL), 5ms)}) == 1);
     CHECK(first({end(0, exited(1), 1ms), end(1, exited(1), 5ms, cause)}) == 1);
     CHECK(first({end(0, exited(1), 1ms), end(1, killed(SIGPIPE), 5ms)}) == 0);
 }
 
-TEST_CASE("who was asked to end has not failed, unless it tells a cause of its own") {
+TEST_CASE("a rank that was asked to end has not failed, unless it reports a cause") {
     CHECK(first({end(0, exited(3), 1ms), asked(end(1, killed(SIGTERM), 2ms)),
                  asked(end(2, exited(1), 2ms))}) == 0);
     CHECK(first({end(0, exited(1), 1ms, consequence), asked(end(1, exited(1), 900ms, cause))}) == 1);
@@ -82,21 +82,21 @@ TEST_CASE("who was asked to end has not failed, unless it tells a cause of its o
     CHECK(first({end(0, exited(1), 1ms, consequence), asked(end(1, killed(SIGSEGV), 900ms))}) == 1);
 }
 
-TEST_CASE("where all failures are consequences, a stopped rank explains them, or another host") {
+TEST_CASE("if all failures are consequences, a stopped rank or another host is the cause") {
     const std::vector<RankEnd> ends{end(0, exited(1), 1ms, consequence),
                                     asked(end(1, killed(SIGTERM), 300ms))};
     const auto elsewhere = dptk::detail::find_first_failure(ends, {});
     REQUIRE(elsewhere);
-    CHECK(elsewhere->kind == FirstFailure::Kind::elsewhere);
-    CHECK(elsewhere->headline == "the first failure is elsewhere: rank 7 is gone");
+    CHECK(elsewhere->kind == FirstFailure::Kind::remote);
+    CHECK(elsewhere->headline == "the first failure is on another host: rank 7 is gone");
     const auto stopped =
         dptk::detail::find_first_failure(ends, std::vector<dptk::detail::StoppedRank>{{1, SIGSTOP}});
     REQUIRE(stopped);
     CHECK(stopped->kind == FirstFailure::Kind::stopped);
-    CHECK(stopped->headline == "rank 1 is stopped (SIGSTOP), the others gave it up: rank 7 is gone");
+    CHECK(stopped->headline == "rank 1 is stopped (SIGSTOP); the other ranks reported: rank 7 is gone");
 }
 
-TEST_CASE("a note is read as it was written, and nothing else is a note") {
+TEST_CASE("a failure report is read as it was written, and other files are not reports") {
     const dptk::detail::TemporaryDirectory folder("dptk-test");
     const std::string path = folder.path() + "/note";
     CHECK_FALSE(dptk::detail::read_failure_report(path.c_str()));
@@ -116,7 +116,7 @@ TEST_CASE("a note is read as it was written, and nothing else is a note") {
     CHECK_FALSE(dptk::detail::read_failure_report(path.c_str()));
 }
 
-TEST_CASE("after a failure the others are asked when it has settled, and killed after the grace") {
+TEST_CASE("after a failure the other ranks are asked to end after the settling time, and then killed") {
     using dptk::detail::StopSchedule;
     using Action = StopSchedule::Action;
     const StopSchedule::Time start{};

@@ -9,7 +9,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// What comes out of a splitter that gets these pieces one by one.
+/// Passes the pieces to a splitter one by one, and returns its lines.
 Lines split(run::LineSplitter& splitter, const Lines& pieces) {
     Lines lines;
     for (const std::string& piece : pieces) {
@@ -25,23 +25,23 @@ Lines split(const Lines& pieces) {
 
 }  // namespace
 
-TEST_CASE("a line is handed out when its end has come") {
+TEST_CASE("a line is returned when its end has arrived") {
     CHECK(split({"on", "e\ntw", "o\n\nthree"}) == Lines{"one\n", "two\n", "\n"});
     CHECK(split({""}).empty());
 }
 
-TEST_CASE("a return and a newline are one end, also where they come apart") {
+TEST_CASE("a carriage return and a newline are one line end, even in separate pieces") {
     CHECK(split({"a\r\nb\r", "\nc\n"}) == Lines{"a\r\n", "b\r\n", "c\n"});
 }
 
-TEST_CASE("a return alone ends a line of progress") {
+TEST_CASE("a carriage return alone ends a progress line") {
     CHECK(split({"10%\r20%\r", "30%\n"}) == Lines{"10%\r", "20%\r", "30%\n"});
     run::LineSplitter splitter;
     CHECK(split(splitter, {"10%\r"}).empty());
     CHECK(splitter.ends_with_return());
 }
 
-TEST_CASE("what has no end is handed out on request, once") {
+TEST_CASE("a line without an end is returned by flush, once") {
     run::LineSplitter splitter;
     CHECK(split(splitter, {"a\nb"}) == Lines{"a\n"});
     Lines lines;
@@ -50,7 +50,7 @@ TEST_CASE("what has no end is handed out on request, once") {
     CHECK(splitter.empty());
 }
 
-TEST_CASE("a line without an end is cut, and no byte is lost") {
+TEST_CASE("a line that exceeds the limit is split, and no byte is lost") {
     constexpr std::size_t limit = run::LineSplitter::max_line_bytes;
     const std::string longer(limit + 5, 'x');
     CHECK(split({longer + "\n"}) == Lines{std::string(limit, 'x'), "xxxxx\n"});
@@ -59,7 +59,7 @@ TEST_CASE("a line without an end is cut, and no byte is lost") {
     CHECK(split({std::string(limit, 'x')}) == Lines{std::string(limit, 'x')});
 }
 
-TEST_CASE("NUL bytes are bytes like others") {
+TEST_CASE("NUL bytes are preserved") {
     const std::string line("a\0b\n", 4);
     CHECK(split({line}) == Lines{line});
 }

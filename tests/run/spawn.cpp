@@ -27,7 +27,7 @@ std::string error_of_spawn(int size, void (*fn)(dptk::ProcessGroup&)) {
     return "";
 }
 
-/// The text that `fn` writes to the file it is given, from any process.
+/// Returns the text that `fn`, in any process, writes to the file whose path it receives.
 template <class Fn>
 std::string written_by(Fn&& fn) {
     const dptk::detail::TemporaryDirectory folder("dptk-test");
@@ -53,7 +53,7 @@ bool has_children() {
 
 }  // namespace
 
-TEST_CASE("a spawned rank is a process of its own with a group") {
+TEST_CASE("a spawned rank is a separate process with a process group") {
     const std::string text = written_by([](const std::string& path) {
         dptk::spawn(1, [&, parent = getpid()](dptk::ProcessGroup& group) {
             const bool other = getpid() != parent && getpgrp() == getpid();
@@ -65,26 +65,26 @@ TEST_CASE("a spawned rank is a process of its own with a group") {
     CHECK_FALSE(has_children());
 }
 
-TEST_CASE("an exception on a spawned rank is told by its text") {
+TEST_CASE("an exception on a spawned rank is reported with its text") {
     const std::string error =
         error_of_spawn(1, [](dptk::ProcessGroup&) { throw std::runtime_error("no such weights"); });
     CHECK(error == "spawn: rank 0 failed first: exit status 1: no such weights");
     CHECK_FALSE(has_children());
 }
 
-TEST_CASE("a spawned rank that is killed is told by the signal") {
+TEST_CASE("a spawned rank that is killed is reported with the signal") {
     CHECK(error_of_spawn(1, [](dptk::ProcessGroup&) { raise(SIGKILL); }) ==
           "spawn: rank 0 failed first: killed by SIGKILL (9)");
     CHECK(error_of_spawn(1, [](dptk::ProcessGroup&) { std::_Exit(4); }) ==
           "spawn: rank 0 failed first: exit status 4");
 }
 
-TEST_CASE("spawned ranks that no transport connects say so") {
+TEST_CASE("spawning ranks without a transport is an error") {
     const std::string error = error_of_spawn(2, [](dptk::ProcessGroup&) {});
-    CHECK(error.find("no transport in this program serves that launcher") != std::string::npos);
+    CHECK(error.find("no transport in this program supports that launcher") != std::string::npos);
 }
 
-TEST_CASE("a spawned rank leaves without running what the parent has for its own end") {
+TEST_CASE("a spawned rank does not run the static destructors of its parent") {
     const std::string text = written_by([](const std::string& path) {
         static std::string file;
         file = path;
@@ -99,7 +99,7 @@ TEST_CASE("a spawned rank leaves without running what the parent has for its own
     CHECK(text == "rank parent");
 }
 
-TEST_CASE("what is buffered is written once") {
+TEST_CASE("buffered output is written once") {
     const std::string text = written_by([](const std::string& path) {
         std::FILE* const file = std::fopen(path.c_str(), "w");
         std::fputs("before ", file);
@@ -110,18 +110,19 @@ TEST_CASE("what is buffered is written once") {
     CHECK(text == "before rank after");
 }
 
-TEST_CASE("sizes and threads that spawn cannot serve are refused") {
-    CHECK_THROWS_WITH_AS(dptk::spawn(0, [](dptk::ProcessGroup&) {}), "spawn with 0 ranks",
-                         dptk::ArgumentError);
+TEST_CASE("spawn rejects 0 ranks, and programs with threads") {
+    CHECK_THROWS_WITH_AS(dptk::spawn(0, [](dptk::ProcessGroup&) {}),
+                         "spawn with 0 ranks: expected at least 1", dptk::ArgumentError);
     std::mutex mutex;
     std::unique_lock lock(mutex);
     const std::jthread thread([&] { const std::lock_guard wait(mutex); });
     CHECK_THROWS_WITH_AS(dptk::spawn(1, [](dptk::ProcessGroup&) {}),
-                         doctest::Contains(" threads cannot be copied"), dptk::ArgumentError);
+                         doctest::Contains(" threads cannot be forked"), dptk::ArgumentError);
     lock.unlock();
 }
 
-// Ranks that need no peers, below spawn itself, which lets init_process_group connect them first.
+// The next tests use SpawnedRanks directly, since spawn would first connect the ranks with
+// init_process_group.
 TEST_CASE("when one of several spawned ranks fails, the others are ended") {
     const auto begin = std::chrono::steady_clock::now();
     SpawnedRanks ranks(3, [](int rank) -> int {
@@ -136,7 +137,7 @@ TEST_CASE("when one of several spawned ranks fails, the others are ended") {
     CHECK_FALSE(has_children());
 }
 
-TEST_CASE("a stopped rank is named when the others give it up") {
+TEST_CASE("a stopped rank is named when the other ranks report it as lost") {
     int stopping[2];
     REQUIRE(pipe(stopping) == 0);
     SpawnedRanks ranks(2, [&](int rank) -> int {
@@ -155,6 +156,6 @@ TEST_CASE("a stopped rank is named when the others give it up") {
     const auto failure = ranks.wait();
     for (const int end : stopping) close(end);
     REQUIRE(failure);
-    CHECK(failure->headline == "rank 1 is stopped (SIGSTOP), the others gave it up: rank 1 is silent");
+    CHECK(failure->headline == "rank 1 is stopped (SIGSTOP); the other ranks reported: rank 1 is silent");
     CHECK_FALSE(has_children());
 }

@@ -1,4 +1,4 @@
-// Errors that all ranks of a group must throw alike.
+// Checks for agreed errors, which all ranks of a group must throw identically.
 #pragma once
 
 #include <dptk/comm/agreement.hpp>
@@ -12,8 +12,8 @@
 
 namespace test {
 
-/// Whether fn throws an agreed E, of one text on all ranks, that has `part` in it, after which the group
-/// works.
+/// Returns whether fn throws an agreed E on all ranks, with the same text on all of them, which contains
+/// `part`, and whether the group is usable afterwards.
 template <class E>
 [[nodiscard]] bool all_throw(dptk::ProcessGroup& group, std::string_view part,
                              const std::function<void()>& fn) {

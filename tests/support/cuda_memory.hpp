@@ -1,4 +1,4 @@
-// Device memory for the verb suite.
+// CudaMemory runs the verb suite on buffers in device memory.
 #pragma once
 
 #include <dptk/core/cuda.hpp>
@@ -10,7 +10,7 @@
 
 namespace test {
 
-/// Of the device that is current when it is made.
+/// Memory of the device that is current when the object is constructed.
 class CudaMemory final : public OtherMemory {
   public:
     [[nodiscard]] dptk::Device device() const override { return device_; }

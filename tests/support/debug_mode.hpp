@@ -1,4 +1,4 @@
-// Sets DPTK_DEBUG for a while.
+// DebugMode sets DPTK_DEBUG in a scope.
 #pragma once
 
 #include <cstdlib>
@@ -6,7 +6,8 @@
 
 namespace test {
 
-/// Groups that are made while this lives check their calls, or do not.
+/// Sets DPTK_DEBUG during its lifetime: groups that are created meanwhile check their calls if it is
+/// "detail".
 class DebugMode {
   public:
     explicit DebugMode(const char* level = "detail") { ::setenv("DPTK_DEBUG", level, 1); }

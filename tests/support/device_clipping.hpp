@@ -1,4 +1,4 @@
-// GradientPostprocessing in device memory that are clipped and unscaled, for stand-ins and for real GPUs.
+// Checks gradient clipping and unscaling in device memory, on CUDA test doubles and on real GPUs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,10 +21,10 @@ using dptk::ProcessGroup;
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// More than a kernel's piece, and nothing.
+/// Sizes of the parameters. One is larger than the part that one kernel block processes, one is empty.
 inline const std::vector<std::size_t> clipped_sizes = {5000, 1, 0, 300};
 
-/// The same averages twice: on devices, and on the host.
+/// The same averaged gradients twice: on devices, and on the host.
 template <class T>
 struct Clipped {
     DeviceNet<T> net;
@@ -46,7 +46,7 @@ struct Clipped {
         return all;
     }
 
-    /// A step, whose averages are element(p, e).
+    /// Runs one step; element e of parameter p has the average element(p, e).
     void step(const std::function<float(std::size_t, std::size_t)>& element) {
         DeviceNet<T>::fill(net.gradients, element);
         for (std::size_t p = 0; p < host_gradients.size(); ++p) {
@@ -103,7 +103,8 @@ void check_clipping(ProcessGroup& group, const std::function<int(std::size_t)>& 
     both.on_devices.synchronize();
 }
 
-/// What is infinite or not a number stays visible.
+/// Checks that clipping does not hide infinite and NaN gradients: the norm is not finite, and the element
+/// becomes NaN.
 inline void check_clipping_of_nonfinite(ProcessGroup& group, int device) {
     Clipped<float> both(group, [=](std::size_t) { return device; });
     for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
@@ -125,7 +126,7 @@ inline void check_loss_scaler(ProcessGroup& group, int device) {
     CHECK(DeviceNet<float>::read(both.net.gradients[3])[1] ==
           doctest::Approx(static_cast<double>(clipped_element(3, 1))));
 
-    // Behind the averages, on one rank alone.
+    // A gradient overflows after averaging, on one rank only.
     both.step(clipped_element);
     if (group.rank() == group.size() - 1) {
         std::vector<float> overflowed(1, std::numeric_limits<float>::infinity());

@@ -1,4 +1,4 @@
-// A training whose gradients are in device memory, for stand-ins and for real GPUs.
+// Training steps whose gradients are in device memory, on CUDA test doubles and on real GPUs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 
 namespace test {
 
-/// Parameters of these sizes, parameter p on device `device_of(p)`; values and gradients.
+/// Parameters of the given sizes, with values and gradients. Parameter p is on device `device_of(p)`.
 template <class T>
 struct DeviceNet {
     std::vector<dptk::cuda::DeviceBuffer<T>> values;
@@ -45,10 +45,10 @@ struct DeviceNet {
     }
 };
 
-/// Of the tests' parameters.
+/// The sizes of the parameters.
 inline const std::vector<std::size_t> gradient_sizes = {100, 7, 1, 300};
 
-/// Gradient element e of parameter p on a rank.
+/// Returns element e of the gradient of parameter p on a rank.
 inline float gradient_element(int rank, std::size_t p, std::size_t e) {
     return static_cast<float>(rank + 1) * static_cast<float>(p + 1) + static_cast<float>(e % 3);
 }
@@ -70,7 +70,7 @@ inline float average_gradient(Samples samples, int ranks, std::size_t p, std::si
     return static_cast<float>(weights == 0 ? 0 : sum / weights);
 }
 
-/// Three steps, whose gradients are the averages then.
+/// Runs three steps and checks that the gradients are the averages.
 template <class T>
 void check_steps(dptk::ProcessGroup& group, DeviceNet<T>& net, dptk::Ready ready, Samples samples) {
     const bool last_bit_is_coarse = sizeof(T) == 2;

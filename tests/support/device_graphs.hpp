@@ -1,4 +1,4 @@
-// Steps of DistributedDataParallel in CUDA graphs, for stand-ins and for real GPUs.
+// Steps of DistributedDataParallel in CUDA graphs, on CUDA test doubles and on real GPUs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,8 @@
 
 namespace test {
 
-/// Ranks of one process wait for each other: meanwhile nobody may wait for a GPU, or allocate its memory.
+/// Captures a step on all ranks of this process at the same time: during a capture, no rank may synchronize
+/// with a GPU or allocate device memory.
 inline dptk::cuda::Graph capture_together(ProcessGroup& group, dptk::StreamRef stream,
                                           const std::function<void()>& step) {
     group.barrier();
@@ -24,7 +25,7 @@ inline dptk::cuda::Graph capture_together(ProcessGroup& group, dptk::StreamRef s
     return graph;
 }
 
-/// Steps one by one, and then in a graph that is launched several times.
+/// Checks steps outside of a graph, and then steps in a graph that is launched several times.
 inline void check_graph(ProcessGroup& group, dptk::Ready ready) {
     const dptk::cuda::Stream stream;
     DeviceNet<float> net(gradient_sizes, [](std::size_t) { return dptk::cuda::current_device(); });
@@ -63,12 +64,13 @@ inline void check_graph(ProcessGroup& group, dptk::Ready ready) {
         check();
     }
     ddp.check();
-    step();  // and one by one again
+    step();  // outside of the graph again
     check();
     ddp.check();
 }
 
-/// The averages behind 8 steps that begin with the same gradients, of which the last ones are a graph's.
+/// Returns the averages after 8 steps that start from the same gradients. The last `in_graph` steps run in a
+/// graph if the hook is capturable.
 inline std::vector<float> hooked_steps(ProcessGroup& group, const std::shared_ptr<dptk::CommHook>& hook,
                                        int in_graph) {
     const dptk::cuda::Stream stream;
@@ -96,7 +98,7 @@ inline std::vector<float> hooked_steps(ProcessGroup& group, const std::shared_pt
     return dptk::cuda::to_host(gradient.elements.span(), stream);
 }
 
-/// Hooks that do not do the same in all steps by then go on one by one.
+/// Checks that all hooks have the same results with and without a graph.
 inline void check_hooks_in_graph(ProcessGroup& group) {
     for (const NamedHook& hook : all_hooks()) {
         CAPTURE(hook.name);

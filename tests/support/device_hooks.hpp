@@ -1,5 +1,5 @@
-// Communication hooks on gradients in device memory, for stand-ins and for real GPUs: what they leave is what
-// they leave in host memory.
+// Checks that communication hooks have the same results on gradients in device memory as in host memory, on
+// CUDA test doubles and on real GPUs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ using dptk::HookBucket;
 using dptk::ProcessGroup;
 using dptk::Ready;
 
-/// A parameter of two dimensions on the current device.
+/// A two-dimensional parameter on the current device.
 struct DeviceMatrix {
     std::vector<std::size_t> extents;
     dptk::cuda::DeviceBuffer<float> elements;
@@ -42,7 +42,7 @@ struct DeviceMatrix {
     [[nodiscard]] std::vector<float> read() { return dptk::cuda::to_host(elements.span()); }
 };
 
-/// How a training with a hook goes.
+/// Options of a training with a hook.
 struct HookedTraining {
     Ready ready = Ready::at_synchronize;
     bool counts_samples = false;
@@ -51,13 +51,13 @@ struct HookedTraining {
     int first_step = 0;
 };
 
-/// Element e of parameter p in a step, on a rank.
+/// Returns element e of the gradient of parameter p in a step, on a rank.
 inline float hooked_element(int rank, int step, std::size_t p, std::size_t e) {
     return std::sin(static_cast<float>(rank + 1) * 0.7F + static_cast<float>(p * 100 + e) +
                     0.1F * static_cast<float>(step));
 }
 
-/// All steps' averages.
+/// Returns the averages of all steps.
 template <class Matrix>
 std::vector<float> hooked_postprocessing(ProcessGroup& group, const std::shared_ptr<CommHook>& hook,
                                          const HookedTraining& training) {
@@ -99,7 +99,7 @@ std::vector<float> hooked_postprocessing(ProcessGroup& group, const std::shared_
     return all;
 }
 
-/// Doubles all gradients.
+/// Returns a hook that doubles all gradients.
 inline std::shared_ptr<CommHook> doubling_function() {
     return dptk::comm_hook([](ProcessGroup& group, HookBucket& bucket) {
         group.channel().run({.verb = dptk::Verb::all_reduce,
@@ -170,7 +170,7 @@ inline void check_near(const std::vector<float>& found, const std::vector<float>
     }
 }
 
-/// Under three kinds of steps.
+/// Checks a hook with three kinds of steps.
 inline void check_hook(ProcessGroup& group, const NamedHook& hook) {
     for (const HookedTraining& training :
          {HookedTraining{}, HookedTraining{.ready = Ready::marked, .counts_samples = true},

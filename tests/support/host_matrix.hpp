@@ -1,4 +1,4 @@
-// A parameter of two dimensions in host memory.
+// HostMatrix is a two-dimensional parameter in host memory.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace test {
 
-/// Row by row.
+/// A matrix in row-major order.
 struct HostMatrix {
     std::vector<std::size_t> extents;
     std::vector<float> elements;

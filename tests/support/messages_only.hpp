@@ -1,4 +1,4 @@
-// A transport of nothing but send and recv, as somebody would write their own: thread ranks underneath.
+// MessagesOnly is a transport with the required members only (send and recv), over thread ranks.
 #pragma once
 
 #include <dptk/comm/thread.hpp>

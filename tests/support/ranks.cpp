@@ -25,9 +25,9 @@ bool is_launched() {
 }
 
 void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn) {
-    if (const char* wish = std::getenv("DPTK_TEST_RANKS")) {
+    if (const char* setting = std::getenv("DPTK_TEST_RANKS")) {
         dptk::ProcessGroup world = dptk::init_process_group();
-        return std::string_view(wish) == "groups" ? on_groups(world, fn) : fn(world);
+        return std::string_view(setting) == "groups" ? on_groups(world, fn) : fn(world);
     }
     for (const int ranks : {1, 2, 3, 4, 8}) dptk::launch_threads(ranks, fn);
 }

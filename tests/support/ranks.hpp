@@ -1,5 +1,5 @@
-// Runs a test as several ranks: as 1, 2, 3, 4 and 8 threads or, where DPTK_TEST_RANKS is in the environment,
-// as the ranks that a launcher has started.
+// Runs a test in several ranks: in 1, 2, 3, 4 and 8 threads, or, if DPTK_TEST_RANKS is set, in the ranks that
+// a launcher has started.
 #pragma once
 
 #include <dptk/ddp.hpp>
@@ -10,16 +10,17 @@
 
 namespace test {
 
-/// Whether a launcher has started this test's ranks.
+/// Returns whether a launcher has started this test's ranks.
 [[nodiscard]] bool is_launched();
 
-/// fn at each number of ranks. Of launched ranks, where DPTK_TEST_RANKS=groups, at each number up to theirs:
-/// in groups of the first of them.
+/// Runs fn with each number of ranks. Launched ranks run it once, in a group of all ranks. With
+/// DPTK_TEST_RANKS=groups they run it in a subgroup of the first n ranks, for each n up to their number.
 void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn);
 
 enum class Agreed { any, yes };
 
-/// Whether fn throws an E, and one that says so where all ranks must throw it; `text` is then its message.
+/// Returns whether fn throws an E, which must be marked as agreed if `agreed` is yes. Stores its message in
+/// `text`.
 template <class E, class Fn>
 [[nodiscard]] bool throws(std::string& text, Fn&& fn, Agreed agreed = Agreed::any) {
     try {

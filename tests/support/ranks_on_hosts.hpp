@@ -1,4 +1,4 @@
-// Runs a test as ranks that share memory: threads, whose hosts are labels.
+// Runs a test over the shared-memory transport, in threads that pretend to be on several hosts.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,8 @@
 
 namespace test {
 
-/// Runs fn(ProcessGroup&) as ranks on these hosts, with so many processors each.
+/// Runs fn(ProcessGroup&) in one rank per entry of `hosts`, which names the rank's host. Each host has
+/// `processors` processors.
 template <class Fn>
 void launch_on_hosts(const std::vector<std::string>& hosts, Fn&& fn,
                      std::optional<int> processors = std::nullopt) {

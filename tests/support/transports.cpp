@@ -1,4 +1,4 @@
-// Makes the transports between processes available to a test, whose own files need not include them.
+// Registers the transports between processes, so that a test's own files need not include them.
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>
 
@@ -6,24 +6,24 @@
 
 namespace {
 
-/// With DPTK_TEST_MPI=funneled the program itself initialises MPI, for its main thread alone.
+/// Initializes MPI with the thread level FUNNELED, before dptk does, if DPTK_TEST_MPI=funneled.
 class FunneledMpi {
   public:
     FunneledMpi() {
-        const char* wish = std::getenv("DPTK_TEST_MPI");
-        if (wish == nullptr || std::string_view(wish) != "funneled") return;
+        const char* setting = std::getenv("DPTK_TEST_MPI");
+        if (setting == nullptr || std::string_view(setting) != "funneled") return;
         int level = 0;
         MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
-        initialised_ = true;
+        initialized_ = true;
     }
     ~FunneledMpi() {
-        if (initialised_) MPI_Finalize();
+        if (initialized_) MPI_Finalize();
     }
     FunneledMpi(const FunneledMpi&) = delete;
     FunneledMpi& operator=(const FunneledMpi&) = delete;
 
   private:
-    bool initialised_ = false;
+    bool initialized_ = false;
 };
 
 const FunneledMpi funneled_mpi;

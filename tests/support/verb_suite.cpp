@@ -32,7 +32,7 @@ struct Particle {
     friend bool operator==(const Particle&, const Particle&) = default;
 };
 
-/// Elements whose address is `offset` bytes off their alignment; in other memory, as many elements.
+/// Elements whose address is `offset` bytes (in OtherMemory: elements) after an aligned address.
 template <class T>
 class Elements {
   public:
@@ -41,14 +41,14 @@ class Elements {
         if (other_ != nullptr) there_ = other_->allocate((count + offset) * sizeof(T));
     }
 
-    /// As the host sees them.
+    /// Returns an element of the host's copy.
     [[nodiscard]] T operator[](std::size_t i) const {
         return dptk::detail::load<T>(memory_.data() + offset_, i);
     }
     void set(std::size_t i, const T& value) { dptk::detail::store<T>(memory_.data() + offset_, i, value); }
     [[nodiscard]] std::size_t size() const { return count_; }
 
-    /// As a call gets them.
+    /// Returns the buffer for a call.
     [[nodiscard]] dptk::Buffer buffer() {
         const dptk::Device device = other_ == nullptr ? dptk::Device{} : other_->device();
         return {place(), count_, dptk::dtype_of<T>, device, sizeof(T)};
@@ -58,7 +58,7 @@ class Elements {
         return buffer().slice(static_cast<std::size_t>(rank) * count, count);
     }
 
-    /// Before a call, and behind it.
+    /// Copies the host's copy to the buffer before a call; read() copies it back after the call.
     void write() {
         if (other_ != nullptr) other_->write(place(), memory_.data() + offset_, count_ * sizeof(T));
     }
@@ -79,8 +79,9 @@ class Elements {
     std::shared_ptr<void> there_;
 };
 
-/// What rank `rank` gives at place `i`: small, so that sums and products are exact, but for the 16-bit
-/// formats, where they are not, and a sum that is rounded on the way differs from one that is rounded once.
+/// Returns element `i` of rank `rank`'s input. The values are small, so that sums and products are exact. The
+/// exception are the 16-bit formats, in which a sum that is rounded after each addition differs from a sum
+/// that is rounded once.
 template <class T>
 T given(int rank, std::size_t i) {
     const auto number = static_cast<std::size_t>(rank) * 2 + i;
@@ -99,7 +100,7 @@ T given(int rank, std::size_t i) {
     }
 }
 
-/// All ranks' elements combined, in rank order, and rounded once.
+/// Combines the elements of all ranks, in rank order, and rounds once.
 template <class T>
 T combined(ReduceOp op, int ranks, std::size_t i) {
     using Wide = std::conditional_t<SixteenBitFloat<T>, float, T>;
@@ -138,7 +139,7 @@ void carry_out(ProcessGroup& group, const Collective& call, Mode mode) {
     }
 }
 
-/// One way to make a call.
+/// The parameters of a call.
 struct Case {
     std::size_t count;
     std::size_t offset;
@@ -151,9 +152,9 @@ constexpr std::array cases = {Case{0, 0, Mode::blocking}, Case{1, 0, Mode::async
 template <class T>
 class Suite {
   public:
-    Suite(ProcessGroup& group, const Terrain& terrain, const Case& how)
+    Suite(ProcessGroup& group, const VerbSuiteOptions& options, const Case& how)
         : group_(group),
-          terrain_(terrain),
+          options_(options),
           how_(how),
           rank_(group.rank()),
           size_(group.size()),
@@ -303,7 +304,7 @@ class Suite {
   private:
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
-    [[nodiscard]] Elements<T> zeros(std::size_t count) const { return {count, how_.offset, terrain_.memory}; }
+    [[nodiscard]] Elements<T> zeros(std::size_t count) const { return {count, how_.offset, options_.memory}; }
 
     [[nodiscard]] Elements<T> own(std::size_t count) const {
         Elements<T> elements = zeros(count);
@@ -318,7 +319,7 @@ class Suite {
         return elements;
     }
 
-    /// How many of the elements from `first` on are not expected(i).
+    /// Returns how many of `count` elements from `first` on differ from expected(i).
     template <class Expected>
     [[nodiscard]] std::size_t count_wrong(const Elements<T>& found, Expected&& expected,
                                           std::size_t first = 0,
@@ -331,7 +332,7 @@ class Suite {
 
     [[nodiscard]] bool is_right(const T& found, const T& expected) const {
         if constexpr (SixteenBitFloat<T>) {
-            if (terrain_.rounding == Rounding::on_the_way) {
+            if (options_.rounding == Rounding::on_the_way) {
                 const float wanted = static_cast<float>(expected);
                 const float unit = std::same_as<T, dptk::bfloat16> ? 0x1p-7F : 0x1p-10F;
                 return std::abs(static_cast<float>(found) - wanted) <=
@@ -345,10 +346,10 @@ class Suite {
         return [op, size = size_](std::size_t i) { return combined<T>(op, size, i); };
     }
 
-    /// `elements` are all those whose buffers the call gets.
+    /// Runs the call. `elements` are all objects whose buffers the call uses.
     template <class... E>
     void run(Collective call, E&... elements) {
-        if (terrain_.memory != nullptr) call.stream = terrain_.memory->stream();
+        if (options_.memory != nullptr) call.stream = options_.memory->stream();
         (elements.write(), ...);
         carry_out(group_, call, how_.mode);
         (elements.read(), ...);
@@ -364,27 +365,27 @@ class Suite {
     }
 
     ProcessGroup& group_;
-    Terrain terrain_;
+    VerbSuiteOptions options_;
     Case how_;
     int rank_;
     int size_;
     std::size_t count_;
 };
 
-/// Many ranks take long: above four, a few dtypes do for all. So they do everywhere for DPTK_TEST_DTYPES=few:
-/// for what repeats the same arithmetic over other transports.
+/// Calls `action` for each dtype. To save time it selects only a few dtypes for more than four ranks, and if
+/// DPTK_TEST_DTYPES=few, which tests set that repeat the same arithmetic over other transports.
 template <class Action>
 void with_each_dtype(const ProcessGroup& group, Action&& action) {
     using enum dptk::DType;
-    const char* wish = std::getenv("DPTK_TEST_DTYPES");
-    const bool all = group.size() <= 4 && (wish == nullptr || std::string_view(wish) != "few");
+    const char* setting = std::getenv("DPTK_TEST_DTYPES");
+    const bool all = group.size() <= 4 && (setting == nullptr || std::string_view(setting) != "few");
     for (int i = 0; i < static_cast<int>(opaque); ++i) {
         const auto dtype = static_cast<dptk::DType>(i);
         if (all || dtype == i16 || dtype == bf16 || dtype == f64) dptk::visit_dtype(dtype, action);
     }
 }
 
-/// Memory of the host that the group has allocated.
+/// Host memory that the group has allocated.
 class AllocatedMemory final : public OtherMemory {
   public:
     explicit AllocatedMemory(ProcessGroup& group) : all_(group.allocate<std::byte>(bytes)) {}
@@ -392,7 +393,8 @@ class AllocatedMemory final : public OtherMemory {
     [[nodiscard]] dptk::Device device() const override { return {}; }
     [[nodiscard]] dptk::StreamRef stream() const override { return {}; }
 
-    /// One piece after the other; when they are used up, again from the first, whose users are gone.
+    /// Returns consecutive pieces of the memory. It starts again from the first piece when the memory is used
+    /// up; by then that piece is no longer used.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t wanted) override {
         const std::size_t rounded = (wanted + 63) / 64 * 64;
         REQUIRE(rounded <= bytes / 4);
@@ -425,7 +427,7 @@ void check_reductions(ProcessGroup& group) {
     check_reductions_on(group, {});
 }
 
-void check_reductions_on(ProcessGroup& group, const Terrain& terrain) {
+void check_reductions_on(ProcessGroup& group, const VerbSuiteOptions& options) {
     with_each_dtype(group, [&](auto zero) {
         using T = decltype(zero);
         for (const ReduceOp op : operations) {
@@ -439,7 +441,7 @@ void check_reductions_on(ProcessGroup& group, const Terrain& terrain) {
                 continue;
             }
             for (const Case& how : cases) {
-                Suite<T> suite(group, terrain, how);
+                Suite<T> suite(group, options, how);
                 suite.check_all_reduce(op);
                 suite.check_reduce(op);
                 suite.check_reduce_scatter(op);
@@ -452,10 +454,10 @@ void check_moves(ProcessGroup& group) {
     check_moves_on(group, {});
 }
 
-void check_moves_on(ProcessGroup& group, const Terrain& terrain) {
+void check_moves_on(ProcessGroup& group, const VerbSuiteOptions& options) {
     const auto check = [&]<class T>(T) {
         for (const Case& how : cases) {
-            Suite<T> suite(group, terrain, how);
+            Suite<T> suite(group, options, how);
             suite.check_broadcast();
             suite.check_gather();
             suite.check_all_gather_uneven();
@@ -469,15 +471,15 @@ void check_moves_on(ProcessGroup& group, const Terrain& terrain) {
 
 void check_allocated_memory(ProcessGroup& group) {
     AllocatedMemory memory(group);
-    const Terrain allocated{.memory = &memory};
-    const Terrain own{};
-    const Terrain& mixed = group.rank() % 2 == 0 ? own : allocated;
+    const VerbSuiteOptions allocated{.memory = &memory};
+    const VerbSuiteOptions own{};
+    const VerbSuiteOptions& mixed = group.rank() % 2 == 0 ? own : allocated;
     check_reductions_on(group, allocated);
     check_moves_on(group, allocated);
     check_weighted_sums_on(group, allocated);
     const auto check_many_elements = [&]<class T>(T, ReduceOp op) {
-        for (const Terrain& terrain : {allocated, own, mixed}) {
-            Suite<T> suite(group, terrain, {70'001, 1, Mode::blocking});
+        for (const VerbSuiteOptions& options : {allocated, own, mixed}) {
+            Suite<T> suite(group, options, {70'001, 1, Mode::blocking});
             suite.check_all_reduce(op);
             suite.check_reduce_scatter(op);
             suite.check_broadcast();
@@ -492,7 +494,7 @@ void check_allocated_memory(ProcessGroup& group) {
 
 void check_user_functions(ProcessGroup& group) {
     const int size = group.size();
-    // Associative, and not commutative: the last one wins, and knows how many came before.
+    // The operation is associative but not commutative: it returns the last value and the number of values.
     struct Last {
         int value;
         int count;
@@ -512,7 +514,7 @@ void check_user_functions(ProcessGroup& group) {
     group.reduce_scatter_async(parts, own, last).wait();
     CHECK(own[1].value == size - 1);
     CHECK(own[1].count == size);
-    // On a type of dptk's own as well.
+    // A user function on a built-in dtype.
     const float largest = group.all_reduce_value(static_cast<float>(-group.rank()) - 1, [](float a, float b) {
         return std::abs(a) < std::abs(b) ? b : a;
     });
@@ -551,7 +553,7 @@ void check_messages_in_background(ProcessGroup& group) {
     }
     const auto content = [](int from, int to, int tag) { return 10'000 * from + 100 * to + tag; };
 
-    // Everybody to everybody at once; received in another order than sent.
+    // All ranks send to all ranks at once, and receive in another order than they send.
     std::vector<std::vector<int>> sent;
     std::vector<std::vector<int>> received;
     std::vector<dptk::Work> works;
@@ -585,7 +587,8 @@ void check_messages_in_background(ProcessGroup& group) {
         expected.clear();
     }
 
-    // In the order sent, where the tag is the same; from any rank; and while a collective waits.
+    // Messages with one tag arrive in the order in which they were sent, rank 0 receives from any rank, and a
+    // collective is pending meanwhile.
     std::vector<int> sum(1000, 1);
     dptk::Work background;
     if (rank == 0) background = group.all_reduce_async(sum);
@@ -615,7 +618,7 @@ void check_messages_in_background(ProcessGroup& group) {
             static_cast<void>(group.send_async(std::span(values).subspan(i, 1), 0, 9));
         background = group.all_reduce_async(sum);
         background.wait();
-        group.barrier();  // completes the messages whose handles were dropped
+        group.barrier();  // completes the messages whose Work was dropped
     }
     if (rank == 0) {
         background.wait();
@@ -655,18 +658,18 @@ void check_weighted_sums(ProcessGroup& group) {
     check_weighted_sums_on(group, {});
 }
 
-void check_weighted_sums_on(ProcessGroup& group, const Terrain& terrain) {
+void check_weighted_sums_on(ProcessGroup& group, const VerbSuiteOptions& options) {
     const auto check = [&]<class T>(T) {
-        Elements<T> data(5001, 0, terrain.memory);
+        Elements<T> data(5001, 0, options.memory);
         for (std::size_t i = 0; i < data.size(); ++i) data.set(i, given<T>(group.rank(), i));
         const Elements<T> before = data;
-        Elements<T> apart(data.size(), 0, terrain.memory);
+        Elements<T> apart(data.size(), 0, options.memory);
         const auto weight = [](int rank) { return 0.25 * (rank + 1); };
         Collective call{.verb = Verb::all_reduce,
                         .input = data.buffer(),
                         .output = apart.buffer(),
                         .reduction = dptk::Reduction(dptk::WeightedSum{weight(group.rank())})};
-        if (terrain.memory != nullptr) call.stream = terrain.memory->stream();
+        if (options.memory != nullptr) call.stream = options.memory->stream();
         data.write();
         apart.write();
         carry_out(group, call, Mode::blocking);
@@ -697,10 +700,10 @@ void check_verbs(ProcessGroup& group) {
     check_verbs_on(group, {});
 }
 
-void check_verbs_on(ProcessGroup& group, const Terrain& terrain) {
-    check_reductions_on(group, terrain);
-    check_weighted_sums_on(group, terrain);
-    check_moves_on(group, terrain);
+void check_verbs_on(ProcessGroup& group, const VerbSuiteOptions& options) {
+    check_reductions_on(group, options);
+    check_weighted_sums_on(group, options);
+    check_moves_on(group, options);
     check_user_functions(group);
     check_messages(group);
     check_many(group);

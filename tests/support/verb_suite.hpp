@@ -1,6 +1,6 @@
-// What every verb must do, whatever carries it out: to be run over each transport and each algorithm. Results
-// are compared with what one process computes here. With every dtype at up to four ranks, with a
-// few above.
+// The verb suite: checks of every collective and message verb, which tests run over each transport and each
+// algorithm. Results are compared with what one process computes. It covers every dtype with up to four
+// ranks, and a few dtypes with more.
 #pragma once
 
 #include <dptk/comm/process_group.hpp>
@@ -10,7 +10,7 @@
 
 namespace test {
 
-/// Memory of another kind than the program's own, in which the buffers of calls lie.
+/// Memory for the buffers of calls, other than the program's heap: device memory, or memory of the group.
 class OtherMemory {
   public:
     OtherMemory() = default;
@@ -21,53 +21,54 @@ class OtherMemory {
     [[nodiscard]] virtual dptk::Device device() const = 0;
     [[nodiscard]] virtual dptk::StreamRef stream() const = 0;
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-    /// To this memory, and back; in the order of the stream. The second one blocks.
+    /// Copies from the host to this memory, in stream order; read() copies back and blocks.
     virtual void write(void* to, const void* from, std::size_t bytes) = 0;
     virtual void read(void* to, const void* from, std::size_t bytes) = 0;
 };
 
-/// How sums and products of the 16-bit formats are rounded.
+/// When sums and products of the 16-bit formats are rounded: once, or after each addition.
 enum class Rounding { once, on_the_way };
 
-/// What differs between the groups that are tested.
-struct Terrain {
-    /// Null for the program's own.
+/// The parameters in which the tested groups differ.
+struct VerbSuiteOptions {
+    /// The memory of the calls' buffers; null for the program's heap.
     OtherMemory* memory = nullptr;
     Rounding rounding = Rounding::once;
 };
 
-/// All reducing verbs with every dtype and operation: each root, no elements and some, in place and not,
-/// aligned and not, blocking and not. Operations without a meaning are refused.
+/// Checks all reducing verbs with every dtype, operation and root, with and without elements, in place and
+/// out of place, aligned and unaligned, blocking and asynchronous. Checks that undefined operations are
+/// rejected.
 void check_reductions(dptk::ProcessGroup& group);
-void check_reductions_on(dptk::ProcessGroup& group, const Terrain& terrain);
+void check_reductions_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);
 
-/// The same for the verbs that only move elements, with user structs as well.
+/// Checks the verbs that do not reduce in the same variants, also with user structs.
 void check_moves(dptk::ProcessGroup& group);
-void check_moves_on(dptk::ProcessGroup& group, const Terrain& terrain);
+void check_moves_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);
 
-/// Sums in which each rank's elements have a weight of their own.
+/// Checks sums in which each rank's elements have a different weight.
 void check_weighted_sums(dptk::ProcessGroup& group);
-void check_weighted_sums_on(dptk::ProcessGroup& group, const Terrain& terrain);
+void check_weighted_sums_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);
 
-/// Functions of the user's, over structs and numbers, in rank order.
+/// Checks that user functions on structs and numbers combine the elements in rank order.
 void check_user_functions(dptk::ProcessGroup& group);
 
-/// send and recv between all pairs of ranks.
+/// Checks send and recv between all pairs of ranks.
 void check_messages(dptk::ProcessGroup& group);
 
-/// Messages that go on by themselves: many at once, in any order, from any rank, beside collectives. Not for
-/// transports that carry out one call after the other.
+/// Checks messages that progress in the background: many at once, in any order, from any rank, and concurrent
+/// with collectives. Not for transports that execute one call after the other.
 void check_messages_in_background(dptk::ProcessGroup& group);
 
-/// Many calls under way at once, handles that are dropped, a thousand calls in a row.
+/// Checks many concurrent calls, dropped Work handles, and a thousand consecutive calls.
 void check_many(dptk::ProcessGroup& group);
 
-/// Elements in memory that the group has allocated, on all ranks and on every other one, and many of them in
-/// the program's own.
+/// Checks buffers in memory that the group has allocated, on all ranks or only on every other rank, and
+/// checks large buffers on the program's heap.
 void check_allocated_memory(dptk::ProcessGroup& group);
 
-/// All but messages in the background, and allocated memory.
+/// Runs all checks above except messages in the background and allocated memory.
 void check_verbs(dptk::ProcessGroup& group);
-void check_verbs_on(dptk::ProcessGroup& group, const Terrain& terrain);
+void check_verbs_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);
 
 }  // namespace test

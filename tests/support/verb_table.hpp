@@ -1,5 +1,5 @@
-// docs/collectives.md, as far as it says what each verb becomes: so that tests can compare it with what is
-// called.
+// Reads the table of docs/collectives.md that maps each verb to its algorithm and native calls, so that tests
+// can compare it with the calls that are made.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace test {
 
-/// A table row's cells, without the blanks around them.
+/// The cells of a table row, without surrounding blanks.
 using TableRow = std::vector<std::string>;
 
 inline std::vector<std::string> cells_of(std::string_view line) {
@@ -29,7 +29,7 @@ inline std::vector<std::string> cells_of(std::string_view line) {
     return cells;
 }
 
-/// The rows of the first table below the heading, but for its own headings.
+/// Returns the rows of the first table below the heading, without the table's header.
 inline std::vector<TableRow> table_below(const std::string& heading) {
     std::ifstream file(std::string(DPTK_TEST_SOURCE_DIR) + "/../docs/collectives.md");
     std::vector<TableRow> rows;
@@ -48,8 +48,8 @@ inline std::vector<TableRow> table_below(const std::string& heading) {
     return rows;
 }
 
-/// The table that says what each verb becomes, without messages. Its columns: the verb, the algorithm over
-/// send and recv, the sends of the busiest of n ranks, threads, MPI, Gloo.
+/// Returns the table of the verbs, without send and recv. Its columns are the verb, the algorithm over send
+/// and recv, the number of sends of the busiest of n ranks, threads, MPI, and Gloo.
 inline std::vector<TableRow> verb_table() {
     std::vector<TableRow> rows = table_below("## What each verb becomes");
     CHECK(rows.back()[0] == "send, recv");
@@ -58,7 +58,7 @@ inline std::vector<TableRow> verb_table() {
 }
 
 /// Makes the call that a row's first cell names: "reduce, above", "all_reduce, 16-bit sums and functions".
-/// With `start`, in the background.
+/// Makes it in the background if `start` is true.
 inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool start = false) {
     const std::string verb = row.substr(0, row.find(','));
     std::size_t count = 16;
@@ -107,7 +107,7 @@ inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool st
     }
 }
 
-/// The words of a cell that begin with `prefix`, without commas.
+/// Returns the words of a cell that begin with `prefix`, without commas.
 inline std::vector<std::string> words_with(std::string cell, std::string_view prefix) {
     std::vector<std::string> words;
     for (std::size_t begin = 0; begin < cell.size();) {

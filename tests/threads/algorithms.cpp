@@ -1,4 +1,4 @@
-// A transport of nothing but send and recv gets every verb.
+// Every verb works over a transport that has only send and recv.
 #include <doctest/doctest.h>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Calls that take too long: a warning first, then an error, and both say for whom a rank waits.
+// Timeouts of calls: a warning first, then an error. Both report for which ranks a rank waits.
 #include <doctest/doctest.h>
 #include <dptk/comm/thread.hpp>
 #include <dptk/core/log.hpp>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What dptk logs while this lives.
+/// Captures dptk's log lines during its lifetime.
 class Logged {
   public:
     Logged() {
@@ -30,7 +30,7 @@ class Logged {
     Logged(const Logged&) = delete;
     Logged& operator=(const Logged&) = delete;
 
-    /// Whether a line has all parts.
+    /// Returns whether one line contains all parts.
     [[nodiscard]] bool has(const std::vector<std::string>& parts) {
         const std::lock_guard lock(mutex_);
         for (const std::string& line : lines_) {
@@ -66,7 +66,7 @@ TEST_CASE("a call that nobody answers ends at the deadline, and names call, numb
                 CHECK_MESSAGE(thrown, text);
                 CHECK_MESSAGE(test::contains(text, "all_reduce(sum, 4 x f32) #2"), text);
                 CHECK_MESSAGE(test::contains(text, "within 2 s"), text);
-                CHECK_MESSAGE(test::contains(text, "not there: rank 1 is in no call for"), text);
+                CHECK_MESSAGE(test::contains(text, "missing: rank 1 has been in no call for"), text);
                 timeouts += thrown;
                 waited = timeouts == 2;
                 CHECK_THROWS_AS(group.barrier(), dptk::TimeoutError);  // the group stays broken
@@ -75,13 +75,13 @@ TEST_CASE("a call that nobody answers ends at the deadline, and names call, numb
     };
     run();
     CHECK(timeouts == 2);
-    CHECK(logged.has({"rank 0: all_reduce(sum, 4 x f32) #2 has waited for", "of at most 2 s",
-                      "not there: rank 1 is in no call"}));
+    CHECK(logged.has({"rank 0: all_reduce(sum, 4 x f32) #2 has waited for", "(timeout 2 s)",
+                      "missing: rank 1 has been in no call"}));
     CHECK(logged.has({"rank 2: all_reduce"}));
 }
 
 TEST_CASE("a call in the background has the same deadline, and says which call the missing rank is in") {
-    const test::DebugMode unchecked("off");  // a check would find out why they wait
+    const test::DebugMode unchecked("off");  // the call checker would report another error
     std::atomic<bool> done = false;
     dptk::launch_threads(
         2,
@@ -95,11 +95,12 @@ TEST_CASE("a call in the background has the same deadline, and says which call t
             }
             dptk::Work work = group.all_reduce_async(data);
             CHECK(test::throws<dptk::TimeoutError>(text, [&] { work.wait(); }));
-            // Whichever of the two ranks' deadlines struck first.
+            // Either rank's deadline may pass first.
             const bool own = test::contains(text, "all_reduce(sum, 3 x f64) #2") &&
-                             test::contains(text, "not there: rank 1 is in barrier #1");
-            const bool others = test::contains(text, "barrier #1") &&
-                                test::contains(text, "not there: rank 0 is in all_reduce(sum, 3 x f64) #2");
+                             test::contains(text, "missing: rank 1 has been in barrier #1");
+            const bool others =
+                test::contains(text, "barrier #1") &&
+                test::contains(text, "missing: rank 0 has been in all_reduce(sum, 3 x f64) #2");
             CHECK_MESSAGE((own || others), text);
             done = true;
         },

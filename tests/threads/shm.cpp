@@ -1,5 +1,5 @@
-// Ranks that share memory, as threads: every verb on one host and on several, in shared memory and in their
-// own.
+// The shared-memory transport over thread ranks: every verb, on one simulated host and on several, with
+// buffers in shared and in private memory.
 #include <doctest/doctest.h>
 #include <dptk/comm/shm.hpp>
 #include <dptk/comm/thread.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("several allocations, one after the other, are each shared") {
         for (int round = 0; round < 50; ++round) {
             std::vector<dptk::Allocation<float>> buckets;
             for (std::size_t i = 0; i < 5; ++i) buckets.push_back(group.allocate<float>(5000 + i));
-            if (round % 2 == 1) buckets.erase(buckets.begin());  // leaves a hole
+            if (round % 2 == 1) buckets.erase(buckets.begin());  // frees memory between two allocations
             for (std::size_t i = 0; i < 3; ++i) buckets.push_back(group.allocate<float>(6000));
             for (std::size_t i = 0; i < buckets.size(); ++i)
                 std::ranges::fill(buckets[i], static_cast<float>(i + 1));
@@ -96,7 +96,8 @@ TEST_CASE("more elements than go through shared memory at once") {
     });
 }
 
-TEST_CASE("calls that differ between ranks that share memory are an error of all, and the group goes on") {
+TEST_CASE(
+    "calls that differ between ranks that share memory are an error of all, and the group stays usable") {
     test::launch_on_hosts({"a", "a", "a"}, [](dptk::ProcessGroup& group) {
         std::vector<float> data(group.rank() == 1 ? 101 : 100, 1.0F);
         std::string text;
@@ -133,13 +134,13 @@ TEST_CASE("calls that differ between ranks that share memory are an error of all
     });
 }
 
-TEST_CASE("memory that is shared outlives its group, and goes with its last user") {
+TEST_CASE("memory that is shared outlives its group, and is freed with its last user") {
     dptk::Allocation<float> kept;
     test::launch_on_hosts({"a", "a"}, [&](dptk::ProcessGroup& group) {
         dptk::Allocation<float> shared = group.allocate<float>(1000);
         dptk::ProcessGroup copy = group.duplicate();
         std::ranges::fill(shared, 1.0F);
-        copy.all_reduce(shared);  // in place: the groups have one table of what they share
+        copy.all_reduce(shared);  // in place: a group and its duplicate share one table of allocations
         CHECK(shared[999] == 2);
         if (group.rank() == 0) kept = std::move(shared);
         CHECK(group.all_reduce_value(1) == 2);
@@ -180,7 +181,7 @@ TEST_CASE("each rank reaches all ranks' allocated memory, where they are on one 
     });
 }
 
-TEST_CASE("ranks that are told different numbers of processors go by the least") {
+TEST_CASE("ranks with different numbers of processors use the smallest one") {
     const dptk::detail::ThreadJob job(3, {});
     dptk::launch_threads(3, [&](dptk::ProcessGroup& outer) {
         using Transport = dptk::ShmTransport<dptk::ThreadTransport>;

@@ -1,6 +1,6 @@
-// All orders in which the steps of ranks that enter_barrier in shared memory can happen, on a machine with a
-// store buffer in each processor: nobody reads another generation's notes, no work is lost or done twice, and
-// nobody sleeps for ever.
+// Model checking of the shared-memory barrier: explores all interleavings of the ranks' steps on a machine
+// with a store buffer per CPU (x86 TSO), and checks that no rank reads another generation's records, no
+// work is lost or done twice, and no rank sleeps forever.
 #include <doctest/doctest.h>
 #include <dptk/comm/shm/barrier.hpp>
 #include <dptk/core/detail/fnv1a.hpp>
@@ -22,16 +22,17 @@
 
 namespace {
 
-/// Ranks as fibres of one thread. Before each step that another rank could notice, the search says who goes
-/// on, or whose oldest store reaches memory.
+/// Runs ranks as fibers of one thread. Before each step that another rank could observe, the search chooses
+/// which rank runs next, or which rank's oldest store becomes visible in memory.
 class Explorer {
   public:
     explicit Explorer(std::span<const std::byte> memory) : memory_(memory) {}
 
-    /// One of `ways` ways on from here; none where all that follows is known.
+    /// Chooses one of `ways` next steps; returns nothing if this state has been explored already.
     using Choose = std::function<std::optional<std::size_t>(std::uint64_t state, std::size_t ways)>;
 
-    /// Runs the bodies until all have ended, or the search has seen enough. Throws where nobody can go on.
+    /// Runs the bodies until all have ended, or `choose` returns nothing. Throws if no rank can run
+    /// (deadlock).
     void run(const std::vector<std::function<void()>>& bodies, const Choose& choose) {
         current = this;
         ranks_.resize(bodies.size());
@@ -78,7 +79,7 @@ class Explorer {
 
     [[nodiscard]] static Explorer& here() { return *current; }
 
-    // What follows is for the rank that runs.
+    // The running rank calls the functions below.
 
     void step() {
         remember(1);
@@ -100,7 +101,7 @@ class Explorer {
         if (waits_for_memory) drain();
     }
 
-    /// Alone with memory.
+    /// Executes an atomic read-modify-write.
     template <class Change>
     std::uint64_t change(std::uint64_t& word, Change&& change) {
         step();
@@ -134,7 +135,8 @@ class Explorer {
         std::deque<std::pair<std::uint64_t*, std::uint64_t>> stores;
         const std::uint64_t* asleep_on = nullptr;
         bool ended = false;
-        /// Of all that it has seen: with the memory, this is what it will do.
+        /// Hash of all values that the rank has read. Together with memory, it determines the rank's next
+        /// steps.
         std::uint64_t history = 0;
     };
 
@@ -184,7 +186,8 @@ class Explorer {
     ucontext_t main_{};
 };
 
-/// The machine that protocols see. Its memory is x86's: a store may wait while later loads go ahead.
+/// The machine on which the protocols run. It has x86's memory model: a store may become visible after
+/// later loads.
 struct ModelMachine {
     template <class T>
     class Cell {
@@ -224,40 +227,40 @@ struct ModelMachine {
     static void yield() {}
 };
 
-// Sanitizers do not follow fibres.
+// Sanitizers do not support switching between fibers.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool fibres_work = false;
+constexpr bool fibers_work = false;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool fibres_work = false;
+constexpr bool fibers_work = false;
 #else
-constexpr bool fibres_work = true;
+constexpr bool fibers_work = true;
 #endif
 #else
-constexpr bool fibres_work = true;
+constexpr bool fibers_work = true;
 #endif
 
 using Barrier = dptk::detail::ShmBarrier<ModelMachine, std::uint32_t>;
 
-/// What the ranks share.
+/// Memory that the ranks share.
 template <std::size_t ranks>
 struct Shared {
     Barrier::Event event;
     Barrier::Work work;
     std::array<Barrier::Slot, 2 * ranks> slots;
-    /// How often each piece of each generation's work was done.
+    /// How often each piece of work was done, by generation.
     std::array<std::array<int, 4>, 4> done{};
 };
 
-/// What one search has found.
+/// The result of one search.
 struct Finding {
     std::size_t states = 0;
     std::size_t ends = 0;
     std::string problem;
 };
 
-/// Searches all orders in which so many ranks enter_barrier `barriers` times, and work on `pieces` pieces in
-/// each, if any.
+/// Searches all interleavings in which the ranks call enter_barrier `barriers` times, and share `pieces`
+/// pieces of work after each, if any.
 template <std::size_t ranks>
 Finding search(std::uint32_t barriers, std::uint32_t pieces, dptk::detail::SpinPolicy spin_policy) {
     Finding finding;
@@ -271,7 +274,7 @@ Finding search(std::uint32_t barriers, std::uint32_t pieces, dptk::detail::SpinP
     Explorer explorer(std::as_bytes(std::span(&shared, 1)));
     do {
         shared = {};
-        shared.work.taken.value = shared.work.done.value = 3;  // of a generation before
+        shared.work.taken.value = shared.work.done.value = 3;  // counts left over from an earlier generation
         bool cut = false;
         std::vector<std::function<void()>> bodies;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -286,14 +289,14 @@ Finding search(std::uint32_t barriers, std::uint32_t pieces, dptk::detail::SpinP
                     for (std::size_t other = 0; other < ranks; ++other) {
                         if (pieces == 0) explorer.step();
                         if (barrier.record_of(static_cast<int>(other)) != record_in(other))
-                            finding.problem = "a record is not this generation's";
+                            finding.problem = "a record belongs to another generation";
                     }
                     if (pieces == 0) continue;
                     auto& done = shared.done[k - 1];
                     barrier.share(
                         pieces, [&](std::uint32_t piece) { ++done[piece]; }, idle, spin_policy);
                     for (std::uint32_t piece = 0; piece < pieces; ++piece) {
-                        if (done[piece] != 1) finding.problem = "work is not done once";
+                        if (done[piece] != 1) finding.problem = "a piece of work was not done exactly once";
                     }
                 }
             });
@@ -330,13 +333,13 @@ void check(const Finding& finding) {
 
 }  // namespace
 
-TEST_CASE("ranks enter_barrier in every order of their steps" * doctest::skip(!fibres_work)) {
+TEST_CASE("ranks enter the barrier in every order of their steps" * doctest::skip(!fibers_work)) {
     check(search<2>(3, 0, {.spins = 0, .yields = 0}));
     check(search<2>(2, 0, {.spins = 1, .yields = 1}));
     check(search<3>(1, 0, {.spins = 0, .yields = 0}));
 }
 
-TEST_CASE("ranks share work in every order of their steps" * doctest::skip(!fibres_work)) {
+TEST_CASE("ranks share work in every order of their steps" * doctest::skip(!fibers_work)) {
     check(search<2>(1, 1, {.spins = 0, .yields = 0}));
     check(search<2>(1, 2, {.spins = 0, .yields = 0}));
 }

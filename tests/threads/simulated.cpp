@@ -1,4 +1,4 @@
-// The simulated network: its times, in virtual time to the last bit, and what real time shows of them.
+// The simulated network: exact times in virtual time, and approximate ones in real time.
 #include "simulated/simulated.hpp"
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ using dptk::SimulatedTime;
 constexpr double latency = 0.125;
 constexpr double bandwidth = 1024;
 
-/// One latency and one bandwidth between all ranks.
+/// Returns a network with one latency and one bandwidth between all ranks.
 SimulatedNetwork uniform(int hosts, int ranks_per_host) {
     const dptk::SimulatedLink link{SimulatedSeconds(latency), bandwidth};
     return {hosts, ranks_per_host, link, link, SimulatedTime::virtual_clock};
@@ -43,7 +43,7 @@ void wait_until(SimulatedClock& clock, double seconds) {
     CHECK(clock.pass_until(SimulatedSeconds(seconds)));
 }
 
-/// How long one all_reduce takes, until the last rank has ended.
+/// Returns how long one all_reduce takes until the last rank has ended.
 double all_reduce_time(const SimulatedNetwork& network, AllReduceAlgorithm algorithm, std::size_t bytes) {
     const auto all_reduce = [&](ProcessGroup& group) {
         group.set_all_reduce_algorithm(algorithm);
@@ -96,10 +96,10 @@ TEST_CASE("a link carries one message at a time in each direction") {
     dptk::launch_simulated(uniform(3, 1), [](ProcessGroup& group, SimulatedClock& clock) {
         std::vector<std::byte> data(1024);
         std::vector<std::byte> all(3 * data.size());
-        group.gather(data, all, 0);  // two arrive at rank 0
+        group.gather(data, all, 0);  // two messages arrive at rank 0
         CHECK(clock.now().count() == (group.rank() == 0 ? latency + 2 : 1));
         wait_until(clock, 10);
-        if (group.rank() == 0) {  // two leave from it
+        if (group.rank() == 0) {  // it sends two messages
             group.send(data, 1);
             group.send(data, 2);
             CHECK(clock.now().count() == 12);
@@ -183,7 +183,7 @@ TEST_CASE("ranks of one host are as near as its link says, and know who is there
     });
 }
 
-TEST_CASE("what a rank computes delays those that wait for it, and nobody else") {
+TEST_CASE("what a rank computes delays only the ranks that wait for it") {
     dptk::launch_simulated(uniform(2, 2), [](ProcessGroup& group, SimulatedClock& clock) {
         if (group.rank() == 1) clock.compute(std::chrono::milliseconds(500));
         std::array<std::byte, 1024> data = {};
@@ -266,7 +266,7 @@ TEST_CASE("in real time an all_reduce takes its time, which work hides") {
         work.wait();
         CHECK(data[0] == 2);
     };
-    // A machine that is busy with something else may need another try.
+    // Retries, since other load on the machine may disturb real time.
     SimulatedSeconds best = dptk::launch_simulated(network, overlap);
     for (int i = 0; i < 20 && best >= 2 * pause; ++i)
         best = std::min(best, dptk::launch_simulated(network, overlap));
@@ -330,17 +330,18 @@ TEST_CASE("networks that cannot be are refused, and so are times") {
                test::contains(text, why);
     };
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    CHECK(refuses({.hosts = 0}, "a simulated network of 0 hosts, where 1 or more are expected"));
-    CHECK(refuses({.ranks_per_host = -2}, "of -2 ranks a host"));
-    CHECK(refuses({.hosts = 1 << 20, .ranks_per_host = 1 << 20}, "have no numbers"));
+    CHECK(refuses({.hosts = 0}, "invalid simulated network: expected 1 or more hosts, got 0"));
+    CHECK(refuses({.ranks_per_host = -2}, "expected 1 or more ranks per host, got -2"));
+    CHECK(refuses({.hosts = 1 << 20, .ranks_per_host = 1 << 20},
+                  "expected at most 2147483647 ranks, got 1048576 hosts with 1048576 ranks each"));
     CHECK(refuses({.inside_host = {.latency = SimulatedSeconds(-1)}},
-                  "with a latency of -1.000000 s inside a host"));
+                  "expected a finite latency of 0 s or more inside a host, got -1.000000 s"));
     CHECK(refuses({.between_hosts = {.latency = SimulatedSeconds(nan)}},
-                  "between hosts, where 0 or more is expected"));
-    CHECK(
-        refuses({.between_hosts = {.bytes_per_second = 0}}, "with 0.000000 bytes per second between hosts"));
-    CHECK(
-        refuses({.inside_host = {.bytes_per_second = nan}}, "inside a host, where more than 0 are expected"));
+                  "expected a finite latency of 0 s or more between hosts, got "));
+    CHECK(refuses({.between_hosts = {.bytes_per_second = 0}},
+                  "expected more than 0 bytes per second between hosts, got 0.000000"));
+    CHECK(refuses({.inside_host = {.bytes_per_second = nan}},
+                  "expected more than 0 bytes per second inside a host, got "));
     dptk::launch_simulated({}, [](ProcessGroup&, SimulatedClock& clock) {
         CHECK_THROWS_AS(clock.compute(SimulatedSeconds(-1)), dptk::ArgumentError);
         CHECK_THROWS_AS(clock.compute(SimulatedSeconds(std::numeric_limits<double>::infinity())),

@@ -1,4 +1,4 @@
-// What is particular to thread ranks: failures, and calls that do not fit together.
+// Thread ranks: failures, and mismatched calls.
 #include <doctest/doctest.h>
 #include <dptk/comm/thread.hpp>
 
@@ -61,7 +61,7 @@ TEST_CASE("messages that wait are taken back when the job fails, or when their s
     CHECK_FALSE(received->wait(std::chrono::milliseconds(1)));
     job_state->fail("that was all");
     CHECK(received->wait(std::chrono::nanoseconds(0)));
-    CHECK(received->unseen_error() != nullptr);
+    CHECK(received->unreported_error() != nullptr);
     CHECK_THROWS_AS(static_cast<void>(post(dptk::Verb::send, 0)), dptk::PeerLostError);
     withdrawn.reset();
     received.reset();
@@ -117,7 +117,8 @@ TEST_CASE(
         CHECK_NOTHROW(run());
         return told.load();
     };
-    CHECK(count_told("off", "rank 2 has left the group") >= 1);  // the other may hear of a rank that gave up
+    // The other rank may report one that stopped waiting.
+    CHECK(count_told("off", "rank 2 has left the group") >= 1);
     CHECK(count_told("detail", "rank 2 has left its process group after 1 calls, and rank") == 2);
 }
 
@@ -148,7 +149,7 @@ TEST_CASE("memory that a rank gives up is not used by others any more") {
 }
 
 TEST_CASE("calls that differ between ranks are a MismatchError on all, and the group stays usable") {
-    const test::DebugMode unchecked("off");  // a check says it in other words
+    const test::DebugMode unchecked("off");  // the call checker reports it in other words
     dptk::launch_threads(4, [](dptk::ProcessGroup& group) {
         const bool odd_one = group.rank() == 2;
         std::vector<float> floats(odd_one ? 5U : 4U, 1.0F);
@@ -187,7 +188,7 @@ TEST_CASE("the error of a dropped Work is thrown by the next barrier, also where
 }
 
 TEST_CASE("the error of a dropped Work is logged when the group closes") {
-    const test::DebugMode unchecked("off");  // a check says it in other words
+    const test::DebugMode unchecked("off");  // the call checker reports it in other words
     std::vector<std::string> lines;
     dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {

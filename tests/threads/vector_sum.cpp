@@ -1,5 +1,5 @@
-// The vector loops against the same sums element by element, over lengths around those of registers,
-// unaligned, with whatever instructions this processor has.
+// SIMD sums compared with element-wise sums, for lengths around the register sizes, unaligned, with each
+// instruction set that this CPU supports.
 #include <doctest/doctest.h>
 #include <dptk/comm/algorithms/local_reduce.hpp>
 
@@ -116,7 +116,7 @@ TEST_CASE_TEMPLATE("vector loops convert every 16-bit number, and round to it, a
     }
     CHECK(different == 0);
 
-    // Around all of them, and what no 16 bits hold.
+    // Values around all of them, and values that 16-bit formats cannot represent.
     std::vector<float> numbers = {0x1p-26F, 0x1p-25F, 0x1.8p-25F, 65519.0F, 65520.0F, 1e30F,
                                   -1e30F,   1e-45F,   -0.0F,      NAN,      INFINITY, -INFINITY};
     for (const float number : wide) {

@@ -1,4 +1,4 @@
-// What docs/collectives.md says about threads, and about transports with nothing but send and recv.
+// Checks the numbers in docs/collectives.md for threads, and for transports that have only send and recv.
 #include <doctest/doctest.h>
 #include <dptk/comm/thread.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Counts what each rank sends.
+/// Counts the messages that each rank sends.
 class CountingMessages {
   public:
     CountingMessages(const dptk::detail::ThreadJob& job, int rank, std::atomic<int>& sends)

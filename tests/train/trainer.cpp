@@ -1,4 +1,4 @@
-// The Trainer's ways of summing gradients, on the digits that ship with dptk.
+// Tests the Trainer's ways of summing gradients, on the digits that ship with dptk.
 #include <doctest/doctest.h>
 #include <dptk/data/readers/idx_images.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
@@ -47,7 +47,8 @@ Trained train(ProcessGroup& group, dptk::TrainerOptions options) {
             batches.size() * static_cast<std::size_t>(options.epochs)};
 }
 
-/// What a rank gives to the collectives of one step: two thin matrices for each weight, and the biases.
+/// Returns the bytes that a rank contributes to the collectives of one step: two thin matrices for each
+/// weight, and the biases.
 std::size_t powersgd_bytes(std::size_t rank) {
     std::size_t elements = 0;
     small_mlp().for_each_parameter([&](const dptk::ParameterRef& parameter) {
@@ -74,7 +75,7 @@ TEST_CASE("PowerSGD trains the digits as well as the whole gradients, and sends 
     }
 }
 
-TEST_CASE("reproducible shards leave the same bits at every number of ranks") {
+TEST_CASE("reproducible shards give the same bits for every number of ranks") {
     const dptk::TrainerOptions options{.epochs = 2, .batch_size = 8, .reproducible_shards = 8};
     Trained alone;
     dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train(group, options); });
@@ -88,7 +89,7 @@ TEST_CASE("reproducible shards leave the same bits at every number of ranks") {
     }
 }
 
-TEST_CASE("mistakes in the trainer's options are told on all ranks") {
+TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
     dptk::launch_threads(2, [](ProcessGroup& group) {
         dptk::nn::Sequential<Backend> net = small_mlp();
         std::string text;
@@ -99,20 +100,20 @@ TEST_CASE("mistakes in the trainer's options are told on all ranks") {
         CHECK(make({.batch_size = 0}));
         CHECK(make({.epochs = 0}));
         CHECK(make({.reproducible_shards = 3}));
-        CHECK(test::contains(text, "3 shards are no multiple of the number of ranks, 2"));
+        CHECK(test::contains(
+            text, "invalid number of shards 3: expected a positive multiple of the number of ranks, 2"));
         CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
-        CHECK(test::contains(text, "hook"));
+        CHECK(test::contains(text, "comm_hook and reproducible_shards cannot be combined"));
         CHECK(make({.cuda_graph = true}));
-        CHECK(test::contains(text, "cuda_graph is for networks on a GPU"));
+        CHECK(test::contains(text, "cuda_graph requires a network on a GPU"));
         CHECK(make({.data_on_device = true}));
-        CHECK(test::contains(text, "data_on_device is for networks on a GPU"));
-        // On one rank alone.
+        CHECK(test::contains(text, "data_on_device requires a network on a GPU"));
+        // Only one rank has an invalid option.
         CHECK(make({.batch_size = group.rank() == 1 ? std::size_t{0} : std::size_t{8}}));
         CHECK(test::throws<dptk::MismatchError>(
             text,
             [&] { dptk::Trainer<Backend>(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
             test::Agreed::yes));
-        CHECK(
-            test::contains(text, "rank 1 has reproducible_shards 2, where rank 0 has reproducible_shards 0"));
+        CHECK(test::contains(text, "rank 1 has reproducible_shards 2, but rank 0 has reproducible_shards 0"));
     });
 }

@@ -26,7 +26,7 @@ class Stopwatch {
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// All ranks decide by the same number.
+/// The elapsed time of the slowest rank, the same number on all ranks, so that all decide identically.
 [[nodiscard]] double agreed_seconds(dptk::ProcessGroup& group, const Stopwatch& watch) {
     return group.all_reduce_value(watch.seconds(), dptk::ReduceOp::max);
 }
@@ -38,13 +38,13 @@ void check_sum(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
     const auto wrong = std::ranges::find_if(data, [&](float found) { return found != expected; });
     std::string problem;
     if (wrong != data.end()) {
-        problem = text("an all-reduce of ", data.size(), " floats over ", group.backend(), " gave ", *wrong,
-                       " at index ", wrong - data.begin(), ", where the sum over the ranks is ", expected);
+        problem = text("all-reduce of ", data.size(), " floats over ", group.backend(), ": expected ",
+                       expected, " at index ", wrong - data.begin(), ", got ", *wrong);
     }
     dptk::detail::check_no_problem<dptk::BackendError>(group, problem);
 }
 
-/// Each one begins when all ranks are there: otherwise a late rank would measure the others as slow.
+/// Times one all-reduce, after a barrier: otherwise the others' times would include the wait for a late rank.
 [[nodiscard]] double time_one(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
     group.barrier();
     const Stopwatch watch;
@@ -52,7 +52,8 @@ void check_sum(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
     return watch.seconds();
 }
 
-/// For about `budget` seconds, in blocks after which the ranks agree on whether to go on.
+/// Repeats the all-reduce for about `budget` seconds, in blocks. After each block the ranks agree on whether
+/// to continue.
 [[nodiscard]] std::vector<double> time_many(dptk::ProcessGroup& group, const dptk::Allocation<float>& data,
                                             double budget) {
     const Stopwatch watch;
@@ -71,7 +72,7 @@ void check_sum(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
 [[nodiscard]] AllReduceResult measure(dptk::ProcessGroup& group, std::size_t bytes, double budget) {
     const dptk::Allocation<float> data = group.allocate<float>(bytes / sizeof(float));
     check_sum(group, data);
-    std::ranges::fill(data, 0.0F);  // sums of sums would become infinite
+    std::ranges::fill(data, 0.0F);  // repeated sums of other values would overflow
     const std::vector<double> own = time_many(group, data, budget);
     const std::vector<double> medians = group.all_gather_value(median(own));
     const double ranks = static_cast<double>(group.size());
@@ -88,8 +89,8 @@ void check_sum(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
 
 std::vector<AllReduceResult> run_all_reduce_test(
     dptk::ProcessGroup& group, Effort effort, const std::function<void(const AllReduceResult&)>& on_result) {
-    const double budget = effort == Effort::quick ? 0.1 : 0.7;  // for each size
-    const double longest = effort == Effort::quick ? 1 : 5;     // for one all-reduce
+    const double budget = effort == Effort::quick ? 0.1 : 0.7;  // seconds for each size
+    const double longest = effort == Effort::quick ? 1 : 5;     // seconds for one all-reduce
     std::vector<AllReduceResult> results;
     for (std::size_t bytes = smallest; bytes <= largest; bytes *= growth) {
         results.push_back(measure(group, bytes, budget));

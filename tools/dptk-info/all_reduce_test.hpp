@@ -1,5 +1,5 @@
-// How long an all-reduce takes, from a few bytes (latency) to as much as a large model's gradients
-// (bandwidth), and whether its result is right.
+// All-reduce benchmark: measures the time of an all-reduce, from a few bytes (latency) to the size of a large
+// model's gradients (bandwidth), and checks its result.
 #pragma once
 
 #include <dptk/comm/process_group.hpp>
@@ -12,8 +12,8 @@
 
 namespace info {
 
-/// From 4 B to 64 MiB; stops earlier where the next size would take too long. `on_result` gets each size as
-/// soon as it is measured. Collective. Throws BackendError, on all ranks, where a sum is wrong.
+/// Measures sizes from 4 B to 64 MiB; stops earlier if the next size would take too long. Calls `on_result`
+/// for each size as soon as it is measured. Collective. Throws BackendError, on all ranks, if a sum is wrong.
 [[nodiscard]] std::vector<AllReduceResult> run_all_reduce_test(
     dptk::ProcessGroup& group, Effort effort, const std::function<void(const AllReduceResult&)>& on_result);
 

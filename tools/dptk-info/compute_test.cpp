@@ -24,7 +24,7 @@ using Backend = dptk::nn::Cpu;
 constexpr const char* work = "convnet, 16 images of 3 x 32 x 32, forward, oneDNN";
 constexpr int full_passes = 50, quick_passes = 10;
 
-/// The threads that compute from now on.
+/// Sets the number of compute threads. Returns the number that is in effect.
 int set_threads(int threads) {
     return dptk::nn::cpu::set_num_threads(threads) ? threads : 1;
 }
@@ -42,7 +42,7 @@ constexpr std::size_t samples = 16;
 
 using Seconds = std::chrono::duration<double>;
 
-/// The median of `passes`, after one that warms up.
+/// The median time of `passes` forward passes, after one to warm up.
 [[nodiscard]] double time_passes(int passes) {
     dptk::nn::Sequential<Backend> net(dptk::nn::convnet(10), {3, 32, 32}, 1);
     dptk::nn::Tensor<float> images({samples, 3, 32, 32});

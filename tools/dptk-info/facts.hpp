@@ -1,5 +1,5 @@
-// What dptk-info finds out, as plain values: filled by the *_facts files, sent to rank 0, and read by remarks
-// and reports. A value that is not there has not been found.
+// The data that dptk-info collects, as plain values: filled in by the *_facts files, exchanged between ranks,
+// and read by remarks and reports. An empty optional means that the value was not found.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@ namespace info {
 
 struct HostFacts {
     std::string name;
-    std::string boot_id;  // tells hosts of one name apart
+    std::string boot_id;  // distinguishes hosts of the same name
     std::string system;   // "Debian GNU/Linux 12 (bookworm)"
     std::string kernel;
     std::string cpu;
-    std::vector<int> cores;  // those that this process may use
+    std::vector<int> cores;  // the CPU affinity mask of this process
     int cores_online = 0;
-    std::optional<double> cpu_limit;  // of the control group, in cores
+    std::optional<double> cpu_limit;  // limit of the control group, in cores
     std::string cgroup;
-    std::uint64_t memory_total = 0;  // bytes, as everything here
+    std::uint64_t memory_total = 0;  // in bytes, like all sizes in this file
     std::uint64_t memory_available = 0;
-    std::optional<std::uint64_t> memory_limit;  // of the control group
-    std::optional<std::uint64_t> shm_size;      // of /dev/shm
+    std::optional<std::uint64_t> memory_limit;  // limit of the control group
+    std::optional<std::uint64_t> shm_size;      // size of /dev/shm
     std::optional<std::uint64_t> shm_free;
 };
 
 struct LibraryFacts {
     std::string dptk;
-    std::vector<std::string> transports;  // that init_process_group can choose from
+    std::vector<std::string> transports;  // those that init_process_group can choose from
     std::optional<std::string> mpi;       // "Open MPI v4.1.4"; empty: not compiled in
     std::optional<std::string> mpi_thread_level;
     std::optional<bool> mpi_cuda_aware;
@@ -49,8 +49,8 @@ struct Gpu {
 };
 
 struct GpuFacts {
-    std::vector<Gpu> gpus;  // that this process sees
-    std::string problem;    // why there are none, where the driver is installed
+    std::vector<Gpu> gpus;  // those visible to this process
+    std::string problem;    // if the driver is installed and `gpus` is empty: the reason
 };
 
 struct RankFacts {
@@ -59,19 +59,19 @@ struct RankFacts {
     HostFacts host;
     LibraryFacts libraries;
     GpuFacts gpu;
-    std::optional<int> device;  // index of the GPU that this rank takes; empty: it computes on the CPU
+    std::optional<int> device;  // index of the GPU that this rank uses; empty: it computes on the CPU
     std::string omp_num_threads;
 };
 
-/// The rank that took longest, and how many times the median that was.
+/// The slowest rank, and the ratio of its time to the median.
 struct Slowest {
     int rank = 0;
     double ratio = 1;
 };
 
 struct ComputeResult {
-    std::string work;                  // what was computed
-    std::vector<double> seconds = {};  // median of the passes, by rank
+    std::string work;                  // description of the computation
+    std::vector<double> seconds = {};  // median time of a pass, by rank
     std::vector<int> threads = {};     // by rank
     Slowest slowest;
 };
@@ -79,15 +79,15 @@ struct ComputeResult {
 struct AllReduceResult {
     std::size_t bytes = 0;
     std::size_t repetitions = 0;
-    double seconds = 0;           // the median rank's median
-    double bytes_per_second = 0;  // through each rank's link: 2 (n - 1) / n times the data in that time
+    double seconds = 0;           // median over the ranks of each rank's median
+    double bytes_per_second = 0;  // bus bandwidth: 2 (n - 1) / n * bytes / seconds
     Slowest slowest;
 };
 
 struct JobFacts {
     std::string launcher;
     std::string backend;
-    std::string launch_problem;  // why this process could not join its job; empty: it has
+    std::string launch_problem;  // why this process could not join its job; empty: it has joined
     std::vector<RankFacts> ranks;
     std::optional<ComputeResult> compute;
     std::vector<AllReduceResult> all_reduce;

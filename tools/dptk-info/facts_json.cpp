@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-/// What has not been found is null.
+/// An empty optional is null in JSON.
 template <class T>
 struct nlohmann::adl_serializer<std::optional<T>> {
     static void to_json(json& out, const std::optional<T>& value) {
@@ -36,7 +36,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AllReduceResult, bytes, repetiti
 
 namespace {
 
-/// Names of hosts and devices may be of any bytes.
+/// Replaces invalid UTF-8, because names of hosts and devices may contain any bytes.
 [[nodiscard]] std::string dump(const nlohmann::ordered_json& value, int indent) {
     return value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

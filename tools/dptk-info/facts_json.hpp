@@ -1,4 +1,4 @@
-// Facts as JSON: the form in which ranks tell them to each other, and of --json.
+// JSON serialization of the facts: for the exchange between ranks, and for --json.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace info {
 
-/// One rank's facts as a line of JSON, and back. A rank of another version may leave some out.
+/// Converts one rank's facts to a line of JSON, and back. Fields that are missing, because the rank has
+/// another version, keep their default values.
 [[nodiscard]] std::string text_from(const RankFacts& facts);
 [[nodiscard]] RankFacts rank_facts_from(std::string_view text);
 

@@ -17,7 +17,7 @@ using dptk::detail::text;
     return out;
 }
 
-/// Three digits, as long as there are not more before the point.
+/// Three significant digits, or more if the integer part has more.
 [[nodiscard]] std::string three_digits(double number) {
     return format(number < 9.995 ? "%.2f" : number < 99.95 ? "%.1f" : "%.0f", number);
 }

@@ -14,7 +14,7 @@ namespace {
 using dptk::detail::text;
 using Uuid = std::array<unsigned char, 16>;
 
-/// "GPU-0f1e..." as nvidia-smi writes it.
+/// The UUID in the format of nvidia-smi, "GPU-0f1e...".
 [[nodiscard]] std::string uuid_text(const Uuid& uuid) {
     std::string out = "GPU-";
     for (std::size_t i = 0; i < uuid.size(); ++i) {
@@ -26,7 +26,7 @@ using Uuid = std::array<unsigned char, 16>;
     return out;
 }
 
-/// The functions of the driver that we ask; each returns 0, CUDA_SUCCESS, where it has an answer.
+/// Calls functions of the CUDA driver API, which return 0 (CUDA_SUCCESS) on success.
 class Driver {
   public:
     [[nodiscard]] bool found() const { return library_.found(); }
@@ -38,7 +38,7 @@ class Driver {
     }
 
     [[nodiscard]] std::string error_name(int status) const {
-        if (status == missing) return "it lacks a function";
+        if (status == missing) return "function not found in libcuda.so.1";
         const char* name = nullptr;
         if (call("cuGetErrorName", status, &name) != 0 || name == nullptr) return text("error ", status);
         return name;
@@ -53,7 +53,7 @@ class Driver {
             gpu.bus_id = bus_id;
         std::size_t bytes = 0;
         if (call("cuDeviceTotalMem_v2", &bytes, device) == 0) gpu.memory = bytes;
-        // The second version tells the parts of a divided GPU apart.
+        // The second version of the function distinguishes the MIG devices of a GPU.
         Uuid uuid = {};
         if (call("cuDeviceGetUuid_v2", &uuid, device) == 0 || call("cuDeviceGetUuid", &uuid, device) == 0)
             gpu.uuid = uuid_text(uuid);

@@ -1,4 +1,5 @@
-// The GPUs that this process sees, asked of the driver. Makes no context, and so takes no memory on them.
+// Queries the CUDA driver for the GPUs that are visible to this process. Creates no CUDA context, and so uses
+// no GPU memory.
 #pragma once
 
 #include "facts.hpp"

@@ -17,7 +17,7 @@ namespace info {
 
 namespace {
 
-/// Empty where the file cannot be read.
+/// The contents of the file; empty if it cannot be read.
 [[nodiscard]] std::string read_file(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -27,7 +27,8 @@ namespace {
     return contents.substr(0, contents.find('\n'));
 }
 
-/// sched_getaffinity refuses a set that is too small for the kernel's number of cores.
+/// The CPU affinity mask. Tries larger sets until one fits, because sched_getaffinity rejects a set that is
+/// smaller than the kernel's.
 [[nodiscard]] std::vector<int> allowed_cores() {
     for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
         cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(capacity));
@@ -45,8 +46,9 @@ namespace {
     return {};
 }
 
-/// Control groups nest, and each may have a limit: calls `visit` with the folder of this process's and of all
-/// around it, wherever `controller`, or version 2's one hierarchy (""), is mounted.
+/// Calls `visit` with the folders of this process's control group and of all its ancestors, since each may
+/// have a limit. `controller` is "" for the unified hierarchy of version 2. `mounts` are the folders where
+/// the hierarchy may be mounted.
 template <class Visit>
 void visit_cgroup_folders(const std::vector<std::pair<std::string, std::string>>& paths,
                           const std::string& controller, std::initializer_list<const char*> mounts,
@@ -85,7 +87,7 @@ void find_cgroup_limits(HostFacts& host) {
     visit_cgroup_folders(paths, "memory", {"/sys/fs/cgroup/memory"}, [&](const std::string& folder) {
         keep_smaller(host.memory_limit, parse_memory_max(read_file(folder + "/memory.limit_in_bytes")));
     });
-    // Version 1 writes "no limit" as a number beyond all memory.
+    // Version 1 represents "no limit" by a number larger than the memory.
     if (host.memory_limit && *host.memory_limit >= host.memory_total) host.memory_limit.reset();
 }
 

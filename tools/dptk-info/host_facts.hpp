@@ -1,4 +1,4 @@
-// What this machine is, and how much of it this process may use.
+// Describes this host: system, CPU cores, memory, and the limits that apply to this process.
 #pragma once
 
 #include "facts.hpp"

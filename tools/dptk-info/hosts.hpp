@@ -1,4 +1,4 @@
-// Which ranks share a host, and what of its cores they may use together.
+// Groups the ranks by host, and counts the cores that the ranks of a host may use together.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,16 @@ namespace info {
 
 struct Host {
     std::vector<const RankFacts*> ranks;  // never empty
-    double cores = 0;  // of all these ranks together; a control group may allow parts of one
+    double cores = 0;  // of all these ranks together; a control group's limit may be a fraction of a core
 
     [[nodiscard]] const HostFacts& facts() const { return ranks.front()->host; }
 };
 
-/// In the order of their first ranks. Points into `job`.
+/// The hosts of the job, in the order of their first ranks. The result points into `job`.
 [[nodiscard]] std::vector<Host> hosts_of(const JobFacts& job);
 
-/// The threads that `rank` computes with when the ranks of a host divide its cores; at least 1.
+/// The number of threads that `rank` computes with if the ranks of a host divide its cores evenly; at
+/// least 1.
 [[nodiscard]] int share_of_cores(const JobFacts& job, int rank);
 
 }  // namespace info

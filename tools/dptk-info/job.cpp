@@ -1,6 +1,6 @@
 #include "job.hpp"
 
-#include <dptk/ddp.hpp>  // and with it the transports that this program is built with
+#include <dptk/ddp.hpp>  // includes the transports that this program is built with
 
 #include <cstdlib>
 #include <utility>
@@ -14,8 +14,9 @@ namespace info {
 
 namespace {
 
-[[nodiscard]] Job alone(std::string launcher, std::string problem, bool speaks) {
-    return {dptk::SelfCommunicator(dptk::SelfTransport{}), std::move(launcher), std::move(problem), speaks};
+[[nodiscard]] Job single_process_job(std::string launcher, std::string problem, bool prints_report) {
+    return {dptk::SelfCommunicator(dptk::SelfTransport{}), std::move(launcher), std::move(problem),
+            prints_report};
 }
 
 [[nodiscard]] RankFacts find_rank_facts(const dptk::ProcessGroup& group) {
@@ -39,10 +40,10 @@ Job join_job() {
     try {
         launch = dptk::read_launch_environment();
         dptk::ProcessGroup group = dptk::init_process_group();
-        const bool speaks = group.rank() == 0;
-        return {std::move(group), launch.source, "", speaks};
+        const bool prints_report = group.rank() == 0;
+        return {std::move(group), launch.source, "", prints_report};
     } catch (const dptk::ArgumentError& error) {
-        return alone(launch.source, error.what(), launch.rank == 0);
+        return single_process_job(launch.source, error.what(), launch.rank == 0);
     }
 }
 

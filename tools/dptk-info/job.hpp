@@ -1,4 +1,4 @@
-// The job that this process belongs to: joined as its launcher says, and described by all ranks together.
+// Joins the job of this process, as started by its launcher, and gathers the facts of all ranks.
 #pragma once
 
 #include <dptk/comm/process_group.hpp>
@@ -12,16 +12,17 @@ namespace info {
 struct Job {
     dptk::ProcessGroup group;
     std::string launcher;
-    /// Why init_process_group refused what the launcher said; the group is then of this process alone.
+    /// Why init_process_group failed; empty if it succeeded. After a failure, `group` contains only this
+    /// process.
     std::string problem;
-    /// Whether this process prints: rank 0 of what the launcher started.
-    bool speaks = true;
+    /// Whether this process prints the report: true on rank 0 of the processes that the launcher started.
+    bool prints_report = true;
 };
 
-/// Collective. Throws where the ranks do not find each other.
+/// Joins the job. Collective. Throws if the rendezvous of the ranks fails.
 [[nodiscard]] Job join_job();
 
-/// The facts of all ranks, on all ranks. Collective.
+/// Gathers the facts of all ranks on all ranks. Collective.
 [[nodiscard]] JobFacts gather_job_facts(Job& job);
 
 }  // namespace info

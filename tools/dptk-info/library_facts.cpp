@@ -51,7 +51,7 @@ void find_onednn([[maybe_unused]] LibraryFacts& facts) {
 #endif
 }
 
-/// Asks functions of the shape `int f(int* version)`, which return 0 where they answer.
+/// Calls a function with the signature `int f(int* version)`, which returns 0 on success.
 [[nodiscard]] std::optional<int> ask_version(const SharedLibrary& library, const char* name) {
     const auto function = library.function<int(int*)>(name);
     int version = 0;

@@ -1,11 +1,13 @@
-// The libraries below dptk: those that this program was built with, and those of CUDA that are installed.
+// Versions of the libraries that dptk uses: those that this program was built with, and the installed CUDA
+// libraries.
 #pragma once
 
 #include "facts.hpp"
 
 namespace info {
 
-/// Initialises nothing: MPI's thread level is known where somebody has initialised MPI before.
+/// Finds the versions. Initializes no library, so it finds the MPI thread level only if MPI is initialized
+/// already.
 [[nodiscard]] LibraryFacts find_library_facts();
 
 }  // namespace info

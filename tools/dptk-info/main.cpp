@@ -1,4 +1,5 @@
-// Tells what this machine and this job look like to dptk, and what looks wrong:
+// Diagnostic tool: reports hosts, GPUs, libraries and ranks as dptk sees them, and the problems that it
+// finds:
 //   dptk-info    or    mpirun -np 4 dptk-info
 #include <dptk/comm/agreement.hpp>
 
@@ -25,7 +26,8 @@ void print(const ParsedOptions& parsed) {
     std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
 }
 
-/// What all ranks do: rank 0's options, or, where any rank has a text to end with, the first such text.
+/// Agrees on the options of all ranks: rank 0's or, if any rank has a text to print and end with, the first
+/// such text.
 [[nodiscard]] ParsedOptions agree(dptk::ProcessGroup& group, const ParsedOptions& own) {
     const auto statuses = group.all_gather_value(own.exit_status);
     const auto texts = dptk::detail::all_gather_text(group, own.text);
@@ -39,7 +41,7 @@ void print(const ParsedOptions& parsed) {
 }
 
 [[nodiscard]] std::unique_ptr<info::Report> make_report(const info::Job& job, const Options& options) {
-    if (!job.speaks) return std::make_unique<info::Report>();
+    if (!job.prints_report) return std::make_unique<info::Report>();
     return options.json ? info::make_json_report() : info::make_text_report();
 }
 
@@ -72,7 +74,7 @@ int main(int argc, char** argv) {
         const ParsedOptions agreed = agree(job.group, own);
         if (agreed.options) {
             inspect(job, *agreed.options);
-        } else if (job.speaks) {
+        } else if (job.prints_report) {
             print(agreed);
         }
         return agreed.exit_status;

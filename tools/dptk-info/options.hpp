@@ -14,7 +14,7 @@ struct Options {
     Effort tests = Effort::full;
 };
 
-/// What came of the command line: options to run with, or a text to print and an exit status to end with.
+/// Result of parsing the command line: options to run with, or else a text to print and an exit status.
 struct ParsedOptions {
     std::optional<Options> options;
     std::string text;

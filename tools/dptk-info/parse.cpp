@@ -16,7 +16,7 @@ using dptk::detail::text;
     return piece.substr(first, piece.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-/// What stands before `separator`, which is taken away together with it.
+/// Removes the text before `separator` and the separator itself from `rest`, and returns that text.
 [[nodiscard]] std::string_view take_until(std::string_view& rest, char separator) {
     const std::size_t end = rest.find(separator);
     const std::string_view piece = rest.substr(0, end);
@@ -43,7 +43,7 @@ template <class Number>
     return number;
 }
 
-/// Without the quotes of a shell's assignment and its backslashes.
+/// Removes the quotes and the backslashes of a shell assignment.
 [[nodiscard]] std::string unquote(std::string_view value) {
     const bool quoted =
         value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0];

@@ -39,24 +39,24 @@ constexpr std::uint64_t shm_per_rank = std::uint64_t{64} << 20;
     return rank.device ? &rank.gpu.gpus.at(static_cast<std::size_t>(*rank.device)) : nullptr;
 }
 
-/// What is one and the same GPU for all who see it.
+/// A string that identifies the GPU: the same for all ranks that see this GPU.
 [[nodiscard]] std::string identity_of(const Gpu& gpu, const HostFacts& host) {
     return gpu.uuid.empty() ? text(host.name, " ", host.boot_id, " ", gpu.bus_id) : gpu.uuid;
 }
 
 void remark_shared_gpus(const JobFacts& job, Remarks& remarks) {
-    std::map<std::string, std::vector<int>> takers;
+    std::map<std::string, std::vector<int>> users;
     std::map<std::string, std::set<std::string>> gpus_of_host;
     for (const RankFacts& rank : job.ranks) {
         for (const Gpu& gpu : rank.gpu.gpus) gpus_of_host[rank.host.name].insert(identity_of(gpu, rank.host));
-        if (const Gpu* gpu = device_of(rank)) takers[identity_of(*gpu, rank.host)].push_back(rank.rank);
+        if (const Gpu* gpu = device_of(rank)) users[identity_of(*gpu, rank.host)].push_back(rank.rank);
     }
-    for (const auto& [identity, ranks] : takers) {
+    for (const auto& [identity, ranks] : users) {
         if (ranks.size() < 2) continue;
         const RankFacts& first = job.ranks.at(static_cast<std::size_t>(ranks.front()));
         const Gpu& gpu = *device_of(first);
         remarks.push_back(text(
-            "On ", first.host.name, ", ", ranks_text(ranks), " take the same GPU (", gpu.name, ", ",
+            "On ", first.host.name, ", ", ranks_text(ranks), " use the same GPU (", gpu.name, ", ",
             gpu.bus_id, "): start at most as many ranks there as it has GPUs (",
             gpus_of_host[first.host.name].size(), " seen), or give each its own with CUDA_VISIBLE_DEVICES."));
     }
@@ -71,7 +71,7 @@ void remark_unusable_gpus(const Host& host, Remarks& remarks) {
         remarks.push_back(
             text("On ", host.facts().name, ", the CUDA driver is installed, but ", ranks_text(concerned),
                  " can use no GPU (", problem,
-                 "): see what nvidia-smi says there, and whether CUDA_VISIBLE_DEVICES hides them."));
+                 "): run nvidia-smi there, and check whether CUDA_VISIBLE_DEVICES hides the GPUs."));
     }
 }
 
@@ -81,8 +81,8 @@ void remark_old_driver(const Host& host, Remarks& remarks) {
     const auto major = [](const std::string& version) { return std::atoi(version.c_str()); };
     if (major(*libraries.cuda_driver) >= major(*libraries.cuda_runtime)) return;
     remarks.push_back(text("On ", host.facts().name, ", the driver supports CUDA ", *libraries.cuda_driver,
-                           ", and the CUDA runtime is ", *libraries.cuda_runtime,
-                           ": install a newer driver, or the CUDA runtime that this one supports."));
+                           ", but the CUDA runtime is ", *libraries.cuda_runtime,
+                           ": install a newer driver, or a CUDA runtime that this driver supports."));
 }
 
 void remark_cores(const Host& host, Remarks& remarks) {
@@ -97,19 +97,18 @@ void remark_threads(const Host& host, Remarks& remarks) {
     const auto ranks = static_cast<double>(host.ranks.size());
     if (ranks < 2 || host.cores < ranks) return;
     int threads = 0;
-    bool all_say = true;
+    bool all_set = true;
     for (const RankFacts* rank : host.ranks) {
-        const std::optional<int> said = parse_omp_num_threads(rank->omp_num_threads);
-        threads += said.value_or(static_cast<int>(rank->host.cores.size()));
-        all_say = all_say && said;
+        const std::optional<int> setting = parse_omp_num_threads(rank->omp_num_threads);
+        threads += setting.value_or(static_cast<int>(rank->host.cores.size()));
+        all_set = all_set && setting;
     }
     if (threads <= host.cores) return;
-    remarks.push_back(text(
-        "On ", host.facts().name, ", OpenMP starts ", threads, " threads in ", host.ranks.size(),
-        " ranks on ", number_text(host.cores), " cores",
-        all_say ? ""
-                : " in programs that do not choose their number, since OMP_NUM_THREADS is not set everywhere",
-        ": set OMP_NUM_THREADS=", static_cast<int>(host.cores / ranks), " for all ranks."));
+    remarks.push_back(text("On ", host.facts().name, ", OpenMP starts ", threads, " threads in ",
+                           host.ranks.size(), " ranks on ", number_text(host.cores), " cores",
+                           all_set ? "" : " by default, because OMP_NUM_THREADS is not set for all of them",
+                           ": set OMP_NUM_THREADS=", static_cast<int>(host.cores / ranks),
+                           " for all ranks."));
 }
 
 void remark_shared_memory(const Host& host, Remarks& remarks) {
@@ -128,9 +127,10 @@ void remark_thread_level(const JobFacts& job, Remarks& remarks) {
         if (level && *level != "multiple") ranks[*level].push_back(rank.rank);
     }
     for (const auto& [level, concerned] : ranks) {
-        remarks.push_back(text("MPI provides the thread level \"", level, "\" on ", ranks_text(concerned),
-                               ", and dptk can communicate while the program computes at \"multiple\" alone: "
-                               "use an MPI that is built with MPI_THREAD_MULTIPLE."));
+        remarks.push_back(
+            text("MPI provides the thread level \"", level, "\" on ", ranks_text(concerned),
+                 ", but dptk needs \"multiple\" to communicate while the program computes: use an MPI "
+                 "that is built with MPI_THREAD_MULTIPLE."));
     }
 }
 
@@ -151,8 +151,8 @@ void remark_versions(const JobFacts& job, Remarks& remarks) {
         }
         if (ranks.size() < 2) continue;
         std::string found;
-        for (const auto& [value, havers] : ranks) {
-            found += text(found.empty() ? "" : ", ", value, " on ", ranks_text(havers));
+        for (const auto& [value, concerned] : ranks) {
+            found += text(found.empty() ? "" : ", ", value, " on ", ranks_text(concerned));
         }
         remarks.push_back(text("The ranks have different versions of ", name, " (", found,
                                "): install the same one on all hosts."));
@@ -165,7 +165,7 @@ void remark_slow_ranks(const JobFacts& job, Remarks& remarks) {
         const Slowest& slowest = job.compute->slowest;
         remarks.push_back(text("Rank ", slowest.rank, " on ", host_of(slowest.rank), " computes ",
                                ratio_text(slowest.ratio),
-                               " times as long as the median rank, and all wait for it: look for other "
+                               " times as long as the median rank, and all ranks wait for it: look for other "
                                "programs on its cores, or a slower or throttled processor."));
     }
     if (!job.all_reduce.empty() && job.all_reduce.back().slowest.ratio > slow_ratio) {
@@ -183,7 +183,7 @@ std::vector<std::string> find_remarks(const JobFacts& job) {
     Remarks remarks;
     if (!job.launch_problem.empty()) {
         remarks.push_back(
-            text("This process has not joined its job and knows of itself alone: ", job.launch_problem, "."));
+            text("This process has not joined its job and reports only itself: ", job.launch_problem, "."));
     }
     remark_shared_gpus(job, remarks);
     for (const Host& host : hosts_of(job)) {

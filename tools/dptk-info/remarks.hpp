@@ -1,4 +1,4 @@
-// What looks wrong, judged from the facts alone: no remark is a guess.
+// Finds problems in the facts: oversubscribed cores, shared GPUs, different versions, slow ranks.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace info {
 
-/// One sentence each: what was found, where, and what to do about it.
+/// Returns one sentence per problem, which says what was found, where, and what to do about it.
 [[nodiscard]] std::vector<std::string> find_remarks(const JobFacts& job);
 
 }  // namespace info

@@ -1,4 +1,5 @@
-// What rank 0 prints while facts and figures come in. The base class prints nothing: the other ranks' report.
+// Reports that rank 0 prints while facts and measurements arrive. The other ranks use the base class, which
+// prints nothing.
 #pragma once
 
 #include <memory>
@@ -22,14 +23,15 @@ class Report {
     virtual void compute(const JobFacts&) {}
     virtual void all_reduce_begins() {}
     virtual void all_reduce(const AllReduceResult&) {}
-    /// Everything is known.
+    /// Is called last, with all facts and remarks.
     virtual void end(const JobFacts&, const std::vector<std::string>&) {}
 };
 
-/// Sections of text, each as soon as it is known, so that a job that hangs has told what came before.
+/// Prints sections of text. Each is printed as soon as it is known, so that the output of a job that hangs
+/// shows the sections before.
 [[nodiscard]] std::unique_ptr<Report> make_text_report();
 
-/// One JSON object on stdout at the end, and progress on stderr.
+/// Prints one JSON object to stdout at the end, and progress to stderr.
 [[nodiscard]] std::unique_ptr<Report> make_json_report();
 
 }  // namespace info

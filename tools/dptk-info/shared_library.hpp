@@ -1,5 +1,5 @@
-// A library that may or may not be installed: loaded while the program runs, so that dptk-info is built
-// without CUDA and tells what there is.
+// Loads an optional shared library with dlopen, so that dptk-info can be built without CUDA and reports the
+// CUDA libraries that are installed.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@ namespace info {
 
 class SharedLibrary {
   public:
-    /// The first of `names` that the loader finds on its path or in CUDA's usual folder.
+    /// Loads the first of `names` that the loader finds in its search path or in CUDA's usual folder.
     explicit SharedLibrary(std::initializer_list<const char*> names) {
         for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
             for (const char* name : names) {
@@ -23,12 +23,12 @@ class SharedLibrary {
 
     SharedLibrary(const SharedLibrary&) = delete;
     SharedLibrary& operator=(const SharedLibrary&) = delete;
-    /// The library stays: drivers do not like to be unloaded.
+    /// Does not unload the library, because unloading a driver can crash.
     ~SharedLibrary() = default;
 
     [[nodiscard]] bool found() const noexcept { return handle_ != nullptr; }
 
-    /// Null where the library, or the function in it, is not there.
+    /// The function of this name; null if the library or the function does not exist.
     template <class Function>
     [[nodiscard]] Function* function(const char* name) const {
         return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle_, name));

@@ -1,5 +1,5 @@
-// Medians, and which rank is slow. For an even number the median is the lower of the two in the middle, so
-// that one of two ranks can be slow.
+// Computes medians and finds the slowest rank. The median of an even number of values is the lower of the two
+// middle ones, so that one of two ranks can be slow.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace info {
 
-/// From this many times the median on, a rank is called slow.
+/// A rank is reported as slow if its time is more than this factor times the median.
 inline constexpr double slow_ratio = 1.3;
 
 [[nodiscard]] inline double median(std::vector<double> values) {
@@ -21,7 +21,7 @@ inline constexpr double slow_ratio = 1.3;
     return *middle;
 }
 
-/// `seconds` by rank.
+/// Finds the slowest rank. `seconds` are the times by rank.
 [[nodiscard]] inline Slowest slowest_of(const std::vector<double>& seconds) {
     const auto longest = std::ranges::max_element(seconds);
     if (longest == seconds.end()) return {};

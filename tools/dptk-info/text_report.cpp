@@ -14,7 +14,7 @@ namespace {
 using dptk::detail::text;
 using Row = std::vector<std::string>;
 
-/// More hosts than these are told by the table of ranks, and by --json, alone.
+/// The number of hosts that are described. Further hosts appear only in the table of ranks and in --json.
 constexpr std::size_t described_hosts = 4;
 
 void print(const std::string& line) {
@@ -68,7 +68,7 @@ void print_table(const std::vector<Row>& rows) {
 
 [[nodiscard]] std::string mpi_text(const LibraryFacts& libraries) {
     if (!libraries.mpi) return "not compiled in";
-    if (!libraries.mpi_thread_level) return *libraries.mpi + ", not initialised";
+    if (!libraries.mpi_thread_level) return *libraries.mpi + ", not initialized";
     std::string out = text(*libraries.mpi, ", thread level ", *libraries.mpi_thread_level);
     if (libraries.mpi_cuda_aware) out += *libraries.mpi_cuda_aware ? ", CUDA-aware" : ", not CUDA-aware";
     return out;
@@ -134,7 +134,7 @@ class TextReport final : public Report {
             print_gpus(hosts[i].ranks.front()->gpu);
         }
         if (hosts.size() > described_hosts) {
-            print(text("and ", hosts.size() - described_hosts, " more hosts, which --json describes"));
+            print(text("and ", hosts.size() - described_hosts, " more hosts, which --json lists"));
         }
         print(
             text("job of ", job.ranks.size(), " rank(s) over ", job.backend, ", started by ", job.launcher));
@@ -173,7 +173,7 @@ class TextReport final : public Report {
     }
 
     void end(const JobFacts&, const std::vector<std::string>& remarks) override {
-        print(remarks.empty() ? "nothing looks wrong" : "what looks wrong");
+        print(remarks.empty() ? "no problems found" : "problems found");
         for (const std::string& remark : remarks) print("  - " + remark);
     }
 

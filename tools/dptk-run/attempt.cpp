@@ -18,14 +18,14 @@ using dptk::detail::text;
 
 namespace {
 
-/// After a signal, a reader that does not read holds dptk-run up for no longer than this.
-constexpr std::chrono::seconds patience_with_reader{1};
+/// After a signal, dptk-run waits at most this long for a reader of its output that does not read.
+constexpr std::chrono::seconds reader_timeout{1};
 
 }  // namespace
 
-Attempt::Attempt(const Job& job, const Meeting& meeting, const Signals& signals, Guard& guard,
+Attempt::Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& signals, Guard& guard,
                  Console& console)
-    : job_(job), meeting_(meeting), signals_(signals), guard_(guard), console_(console) {}
+    : job_(job), rendezvous_(rendezvous), signals_(signals), guard_(guard), console_(console) {}
 
 AttemptResult Attempt::run() {
     try {
@@ -42,7 +42,8 @@ AttemptResult Attempt::run() {
 
 void Attempt::start_ranks() {
     for (int local_rank = 0; local_rank < job_.local_size; ++local_rank) {
-        ranks_.push_back(std::make_unique<Rank>(job_, meeting_, local_rank, signals_, console_, turns_));
+        ranks_.push_back(
+            std::make_unique<Rank>(job_, rendezvous_, local_rank, signals_, console_, last_writers_));
         guard_.watch(ranks_.back()->process());
     }
 }
@@ -50,22 +51,25 @@ void Attempt::start_ranks() {
 void Attempt::supervise() {
     while (true) {
         const Time now = Clock::now();
-        take_signals(now);
+        handle_signals(now);
         reap(now);
         act(schedule_.due(now));
-        if (all_ended() && !gone_) look_after_orphans(now);
-        pass_on_output(now);
+        if (all_ended() && !all_gone_since_) end_remaining_orphans(now);
+        forward_output(now);
         watch_console(now);
-        if (gone_ && (all_read() || (result_.signal != 0 && now > *gone_ + patience_with_reader))) return;
+        if (all_gone_since_ &&
+            (all_read() || (result_.signal != 0 && now > *all_gone_since_ + reader_timeout))) {
+            return;
+        }
         wait_for_events(now);
     }
 }
 
-void Attempt::take_signals(Time now) {
-    while (const std::optional<int> signal = signals_.next()) take_signal(*signal, now);
+void Attempt::handle_signals(Time now) {
+    while (const std::optional<int> signal = signals_.next()) handle_signal(*signal, now);
 }
 
-void Attempt::take_signal(int signal, Time now) {
+void Attempt::handle_signal(int signal, Time now) {
     if (signal == SIGCHLD) return;
     if (!asks_to_end(signal)) {
         for (const auto& rank : ranks_) {
@@ -76,7 +80,7 @@ void Attempt::take_signal(int signal, Time now) {
     if (schedule_.asked()) {
         if (signal == SIGINT) schedule_.kill(now);
     } else {
-        console_.say(text(dptk::detail::signal_name(signal), ": ending the ranks"));
+        console_.say(text("received ", dptk::detail::signal_name(signal), ": ending the ranks"));
         stop_signal_ = signal;
         schedule_.stop(now);
     }
@@ -85,7 +89,7 @@ void Attempt::take_signal(int signal, Time now) {
 
 void Attempt::watch_console(Time now) {
     if (!console_.closed() || result_.signal != 0) return;
-    console_.say("nobody reads the output any more: ending the ranks");
+    console_.say("the reader of the output has closed it: ending the ranks");
     result_.signal = SIGPIPE;
     schedule_.stop(now);
 }
@@ -96,11 +100,11 @@ void Attempt::reap(Time now) {
     while ((process = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
         const auto rank = std::ranges::find_if(
             ranks_, [&](const auto& one) { return !one->ended && one->process() == process; });
-        if (rank != ranks_.end()) note_change(**rank, status, now);
+        if (rank != ranks_.end()) record_change(**rank, status, now);
     }
 }
 
-void Attempt::note_change(Rank& rank, int wait_status, Time now) {
+void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     if (WIFSTOPPED(wait_status) || WIFCONTINUED(wait_status)) {
         rank.stop_signal = WIFSTOPPED(wait_status) ? WSTOPSIG(wait_status) : 0;
         return;
@@ -111,7 +115,7 @@ void Attempt::note_change(Rank& rank, int wait_status, Time now) {
                             .process = rank.process(),
                             .end = dptk::detail::ChildEnd(wait_status),
                             .after = now - start_,
-                            .note = dptk::detail::read_failure_report(rank.note_path().c_str()),
+                            .note = dptk::detail::read_failure_report(rank.report_path().c_str()),
                             .asked_to_end = schedule_.asked()});
     if (result_.ends.back().end.well()) return;
     schedule_.failure(now);
@@ -140,26 +144,26 @@ void Attempt::end_orphans(int signal) {
     }
 }
 
-/// When all ranks have ended, what they have left behind is ended as they would have been.
-void Attempt::look_after_orphans(Time now) {
+/// After all ranks have ended: ends the processes that they have started, as it would end the ranks.
+void Attempt::end_remaining_orphans(Time now) {
     if (find_orphans(known_processes()).empty()) {
-        gone_ = now;
+        all_gone_since_ = now;
     } else if (schedule_.killed()) {
-        end_orphans(SIGKILL);  // again and again: a dead one leaves its own children behind
+        end_orphans(SIGKILL);  // repeatedly, because the children of a killed process become orphans as well
     } else {
         schedule_.stop(now);
     }
 }
 
-void Attempt::pass_on_output(Time now) {
+void Attempt::forward_output(Time now) {
     for (const auto& rank : ranks_) {
         for (RankStream& stream : rank->streams()) stream.flush_if_due(now, rank->tail());
     }
-    if (gone_) read_rest();
+    if (all_gone_since_) read_rest();
     console_.flush();
 }
 
-/// Whatever is still in the pipes is the last.
+/// Reads what is left in the pipes. No process is left that could write more.
 void Attempt::read_rest() {
     for (const auto& rank : ranks_) {
         for (RankStream& stream : rank->streams()) {
@@ -187,7 +191,7 @@ void Attempt::wait_for_events(Time now) {
     }
 }
 
-/// In milliseconds, until something is due without an event.
+/// The timeout of poll() in milliseconds: the time until the next action that no event triggers.
 int Attempt::timeout(Time now) const {
     std::optional<Time> next = schedule_.deadline();
     const auto consider = [&](std::optional<Time> time) {
@@ -196,7 +200,7 @@ int Attempt::timeout(Time now) const {
     for (const auto& rank : ranks_) {
         for (const RankStream& stream : rank->streams()) consider(stream.flush_at());
     }
-    if (all_ended()) consider(now + std::chrono::milliseconds(20));  // orphans come without an event
+    if (all_ended()) consider(now + std::chrono::milliseconds(20));  // no event reports a new orphan
     if (!next) return -1;
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
     return static_cast<int>(std::clamp<decltype(rest)>(rest, 0, 60'000));

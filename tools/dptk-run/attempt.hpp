@@ -1,4 +1,5 @@
-// One attempt at the job: starts the ranks, passes on what they print, and returns when all have ended.
+// One attempt of a job (a restart is another attempt): starts the ranks, forwards their output, and returns
+// when all of them have ended.
 #pragma once
 
 #include <dptk/control/health/first_failure.hpp>
@@ -26,16 +27,18 @@ struct AttemptResult {
     std::vector<dptk::detail::StoppedRank> stopped;
     std::vector<Tail> tails;  // by local rank
     bool failed = false;      // a rank failed before a signal asked it to end
-    int signal = 0;           // that asked the job to end; SIGPIPE where nobody reads what it prints
+    int signal = 0;           // the signal that ended the job; SIGPIPE if the reader of its output closed it
 };
 
 class Attempt {
   public:
-    Attempt(const Job& job, const Meeting& meeting, const Signals& signals, Guard& guard, Console& console);
+    Attempt(const Job& job, const Rendezvous& rendezvous, const Signals& signals, Guard& guard,
+            Console& console);
     Attempt(const Attempt&) = delete;
     Attempt& operator=(const Attempt&) = delete;
 
-    /// Throws dptk::Error where a rank cannot be started; those that run are ended then.
+    /// Runs the ranks to their end. Throws dptk::Error if a rank cannot be started, after it has ended the
+    /// ranks that run already.
     [[nodiscard]] AttemptResult run();
 
   private:
@@ -44,15 +47,15 @@ class Attempt {
 
     void start_ranks();
     void supervise();
-    void take_signals(Time now);
-    void take_signal(int signal, Time now);
+    void handle_signals(Time now);
+    void handle_signal(int signal, Time now);
     void watch_console(Time now);
     void reap(Time now);
-    void note_change(Rank& rank, int wait_status, Time now);
+    void record_change(Rank& rank, int wait_status, Time now);
     void act(dptk::detail::StopSchedule::Action action);
     void end_orphans(int signal);
-    void look_after_orphans(Time now);
-    void pass_on_output(Time now);
+    void end_remaining_orphans(Time now);
+    void forward_output(Time now);
     void read_rest();
     void wait_for_events(Time now);
     [[nodiscard]] int timeout(Time now) const;
@@ -61,17 +64,17 @@ class Attempt {
     [[nodiscard]] std::vector<pid_t> known_processes() const;
 
     const Job& job_;
-    const Meeting& meeting_;
+    const Rendezvous& rendezvous_;
     const Signals& signals_;
     Guard& guard_;
     Console& console_;
 
     Time start_ = Clock::now();
     std::vector<std::unique_ptr<Rank>> ranks_;
-    std::array<ConsoleTurn, 2> turns_;
+    std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;
-    int stop_signal_ = SIGTERM;  // what ranks are asked to end with
-    std::optional<Time> gone_;   // since when no process of the job is left
+    int stop_signal_ = SIGTERM;           // the signal that asks ranks to end
+    std::optional<Time> all_gone_since_;  // since when no process of the job is left
     AttemptResult result_;
 };
 

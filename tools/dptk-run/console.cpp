@@ -23,8 +23,8 @@ bool same_file(int a, int b) {
            of_a.st_ino == of_b.st_ino && of_a.st_rdev == of_b.st_rdev;
 }
 
-/// A pipe that polls as writable takes PIPE_BUF bytes without blocking. Whole lines, where they fit: somebody
-/// else may write to the same pipe.
+/// The number of bytes to write next. A pipe that polls as writable accepts PIPE_BUF bytes without blocking.
+/// Ends at the end of a line if one fits, because another process may write to the same pipe.
 std::size_t next_piece(std::string_view bytes) {
     if (bytes.size() <= PIPE_BUF) return bytes.size();
     const std::size_t newline = bytes.rfind('\n', PIPE_BUF - 1);
@@ -77,14 +77,14 @@ void Console::flush(Queue& queue) {
     queue.bytes.erase(0, written);
 }
 
-/// A reader that went away ends the job, as it would end a single program. A full disk does not.
+/// A reader that closes the pipe ends the job, as it would end a single program. A full disk does not.
 void Console::drop(Queue& queue, int reason) {
     queue.bytes.clear();
     queue.failed = true;
     if (reason == EPIPE) {
         closed_ = true;
     } else if (&queue == queues_.data() && !shared_) {
-        say(dptk::detail::text("cannot write to stdout any more: ", std::strerror(reason)));
+        say(dptk::detail::text("cannot write to stdout: ", std::strerror(reason)));
     }
 }
 

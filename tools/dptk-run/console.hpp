@@ -1,5 +1,5 @@
-// What dptk-run itself writes to: its stdout and stderr. A reader that is slow makes the ranks wait, not
-// dptk-run, which must go on looking after them; so nothing here blocks.
+// Non-blocking, buffered output to dptk-run's own stdout and stderr. A slow reader makes the ranks wait, but
+// never dptk-run, which must keep supervising them.
 #pragma once
 
 #include <poll.h>
@@ -23,24 +23,25 @@ class Console {
     /// Queues a line "dptk-run: ..." on stderr.
     void say(std::string_view message);
 
-    /// Whether so much is queued that ranks should not add to it.
+    /// Whether the queue has reached its limit. No more output of ranks should be read until it is shorter.
     [[nodiscard]] bool full(Stream stream) const;
 
     [[nodiscard]] bool empty() const;
 
-    /// Whether a reader has gone away; what is queued for it is dropped.
+    /// Whether a reader has closed its end of a pipe. The bytes queued for it are dropped.
     [[nodiscard]] bool closed() const { return closed_; }
 
-    /// What to wait for.
+    /// Appends the descriptors to poll.
     void add_to(std::vector<pollfd>& waits) const;
 
-    /// Writes what can be written now.
+    /// Writes as much as possible without blocking.
     void flush();
 
-    /// Writes all, waiting for the reader as long as `go_on` says so. It is asked ten times a second.
-    template <class GoOn>
-    void drain(GoOn&& go_on) {
-        while (!empty() && go_on()) {
+    /// Writes everything. Blocks until the reader has read it, or `may_proceed` returns false. Calls
+    /// `may_proceed` ten times a second.
+    template <class MayProceed>
+    void drain(MayProceed&& may_proceed) {
+        while (!empty() && may_proceed()) {
             std::vector<pollfd> waits;
             add_to(waits);
             poll(waits.data(), waits.size(), 100);
@@ -60,7 +61,7 @@ class Console {
     void drop(Queue& queue, int reason);
 
     std::array<Queue, 2> queues_;
-    bool shared_;  // both streams are one file: one queue keeps their order
+    bool shared_;  // both streams are the same file; a single queue keeps their order
     bool closed_ = false;
 };
 

@@ -28,8 +28,8 @@ int count_gpu_devices(const char* device_dir) {
     return gpus;
 }
 
-/// Whether CUDA takes this entry of CUDA_VISIBLE_DEVICES: an index that exists, or the name of a GPU or of a
-/// part of one, which cannot be checked here.
+/// Whether CUDA accepts this entry of CUDA_VISIBLE_DEVICES: an existing index, or the UUID of a GPU or MIG
+/// device, which cannot be checked here.
 bool is_visible(std::string_view entry, int gpus) {
     if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) return true;
     int index = -1;
@@ -52,7 +52,7 @@ int count_gpus(const char* device_dir, const char* visible_devices) {
     std::string_view rest = visible_devices;
     while (!rest.empty()) {
         const std::size_t comma = std::min(rest.find(','), rest.size());
-        if (!is_visible(rest.substr(0, comma), gpus)) break;  // CUDA stops at the first that is wrong
+        if (!is_visible(rest.substr(0, comma), gpus)) break;  // CUDA ignores the entries after an invalid one
         ++visible;
         rest.remove_prefix(std::min(comma + 1, rest.size()));
     }

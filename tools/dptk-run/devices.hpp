@@ -1,13 +1,13 @@
-// What this host has to run ranks on.
+// Counts the CPU cores and GPUs of this host.
 #pragma once
 
 namespace run {
 
-/// Cores that this process may use.
+/// The number of cores in this process's CPU affinity mask.
 [[nodiscard]] int count_cores();
 
-/// NVIDIA GPUs: those in `device_dir` (/dev), as far as CUDA_VISIBLE_DEVICES (null where it is not set) shows
-/// them.
+/// The number of NVIDIA GPUs in `device_dir` (/dev) that CUDA_VISIBLE_DEVICES makes visible.
+/// `visible_devices` is the value of that variable, null if it is not set.
 [[nodiscard]] int count_gpus(const char* device_dir, const char* visible_devices);
 
 }  // namespace run

@@ -1,4 +1,4 @@
-// The environment that ranks are started with.
+// The environment variables of the ranks.
 #pragma once
 
 #include <dptk/control/launch/detail/rank_environment.hpp>
@@ -8,17 +8,17 @@
 
 namespace run {
 
-/// A whole environment as execve takes it: entries NAME=VALUE.
+/// A complete environment in the format of execve: entries NAME=VALUE.
 class Environment {
   public:
-    /// This process's own, without what other launchers left in it.
+    /// Copies the environment of this process, except the variables that other launchers have set.
     Environment();
 
     void set(const std::vector<dptk::detail::EnvironmentVariable>& variables);
 
     [[nodiscard]] bool contains(const std::string& name) const;
 
-    /// Pointers into this object, with a null pointer at the end.
+    /// Returns pointers into this object, with a null pointer at the end.
     [[nodiscard]] std::vector<char*> pointers();
 
   private:

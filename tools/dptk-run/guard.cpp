@@ -25,7 +25,7 @@ void detach_from_terminal() {
     prctl(PR_SET_NAME, "dptk-run-guard");
 }
 
-/// Reads ranks to watch (positive) and to forget (negative) until dptk-run has gone.
+/// Reads process ids of ranks to watch (positive) and to forget (negative) until dptk-run has ended.
 void guard(int pipe, const char* directory) {
     std::set<pid_t> ranks;
     pid_t rank = 0;

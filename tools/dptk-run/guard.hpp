@@ -1,6 +1,6 @@
-// A second, silent process that outlives a dptk-run which is killed, and then kills the ranks with all their
-// children and removes the temporary files. (The ranks themselves would die with dptk-run anyhow, but not
-// what they have started.)
+// Guard process: if dptk-run is killed, it kills the ranks together with their children, and removes the
+// temporary files. (The kernel kills the ranks themselves when dptk-run dies, but not the processes that they
+// have started.)
 #pragma once
 
 #include <sys/types.h>
@@ -11,12 +11,12 @@ namespace run {
 
 class Guard {
   public:
-    /// Forks. `directory` is what to remove.
+    /// Forks the guard process, which will remove `directory`.
     explicit Guard(const std::string& directory);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
-    /// Ends the guard, which then does nothing.
+    /// Ends the guard process. It then kills and removes nothing.
     ~Guard();
 
     void watch(pid_t rank);

@@ -22,16 +22,17 @@ int local_size(const std::string& nproc_per_node) {
     if (gpus > 0) return gpus;
     if (nproc_per_node == "auto") return count_cores();
     throw dptk::ArgumentError(
-        "--nproc-per-node gpu: this host has no GPU, or CUDA_VISIBLE_DEVICES hides all");
+        "--nproc-per-node gpu: expected at least 1 GPU, found 0: this host has none, or CUDA_VISIBLE_DEVICES "
+        "hides them");
 }
 
-/// Several hosts cannot agree on a random name.
+/// The name of the job: random on a single host, "none" on several, which could not agree on a random one.
 std::string run_id(const Options& options) {
     if (!options.run_id.empty()) return options.run_id;
     return options.nnodes > 1 ? "none" : dptk::detail::random_word();
 }
 
-/// Ranks that each start as many threads as there are cores would hinder each other.
+/// Sets OMP_NUM_THREADS so that the ranks together start no more threads than there are cores.
 void share_cores(Job& job) {
     if (job.local_size == 1 || job.environment.contains("OMP_NUM_THREADS")) return;
     const int cores = count_cores();

@@ -6,10 +6,10 @@ namespace run {
 
 namespace {
 
-/// The length of the first line with its end, or 0 where its end has not come.
+/// The length of the first line including its end, or 0 if its end has not arrived.
 std::size_t first_line(std::string_view bytes) {
     const std::size_t end = bytes.find_first_of("\r\n");
-    if (end >= LineSplitter::max_line_bytes) {  // npos, too
+    if (end >= LineSplitter::max_line_bytes) {  // also if `end` is npos
         return bytes.size() < LineSplitter::max_line_bytes ? 0 : LineSplitter::max_line_bytes;
     }
     if (bytes[end] == '\n') return end + 1;

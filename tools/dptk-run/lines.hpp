@@ -1,4 +1,4 @@
-// Cuts a stream of bytes into lines.
+// Splits a stream of bytes into lines.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,23 @@
 
 namespace run {
 
-/// A line ends with \n, \r\n, or a \r alone, by which programs show progress in place. One without an end is
-/// cut at 64 KiB, so that no program can fill the memory.
+/// Splits a stream of bytes into lines. A line ends with \n, with \r\n, or with a single \r, which progress
+/// bars print. A line without an end is cut after 64 KiB, to bound the memory.
 class LineSplitter {
   public:
     static constexpr std::size_t max_line_bytes = std::size_t{1} << 16;
 
-    /// Gets each line together with its end, where it has one.
+    /// Is called with each line, including its end if it has one.
     using Emit = std::function<void(std::string_view line)>;
 
     void add(std::string_view bytes, const Emit& emit);
 
-    /// Hands out what has come since the last end of a line.
+    /// Emits the bytes that have arrived since the last end of a line.
     void flush(const Emit& emit);
 
     [[nodiscard]] bool empty() const { return rest_.empty(); }
 
-    /// Whether all that is kept is a line that ends with \r: the next byte may be its \n.
+    /// Whether the stored bytes end with \r: the next byte may be the \n of the same line.
     [[nodiscard]] bool ends_with_return() const { return rest_.ends_with('\r'); }
 
   private:

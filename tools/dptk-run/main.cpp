@@ -1,4 +1,4 @@
-// dptk-run starts a program as several ranks on this host:
+// Launcher: dptk-run starts a program as several ranks on this host, like torchrun:
 //   dptk-run --nproc-per-node 4 -- ./my_training --epochs 10
 #include <dptk/control/net/reserved_port.hpp>
 #include <dptk/control/process/temporary_directory.hpp>
@@ -25,26 +25,27 @@ namespace {
 
 using dptk::detail::text;
 
-/// A standard descriptor that is closed would become one of our files.
+/// Opens those of stdin, stdout and stderr that are closed. Otherwise the next file opened would get their
+/// descriptor.
 void open_standard_descriptors() {
     int descriptor = 0;
     while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
     if (descriptor >= 0) close(descriptor);
 }
 
-run::AttemptResult run_once(const run::Job& job, int restart_count, const std::string& notes_dir,
+run::AttemptResult run_once(const run::Job& job, int restart_count, const std::string& reports_dir,
                             const run::Signals& signals, run::Guard& guard, run::Console& console) {
     std::optional<dptk::detail::ReservedPort> port;
     if (job.options.master_port == 0) port.emplace();
     const run::Options& options = job.options;
-    const run::Meeting meeting{
+    const run::Rendezvous rendezvous{
         .place = {.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr,
                   .master_port = port ? port->number() : options.master_port,
                   .run_id = job.run_id,
                   .restart_count = restart_count,
                   .max_restarts = options.max_restarts},
-        .notes_dir = notes_dir};
-    return run::Attempt(job, meeting, signals, guard, console).run();
+        .reports_dir = reports_dir};
+    return run::Attempt(job, rendezvous, signals, guard, console).run();
 }
 
 struct Ending {
@@ -53,23 +54,25 @@ struct Ending {
 };
 
 Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& console) {
-    const dptk::detail::TemporaryDirectory notes("dptk-run");
-    run::Guard guard(notes.path());
+    const dptk::detail::TemporaryDirectory reports("dptk-run");
+    run::Guard guard(reports.path());
     run::adopt_orphans();
     for (int restart_count = 0;; ++restart_count) {
-        const run::AttemptResult result = run_once(job, restart_count, notes.path(), signals, guard, console);
+        const run::AttemptResult result =
+            run_once(job, restart_count, reports.path(), signals, guard, console);
         if (!result.failed) return {result.signal == 0 ? 0 : 128 + result.signal, result.signal != 0};
         const auto failure = dptk::detail::find_first_failure(result.ends, result.stopped);
         console.say(run::failure_report(job, result, *failure));
         if (result.signal != 0 || restart_count == job.options.max_restarts) {
             return {failure->who.end.exit_status(), result.signal != 0};
         }
-        console.say(text("starting all ranks anew (restart ", restart_count + 1, " of ",
-                         job.options.max_restarts, ")"));
+        console.say(
+            text("restarting all ranks (restart ", restart_count + 1, " of ", job.options.max_restarts, ")"));
     }
 }
 
-/// What is left to print is printed, however slow the reader; after a signal only for a second.
+/// Prints the remaining output. Waits for a slow reader without limit, or for a second if a signal ended the
+/// job.
 void finish(run::Console& console, const run::Signals& signals, Ending ending) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     console.drain([&] {

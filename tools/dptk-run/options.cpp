@@ -17,7 +17,7 @@ using dptk::detail::text;
 
 constexpr int default_master_port = 29500;
 
-/// What the command line says, before it is known to make sense.
+/// The command line as parsed, before the options are checked for consistency.
 struct Given {
     Options options;
     bool standalone = false;
@@ -39,34 +39,36 @@ class Formatter : public CLI::Formatter {
 void declare_options(CLI::App& app, Given& given) {
     Options& options = given.options;
     const auto streams = CLI::IsMember({"none", "out", "err", "all"}).description("");
-    app.add_option("--nproc-per-node", options.nproc_per_node, "ranks on this host (1); auto: GPUs, or cores")
+    app.add_option("--nproc-per-node", options.nproc_per_node,
+                   "ranks on this host (1); auto: one per GPU,\nwithout GPUs one per core")
         ->type_name("N|auto|gpu|cpu");
-    app.add_option("--nnodes", options.nnodes, "hosts, each with a dptk-run (1)")
+    app.add_option("--nnodes", options.nnodes, "number of hosts; each runs dptk-run (1)")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 20).description(""));
-    app.add_option("--node-rank", given.node_rank, "this host's number, from 0")->type_name("N");
-    app.add_option("--master-addr", options.master_addr, "the host of rank 0")->type_name("HOST");
-    app.add_option("--master-port", options.master_port, text("of rank 0 (", default_master_port, ")"))
+    app.add_option("--node-rank", given.node_rank, "index of this host, from 0")->type_name("N");
+    app.add_option("--master-addr", options.master_addr, "host of rank 0")->type_name("HOST");
+    app.add_option("--master-port", options.master_port, text("port of rank 0 (", default_master_port, ")"))
         ->type_name("PORT")
         ->check(CLI::Range(1, 65535).description(""));
-    app.add_flag("--standalone", given.standalone, "this host alone, on a free port;\nso without --master-*");
-    app.add_option("--rdzv-id", options.run_id, "the job's name, equal on all hosts")->type_name("NAME");
-    app.add_option("--max-restarts", options.max_restarts, "start anew after failures (0)")
+    app.add_flag("--standalone", given.standalone, "a single host and a free port;\nexcludes --master-*");
+    app.add_option("--rdzv-id", options.run_id, "name of the job, same on all hosts")->type_name("NAME");
+    app.add_option("--max-restarts", options.max_restarts, "restarts of all ranks after failures (0)")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20).description(""));
-    app.add_option("--log-dir", options.log_dir, "files of what ranks print")->type_name("DIR");
-    app.add_option("--redirects", given.redirects, "to files, not to the console")
+    app.add_option("--log-dir", options.log_dir, "directory for files of the ranks' output")
+        ->type_name("DIR");
+    app.add_option("--redirects", given.redirects, "output to files, not to the console (none)")
         ->type_name("none|out|err|all")
         ->check(streams);
-    app.add_option("--tee", given.tee, "to files and console (all)")
+    app.add_option("--tee", given.tee, "output to files and to the console (all)")
         ->type_name("none|out|err|all")
         ->check(streams);
-    app.add_option("--env", given.environment, "a variable for the ranks")
+    app.add_option("--env", given.environment, "environment variable for the ranks")
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app.set_help_flag("-h,--help", "this text");
-    app.set_version_flag("--version", "dptk-run " DPTK_VERSION, "the version of dptk");
+    app.set_help_flag("-h,--help", "print this text and exit");
+    app.set_version_flag("--version", "dptk-run " DPTK_VERSION, "print the version and exit");
 }
 
 struct Split {
@@ -74,7 +76,8 @@ struct Split {
     std::vector<std::string> command;
 };
 
-/// Everything from the first argument that is neither an option nor the value of one belongs to the program.
+/// Separates dptk-run's options from the program and its arguments. The program is the first argument that is
+/// neither an option nor the value of an option.
 Split split_command_line(const CLI::App& app, int argc, char** argv) {
     Split split;
     int i = 1;
@@ -103,29 +106,30 @@ Streams streams_of(const std::string& name) {
     return name == "all" ? Streams::all : Streams::none;
 }
 
-/// What is wrong with where the job is to run; empty where nothing is.
-std::string wrong_place(const Given& given) {
+/// What is wrong with the options about hosts, ranks and ports; empty if they are valid.
+std::string place_error(const Given& given) {
     const Options& options = given.options;
     const std::string nnodes = text("--nnodes ", options.nnodes);
     if (given.standalone && options.nnodes > 1) return text("--standalone contradicts ", nnodes);
     if (given.standalone && (!options.master_addr.empty() || options.master_port != 0)) {
-        return "--standalone finds a port of its own; it contradicts --master-addr and --master-port";
+        return "--standalone contradicts --master-addr and --master-port: it chooses a free port itself";
     }
     if (options.nnodes > 1 && options.master_addr.empty()) {
         return text(nnodes, " needs --master-addr, the name or address of the host with --node-rank 0");
     }
     if (options.nnodes > 1 && !given.node_rank) {
-        return text(nnodes, " needs --node-rank, a different one of 0 to ", options.nnodes - 1,
+        return text(nnodes, " needs --node-rank, a different number from 0 to ", options.nnodes - 1,
                     " on each host");
     }
     const int node_rank = given.node_rank.value_or(0);
     if (node_rank < 0 || node_rank >= options.nnodes) {
-        return text("--node-rank ", node_rank, " is outside [0, ", options.nnodes - 1, "]");
+        return text("--node-rank ", node_rank, ": expected a number in [0, ", options.nnodes - 1, "]");
     }
     return "";
 }
 
-std::string wrong_environment(const Given& given) {
+/// What is wrong with the --env options; empty if they are valid.
+std::string environment_error(const Given& given) {
     for (const std::string& variable : given.environment) {
         const std::size_t equals = variable.find('=');
         if (equals == 0 || equals == std::string::npos) {
@@ -133,7 +137,7 @@ std::string wrong_environment(const Given& given) {
         }
         for (const auto& [name, value] : dptk::detail::rank_environment({}, {}, "")) {
             if (variable.substr(0, equals) == name)
-                return text("--env ", name, " is what dptk-run sets itself");
+                return text("--env ", name, ": dptk-run sets this variable itself");
         }
     }
     return "";
@@ -144,32 +148,34 @@ bool is_count(const std::string& value) {
            value.find_first_not_of("0123456789") == std::string::npos && std::stoi(value) > 0;
 }
 
-std::string wrong_options(const Given& given) {
+/// What is wrong with the options; empty if they are valid.
+std::string options_error(const Given& given) {
     const Options& options = given.options;
     const std::string& nproc = options.nproc_per_node;
     if (!is_count(nproc) && nproc != "auto" && nproc != "gpu" && nproc != "cpu") {
         return text("--nproc-per-node ", nproc, ": expected a number of at least 1, auto, gpu or cpu");
     }
-    if (std::string wrong = wrong_place(given); !wrong.empty()) return wrong;
-    if (std::string wrong = wrong_environment(given); !wrong.empty()) return wrong;
+    if (std::string error = place_error(given); !error.empty()) return error;
+    if (std::string error = environment_error(given); !error.empty()) return error;
     if (options.run_id.find('/') != std::string::npos || options.run_id.starts_with('.')) {
-        return text("--rdzv-id ", options.run_id, ": a name without / that does not begin with a dot");
+        return text("--rdzv-id ", options.run_id,
+                    ": expected a name without '/' that does not begin with '.'");
     }
     if (options.log_dir.empty() && (given.redirects != "none" || given.tee != "none")) {
-        return "--redirects and --tee need --log-dir, the folder of the files";
+        return "--redirects and --tee need --log-dir, the directory for the files";
     }
     if (options.command.empty()) return "no program given";
     return "";
 }
 
-/// Fills in what follows from other options.
+/// Fills in the options that depend on others.
 void complete(Given& given, const CLI::App& app) {
     Options& options = given.options;
     options.node_rank = given.node_rank.value_or(0);
     options.redirects = streams_of(given.redirects);
     options.tee = streams_of(given.tee);
-    const bool says_nothing = app.count("--redirects") == 0 && app.count("--tee") == 0;
-    if (!options.log_dir.empty() && says_nothing) options.tee = Streams::all;
+    const bool is_default = app.count("--redirects") == 0 && app.count("--tee") == 0;
+    if (!options.log_dir.empty() && is_default) options.tee = Streams::all;
     if (!options.master_addr.empty() && options.master_port == 0) options.master_port = default_master_port;
     for (const std::string& variable : given.environment) {
         const std::size_t equals = variable.find('=');
@@ -177,8 +183,8 @@ void complete(Given& given, const CLI::App& app) {
     }
 }
 
-ParsedOptions usage_error(const std::string& sentence) {
-    return {std::nullopt, text("dptk-run: ", sentence, "\nRun `dptk-run --help` for the options.\n"), 2};
+ParsedOptions usage_error(const std::string& message) {
+    return {std::nullopt, text("dptk-run: ", message, "\nRun `dptk-run --help` for the options.\n"), 2};
 }
 
 }  // namespace
@@ -187,7 +193,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     Given given;
     CLI::App app(
         "Starts a program as several ranks of one job on this host, as torchrun does.\n"
-        "When a rank fails the others are ended; the exit status is the first one's.");
+        "When a rank fails, it ends the others, and exits with the status of the first.");
     app.formatter(std::make_shared<Formatter>());
     declare_options(app, given);
     Split split = split_command_line(app, argc, argv);
@@ -202,7 +208,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return usage_error(error.what());
     }
-    if (const std::string wrong = wrong_options(given); !wrong.empty()) return usage_error(wrong);
+    if (const std::string error = options_error(given); !error.empty()) return usage_error(error);
     complete(given, app);
     return {std::move(given.options), "", 0};
 }

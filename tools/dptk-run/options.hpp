@@ -9,7 +9,7 @@
 
 namespace run {
 
-/// Which of a rank's two streams are meant.
+/// A selection of a rank's two output streams.
 enum class Streams { none, out, err, all };
 
 [[nodiscard]] inline bool includes(Streams streams, Streams one) {
@@ -20,9 +20,9 @@ struct Options {
     int nnodes = 1;
     std::string nproc_per_node = "1";  // a number, or auto, gpu, cpu
     int node_rank = 0;
-    std::string master_addr;  // empty: loopback
-    int master_port = 0;      // 0: a free one
-    std::string run_id;       // empty: random
+    std::string master_addr;  // empty: loopback address
+    int master_port = 0;      // 0: a free port
+    std::string run_id;       // empty: a random name
     int max_restarts = 0;
     std::string log_dir;  // empty: no files
     Streams redirects = Streams::none;
@@ -31,7 +31,7 @@ struct Options {
     std::vector<std::string> command;
 };
 
-/// What came of the command line: options to run with, or a text to print and an exit status to end with.
+/// Result of parsing the command line: options to run with, or else a text to print and an exit status.
 struct ParsedOptions {
     std::optional<Options> options;
     std::string text;

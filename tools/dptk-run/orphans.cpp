@@ -14,7 +14,8 @@ namespace run {
 
 namespace {
 
-/// Whether /proc calls it a child of ours that has not ended. The name, in parentheses, may contain anything.
+/// Whether /proc/PID/stat lists the process as a child of this one that has not ended. The process name, in
+/// parentheses, may contain any character, so parsing starts at the last ')'.
 bool is_living_child(pid_t process) {
     const std::string path = "/proc/" + std::to_string(process) + "/stat";
     std::FILE* const file = std::fopen(path.c_str(), "re");
@@ -34,7 +35,7 @@ bool is_living_child(pid_t process) {
 
 namespace {
 
-/// Children that a shell gave this process before it became dptk-run.
+/// Children that this process had before it became dptk-run, for example process substitutions of a shell.
 std::vector<pid_t>& inherited() {
     static std::vector<pid_t> children;
     return children;

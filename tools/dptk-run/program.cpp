@@ -34,11 +34,11 @@ FoundProgram look_at(const std::string& path) {
 
 FoundProgram find_program(const std::string& name) {
     if (name.find('/') != std::string::npos) return look_at(name);
-    if (name.empty()) return {"", "the program's name is empty", 127};
+    if (name.empty()) return {"", "expected the name of a program, got an empty argument", 127};
 
     const char* const variable = std::getenv("PATH");
     const std::string_view path = variable != nullptr ? variable : "/bin:/usr/bin";
-    FoundProgram best{"", text("cannot run ", name, ": there is no such program in PATH"), 127};
+    FoundProgram best{"", text("cannot run ", name, ": not found in PATH"), 127};
     for (std::size_t begin = 0; begin <= path.size();) {
         const std::size_t end = std::min(path.find(':', begin), path.size());
         const std::string directory = end == begin ? "." : std::string(path.substr(begin, end - begin));
@@ -48,7 +48,7 @@ FoundProgram find_program(const std::string& name) {
         begin = end + 1;
     }
     if (best.exit_status == 127 && access(name.c_str(), F_OK) == 0) {
-        best.error += text("; there is ./", name, " here");
+        best.error += text("; to run the file in this directory, use ./", name);
     }
     return best;
 }

@@ -20,16 +20,17 @@ namespace {
 
 using dptk::detail::text;
 
-RankOutputOptions output_options(const Job& job, const Meeting& meeting, int rank) {
+RankOutputOptions output_options(const Job& job, const Rendezvous& rendezvous, int rank) {
     RankOutputOptions options;
     options.rank = rank;
-    options.alone = job.world_size() == 1;
+    options.single_rank = job.world_size() == 1;
     if (job.log_dir.empty()) return options;
-    options.log_dir = text(job.log_dir, "/attempt_", meeting.place.restart_count, "/", rank);
+    options.log_dir = text(job.log_dir, "/attempt_", rendezvous.place.restart_count, "/", rank);
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);
     if (error)
-        throw dptk::BackendError(text("cannot make the folder ", options.log_dir, ": ", error.message()));
+        throw dptk::BackendError(
+            text("cannot create the directory ", options.log_dir, ": ", error.message()));
 
     for (const Streams one : {Streams::out, Streams::err}) {
         const bool tee = includes(job.options.tee, one);
@@ -43,18 +44,18 @@ RankOutputOptions output_options(const Job& job, const Meeting& meeting, int ran
 
 }  // namespace
 
-Rank::Rank(const Job& job, const Meeting& meeting, int local_rank, const Signals& signals, Console& console,
-           std::array<ConsoleTurn, 2>& turns)
+Rank::Rank(const Job& job, const Rendezvous& rendezvous, int local_rank, const Signals& signals,
+           Console& console, std::array<LastWriter, 2>& last_writers)
     : place_(job.place(local_rank)),
-      note_path_(text(meeting.notes_dir, "/rank-", place_.rank)),
-      streams_{{{output_options(job, meeting, place_.rank), Stream::out, console, turns[0]},
-                {output_options(job, meeting, place_.rank), Stream::err, console, turns[1]}}},
-      process_(start(job, meeting, signals)) {}
+      report_path_(text(rendezvous.reports_dir, "/rank-", place_.rank)),
+      streams_{{{output_options(job, rendezvous, place_.rank), Stream::out, console, last_writers[0]},
+                {output_options(job, rendezvous, place_.rank), Stream::err, console, last_writers[1]}}},
+      process_(start(job, rendezvous, signals)) {}
 
-pid_t Rank::start(const Job& job, const Meeting& meeting, const Signals& signals) {
-    std::remove(note_path_.c_str());  // of an earlier attempt
+pid_t Rank::start(const Job& job, const Rendezvous& rendezvous, const Signals& signals) {
+    std::remove(report_path_.c_str());  // the report of an earlier attempt
     Environment environment = job.environment;
-    environment.set(dptk::detail::rank_environment(place_, meeting.place, note_path_));
+    environment.set(dptk::detail::rank_environment(place_, rendezvous.place, report_path_));
     const std::vector<char*> variables = environment.pointers();
     std::vector<char*> arguments;
     for (const std::string& word : job.options.command) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -1,4 +1,4 @@
-// One rank: its process, and what it prints.
+// One rank: its process and its output.
 #pragma once
 
 #include <dptk/control/launch/detail/rank_environment.hpp>
@@ -14,33 +14,35 @@
 
 namespace run {
 
-/// Where the ranks of one attempt meet, and where they leave their notes.
-struct Meeting {
+/// Where the ranks of one attempt find each other, and the directory for their failure reports
+/// (DPTK_ERROR_FILE).
+struct Rendezvous {
     dptk::detail::JobPlace place;
-    std::string notes_dir;
+    std::string reports_dir;
 };
 
 class Rank {
   public:
-    /// Starts the process. Throws dptk::Error where that, or one of its files, cannot be had.
-    Rank(const Job& job, const Meeting& meeting, int local_rank, const Signals& signals, Console& console,
-         std::array<ConsoleTurn, 2>& turns);
+    /// Starts the process. Throws dptk::Error if the process cannot be started, or one of its files or pipes
+    /// cannot be opened.
+    Rank(const Job& job, const Rendezvous& rendezvous, int local_rank, const Signals& signals,
+         Console& console, std::array<LastWriter, 2>& last_writers);
 
     [[nodiscard]] int number() const { return place_.rank; }
     [[nodiscard]] int local_rank() const { return place_.local_rank; }
     [[nodiscard]] pid_t process() const { return process_; }
-    [[nodiscard]] const std::string& note_path() const { return note_path_; }
+    [[nodiscard]] const std::string& report_path() const { return report_path_; }
     [[nodiscard]] std::array<RankStream, 2>& streams() { return streams_; }
     [[nodiscard]] Tail& tail() { return tail_; }
 
-    int stop_signal = 0;  ///< what has stopped it, 0 while it runs
+    int stop_signal = 0;  ///< the signal that has stopped (suspended) the process; 0 while it runs
     bool ended = false;
 
   private:
-    [[nodiscard]] pid_t start(const Job& job, const Meeting& meeting, const Signals& signals);
+    [[nodiscard]] pid_t start(const Job& job, const Rendezvous& rendezvous, const Signals& signals);
 
     dptk::detail::RankPlace place_;
-    std::string note_path_;
+    std::string report_path_;
     Tail tail_;
     std::array<RankStream, 2> streams_;
     pid_t process_;

@@ -16,8 +16,8 @@ namespace {
 
 using dptk::detail::text;
 
-/// So long after its last byte an unfinished line is passed on.
-constexpr std::chrono::milliseconds patience{100};
+/// An unfinished line is forwarded this long after its last byte.
+constexpr std::chrono::milliseconds flush_delay{100};
 
 int open_log(const std::string& path) {
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -34,7 +34,7 @@ void write_all(int file, std::string_view bytes) {
     }
 }
 
-/// Without its end.
+/// The line without its end.
 std::string_view content_of(std::string_view line) {
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
     return line;
@@ -44,16 +44,21 @@ std::string_view content_of(std::string_view line) {
 
 void Tail::add(std::string_view line) {
     const std::string_view content = content_of(line);
-    const bool over_written = progress_;
+    const bool overwrites_last = progress_;
     progress_ = line.ends_with('\r');
     if (progress_ && content.empty()) return;
-    if (over_written && !lines_.empty()) lines_.pop_back();
+    if (overwrites_last && !lines_.empty()) lines_.pop_back();
     lines_.emplace_back(content.substr(0, max_line_bytes));
     if (lines_.size() > max_lines) lines_.pop_front();
 }
 
-RankStream::RankStream(const RankOutputOptions& options, Stream stream, Console& console, ConsoleTurn& turn)
-    : rank_(options.rank), alone_(options.alone), stream_(stream), console_(console), turn_(turn) {
+RankStream::RankStream(const RankOutputOptions& options, Stream stream, Console& console,
+                       LastWriter& last_writer)
+    : rank_(options.rank),
+      single_rank_(options.single_rank),
+      stream_(stream),
+      console_(console),
+      last_writer_(last_writer) {
     const Streams one = stream == Stream::out ? Streams::out : Streams::err;
     to_console_ = includes(options.console, one);
     if (includes(options.files, one)) {
@@ -95,36 +100,36 @@ bool RankStream::read(Tail& tail) {
     const std::string_view bytes(memory.data(), static_cast<std::size_t>(count));
     last_read_ = std::chrono::steady_clock::now();
     if (file_ >= 0) write_all(file_, bytes);
-    lines_.add(bytes, [&](std::string_view line) { pass_on(line, tail); });
+    lines_.add(bytes, [&](std::string_view line) { forward(line, tail); });
     return true;
 }
 
 void RankStream::end(Tail& tail) {
-    lines_.flush([&](std::string_view line) { pass_on(line, tail); });
+    lines_.flush([&](std::string_view line) { forward(line, tail); });
     close(read_end_);
     read_end_ = -1;
 }
 
 std::optional<RankStream::Time> RankStream::flush_at() const {
-    if (lines_.empty() || !(alone_ || lines_.ends_with_return())) return std::nullopt;
-    return last_read_ + patience;
+    if (lines_.empty() || !(single_rank_ || lines_.ends_with_return())) return std::nullopt;
+    return last_read_ + flush_delay;
 }
 
 void RankStream::flush_if_due(Time now, Tail& tail) {
     const std::optional<Time> due = flush_at();
-    if (due && *due <= now) lines_.flush([&](std::string_view line) { pass_on(line, tail); });
+    if (due && *due <= now) lines_.flush([&](std::string_view line) { forward(line, tail); });
 }
 
-void RankStream::pass_on(std::string_view line, Tail& tail) {
+void RankStream::forward(std::string_view line, Tail& tail) {
     tail.add(line);
     if (!to_console_) return;
-    if (alone_) return console_.write(stream_, line);
+    if (single_rank_) return console_.write(stream_, line);
 
-    if (turn_.in_progress && turn_.rank != rank_) console_.write(stream_, "\n");
+    if (last_writer_.in_progress && last_writer_.rank != rank_) console_.write(stream_, "\n");
     console_.write(stream_, text("[rank ", rank_, "] ", line));
     const bool ended = line.ends_with('\n') || line.ends_with('\r');
     if (!ended) console_.write(stream_, "\n");
-    turn_ = {rank_, line.ends_with('\r')};
+    last_writer_ = {rank_, line.ends_with('\r')};
 }
 
 }  // namespace run

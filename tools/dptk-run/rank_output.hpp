@@ -1,4 +1,5 @@
-// What one rank prints: passed on line by line, kept in files, and its last lines remembered for the report.
+// Output of one rank: forwards it line by line to the console, writes it to log files, and keeps the last
+// lines for the failure report.
 #pragma once
 
 #include <poll.h>
@@ -17,7 +18,7 @@
 
 namespace run {
 
-/// The last lines of a rank, of both its streams.
+/// The last lines that a rank has printed, on both streams together.
 class Tail {
   public:
     void add(std::string_view line);
@@ -27,60 +28,61 @@ class Tail {
     static constexpr std::size_t max_lines = 10;
     static constexpr std::size_t max_line_bytes = 500;
     std::deque<std::string> lines_;
-    bool progress_ = false;  // the last line would be overwritten by the next
+    bool progress_ = false;  // the last line ended with \r: the next one overwrites it
 };
 
-/// Who writes to one stream of the console, so that a line of one rank does not overwrite another's progress.
-struct ConsoleTurn {
+/// The rank that wrote last to a stream of the console. Prevents a line of one rank from overwriting the
+/// progress line of another.
+struct LastWriter {
     int rank = -1;
     bool in_progress = false;
 };
 
 struct RankOutputOptions {
     int rank = 0;
-    bool alone = false;   // no prefix, and nothing is held back for long
-    std::string log_dir;  // empty: no files
+    bool single_rank = false;  // lines get no prefix, and unfinished lines are forwarded after a short delay
+    std::string log_dir;       // empty: no files
     Streams files = Streams::none;
     Streams console = Streams::all;
 };
 
-/// One of a rank's streams: the end of a pipe that dptk-run reads.
+/// The pipe of one of a rank's output streams, which dptk-run reads.
 class RankStream {
   public:
-    /// Throws dptk::Error where a pipe or a file cannot be opened.
-    RankStream(const RankOutputOptions& options, Stream stream, Console& console, ConsoleTurn& turn);
+    /// Opens the pipe and the log file. Throws dptk::Error if one of them cannot be opened.
+    RankStream(const RankOutputOptions& options, Stream stream, Console& console, LastWriter& last_writer);
     RankStream(const RankStream&) = delete;
     RankStream& operator=(const RankStream&) = delete;
     ~RankStream();
 
-    /// The end that the rank writes to.
+    /// The end of the pipe that the rank writes to.
     [[nodiscard]] int write_end() const { return write_end_; }
     void close_write_end();
 
-    /// What to wait for: -1 where the stream is at its end, or the console takes no more.
+    /// The descriptor to poll; -1 if the stream has ended or the console's queue is full.
     [[nodiscard]] int read_end() const;
     [[nodiscard]] bool at_end() const { return read_end_ < 0; }
 
-    /// Reads once what is there. Whether there was anything.
+    /// Reads the available bytes once. Returns whether there were any.
     bool read(Tail& tail);
 
-    /// No process is left that could write.
+    /// Forwards the unfinished line and closes the pipe. Call it when no process is left that could write.
     void end(Tail& tail);
 
     using Time = std::chrono::steady_clock::time_point;
 
-    /// When what is held back has to be passed on; then flush_if_due does it.
+    /// When flush_if_due() has to be called to forward an unfinished line.
     [[nodiscard]] std::optional<Time> flush_at() const;
     void flush_if_due(Time now, Tail& tail);
 
   private:
-    void pass_on(std::string_view line, Tail& tail);
+    void forward(std::string_view line, Tail& tail);
 
     int rank_;
-    bool alone_;
+    bool single_rank_;
     Stream stream_;
     Console& console_;
-    ConsoleTurn& turn_;
+    LastWriter& last_writer_;
     bool to_console_;
     int read_end_ = -1;
     int write_end_ = -1;

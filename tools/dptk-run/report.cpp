@@ -21,7 +21,7 @@ std::string seconds_text(std::chrono::steady_clock::duration time) {
     return number.data();
 }
 
-/// The text with each of its lines moved to the right.
+/// The text with `indent` before each of its lines.
 std::string indented(std::string_view lines, std::string_view indent) {
     std::string out(indent);
     for (const char c : lines) {
@@ -31,7 +31,7 @@ std::string indented(std::string_view lines, std::string_view indent) {
     return out;
 }
 
-/// The rank whose output explains most: the one that is stopped, or else the one that failed.
+/// The rank whose last lines are shown: the one that is stopped, or else the one that failed.
 int rank_to_show(const AttemptResult& result, const dptk::detail::FirstFailure& failure) {
     return failure.kind == Kind::stopped ? result.stopped.front().rank : failure.who.rank;
 }

@@ -1,4 +1,4 @@
-// What dptk-run says about a failure.
+// The failure report that dptk-run prints.
 #pragma once
 
 #include <dptk/control/health/first_failure.hpp>
@@ -10,8 +10,8 @@
 
 namespace run {
 
-/// Several lines, without the end of the last: which rank failed first, how, where, when, and what it
-/// printed.
+/// Describes the first failure: which rank failed, how, where, when, and what it printed last. Returns
+/// several lines, without a newline at the end.
 [[nodiscard]] std::string failure_report(const Job& job, const AttemptResult& result,
                                          const dptk::detail::FirstFailure& failure);
 

@@ -23,14 +23,14 @@ bool asks_to_end(int signal) {
 }
 
 Signals::Signals() {
-    sigemptyset(&taken_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&taken_, signal);
-    if (!is_ignored(SIGHUP)) sigaddset(&taken_, SIGHUP);  // nohup dptk-run ...
+    sigemptyset(&handled_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&handled_, signal);
+    if (!is_ignored(SIGHUP)) sigaddset(&handled_, SIGHUP);  // nohup dptk-run ...
     ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGCHLD, SIG_DFL);  // an ignored one would let ranks vanish
-    sigprocmask(SIG_BLOCK, &taken_, &before_);
-    descriptor_ = signalfd(-1, &taken_, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (descriptor_ < 0) throw dptk::BackendError("cannot receive signals by a descriptor");
+    ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would not report ranks that end
+    sigprocmask(SIG_BLOCK, &handled_, &before_);
+    descriptor_ = signalfd(-1, &handled_, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (descriptor_ < 0) throw dptk::BackendError("cannot create a signalfd");
 }
 
 Signals::~Signals() {

@@ -1,4 +1,4 @@
-// The signals that dptk-run takes: of its children, and those it passes on to them.
+// Signals that dptk-run handles: SIGCHLD, and those that it forwards to the ranks.
 #pragma once
 
 #include <signal.h>
@@ -7,10 +7,10 @@
 
 namespace run {
 
-/// Whether this signal asks to end, rather than to tell the ranks something.
+/// Whether the signal asks the job to end. Other signals (SIGUSR1, SIGUSR2) are only forwarded to the ranks.
 [[nodiscard]] bool asks_to_end(int signal);
 
-/// Signals arrive at a descriptor, between other events, and interrupt nothing.
+/// Receives signals through a signalfd, as events of the poll loop.
 class Signals {
   public:
     Signals();
@@ -20,14 +20,14 @@ class Signals {
 
     [[nodiscard]] int descriptor() const { return descriptor_; }
 
-    /// The next that has arrived.
+    /// The next pending signal, if there is one.
     [[nodiscard]] std::optional<int> next() const;
 
-    /// In a child, before it runs another program: as if none of this had been.
+    /// Restores the signal handlers and the signal mask. A child calls it before execve.
     void undo() const;
 
   private:
-    sigset_t taken_{};
+    sigset_t handled_{};
     sigset_t before_{};
     int descriptor_;
 };

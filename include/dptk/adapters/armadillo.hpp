@@ -1,9 +1,10 @@
-/// Armadillo's matrices as parameters and gradients: Mat, Col, Row and Cube are kept by reference; what
-/// cols(), rows(), submat(), slices() and their siblings give, by value. Other expressions do not compile.
+/// Armadillo matrices as parameters and gradients. Mat, Col, Row and Cube are stored by reference; the
+/// views that cols(), rows(), submat(), slices() and similar functions return are stored by value. Other
+/// expressions do not compile.
 ///
-/// A view whose columns do not follow each other in memory is a parameter for each of them, "weight.run[3]":
-/// nothing is copied, and what lies between them is left alone. Where gradients are marked, each of these is
-/// to be marked.
+/// A view whose columns are not contiguous in memory becomes one parameter per column, named
+/// "weight.run[3]". Nothing is copied, and the memory between the columns is not touched. If gradients are
+/// marked as ready, each of these parameters must be marked.
 #pragma once
 
 #if !__has_include(<armadillo>)
@@ -57,13 +58,14 @@ inline constexpr bool is_const_of_const<A> = is_armadillo_view<A> || is_armadill
 
 }  // namespace detail
 
-/// Armadillo's matrices, cubes and views of them, as one parameter or as one for each run of their elements.
+/// Armadillo's matrices, cubes and views of them, as one parameter or as one for each contiguous run of
+/// elements.
 template <detail::ArmadilloArray A>
 struct ArrayTraits<A> {
     using Element = detail::ArmadilloElement<A>;  ///< Armadillo's elem_type.
 
-    /// Where the elements of `array` lie; those of a view in runs. Throws ArgumentError for a part of a cube
-    /// that is cut in rows and in columns and has several slices.
+    /// Returns the memory of `array`; that of a view as contiguous runs. Throws ArgumentError for a part of
+    /// a cube that has only some rows, only some columns and several slices.
     [[nodiscard]] static ArrayRef array(A& array) {
         ArrayRef out = with_shape(array);
         if constexpr (detail::is_armadillo_matrix<A> || detail::is_armadillo_cube<A>) {
@@ -111,8 +113,8 @@ struct ArrayTraits<A> {
             out.stride = view.m.n_rows;
         } else {
             throw ArgumentError(
-                "a part of an Armadillo cube that is cut in rows and in columns, in several slices, is no "
-                "parameter; cut it slice by slice");
+                "a part of an Armadillo cube with some of its rows, some of its columns and several slices "
+                "cannot be a parameter; pass it slice by slice");
         }
     }
 };

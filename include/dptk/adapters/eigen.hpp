@@ -1,10 +1,9 @@
-/// Eigen's matrices, arrays and views of them as parameters and gradients: Matrix and Array are kept by
-/// reference; Map, Ref, Block and other views with elements of their own in memory by value. Expressions do
-/// not compile.
+/// Eigen matrices as parameters and gradients. Matrix and Array are stored by reference; Map, Ref, Block
+/// and other views with elements in memory are stored by value. Expressions do not compile.
 ///
-/// A view whose columns (rows, in row-major storage) do not follow each other in memory is a parameter for
-/// each of them, "weight.run[3]": nothing is copied, and what lies between them is left alone. Where
-/// gradients are marked, each of these is to be marked.
+/// A view whose columns (rows, in row-major storage) are not contiguous in memory becomes one parameter per
+/// column (row), named "weight.run[3]". Nothing is copied, and the memory between them is not touched. If
+/// gradients are marked as ready, each of these parameters must be marked.
 #pragma once
 
 #if !__has_include(<Eigen/Core>)
@@ -59,13 +58,14 @@ inline constexpr bool has_writable_memory =
 
 }  // namespace detail
 
-/// Eigen's matrices, arrays and views of them, as one parameter or as one for each run of their elements.
+/// Eigen's matrices, arrays and views of them, as one parameter or as one for each contiguous run of
+/// elements.
 template <detail::EigenArray A>
 struct ArrayTraits<A> {
     using Element = typename detail::EigenType<A>::Scalar;  ///< Eigen's Scalar.
 
-    /// Where the elements of `array` lie; those of a view in runs. Throws ArgumentError for a matrix with
-    /// strides in both dimensions.
+    /// Returns the memory of `array`; that of a view as contiguous runs. Throws ArgumentError for a matrix
+    /// with strides in both dimensions.
     [[nodiscard]] static ArrayRef array(A& array) {
         static_assert(detail::has_writable_memory<A>,
                       "dptk: this Eigen expression has no elements in memory that could be written; evaluate "
@@ -84,7 +84,7 @@ struct ArrayTraits<A> {
                 return out;
             }
             if (!is_vector && array.outerStride() != array.innerStride() * array.innerSize())
-                throw ArgumentError("an Eigen matrix with strides in both dimensions is no parameter");
+                throw ArgumentError("an Eigen matrix with strides in both dimensions cannot be a parameter");
             out.run = 1;
             out.stride = size(array.innerSize() > 1 ? array.innerStride() : array.outerStride());
             return out;

@@ -1,6 +1,7 @@
-/// Makes the replicas of a libtorch module train as one, as torch.nn.parallel.DistributedDataParallel does in
-/// Python: values and buffers are sent to all ranks, and gradients are averaged in buckets that leave while
-/// autograd still runs. For libtorch 1.13 and newer; what loads data is in adapters/libtorch_data.hpp.
+/// DistributedDataParallel (DDP) for libtorch modules, like torch.nn.parallel.DistributedDataParallel in
+/// Python: values and buffers are broadcast to all ranks, and gradients are averaged in buckets that are
+/// sent while autograd still runs. For libtorch 1.13 and newer; adapters/libtorch_data.hpp has the sampler
+/// for data loaders.
 #pragma once
 
 #if !__has_include(<torch/torch.h>)
@@ -54,7 +55,7 @@ struct DTypeTraits<c10::complex<double>> {
 
 namespace libtorch {
 
-/// dptk's name for an element type of libtorch's. Throws ArgumentError where it has none.
+/// Returns dptk's DType for an element type of libtorch. Throws ArgumentError if dptk has none.
 [[nodiscard]] inline DType dtype_of(c10::ScalarType type) {
     switch (type) {
         case c10::kBool: return DType::boolean;
@@ -69,42 +70,46 @@ namespace libtorch {
         case c10::kDouble: return DType::f64;
         case c10::kComplexFloat: return DType::c64;
         case c10::kComplexDouble: return DType::c128;
-        default: throw ArgumentError(detail::text("a tensor of ", c10::toString(type)));
+        default: throw ArgumentError(detail::text("dptk has no DType for a tensor of ", c10::toString(type)));
     }
 }
 
-/// The elements of a tensor in host memory, for the verbs of a ProcessGroup: group.all_reduce(span_of<float>(
-/// loss)). They belong to the tensor. Throws ArgumentError for another element type or device, and for a
-/// tensor that is not contiguous.
+/// Returns the elements of a tensor in host memory as a span, for collectives:
+/// group.all_reduce(span_of<float>(loss)). The tensor still owns them. Throws ArgumentError if the tensor
+/// has another element type, is on a device, or is not contiguous.
 template <Element T>
 [[nodiscard]] std::span<T> span_of(const at::Tensor& tensor) {
     if (dtype_of(tensor.scalar_type()) != dptk::dtype_of<T> || !tensor.device().is_cpu() ||
         !tensor.is_contiguous())
-        throw ArgumentError(detail::text("a span of ", dtype_name(dptk::dtype_of<T>), " over a tensor of ",
+        throw ArgumentError(detail::text("span_of: expected a contiguous tensor of ",
+                                         dtype_name(dptk::dtype_of<T>), " on cpu, got ",
                                          c10::toString(tensor.scalar_type()), " on ", tensor.device().str(),
-                                         tensor.is_contiguous() ? "" : ", which is not contiguous"));
+                                         tensor.is_contiguous() ? "" : ", not contiguous"));
     return {static_cast<T*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
 }
 
 namespace detail {
 
+using dptk::detail::GradientReducer;
 using dptk::detail::text;
 
 [[nodiscard]] inline Device device_of(const std::string& name, c10::Device device) {
     if (device.is_cpu()) return {};
     if (device.is_cuda() && device.has_index()) return {DeviceType::cuda, device.index()};
-    throw ArgumentError(text(name, " is on ", device.str(), "; dptk knows host memory and CUDA devices"));
+    throw ArgumentError(text(name, " is on ", device.str(), ": expected host memory or a CUDA device"));
 }
 
-/// The memory of a tensor without holes, in whatever order. Throws ArgumentError for any other.
+/// Returns the memory of a tensor whose elements are dense, in any order. Throws ArgumentError for any
+/// other tensor.
 [[nodiscard]] inline Buffer memory_of(const std::string& name, const at::Tensor& tensor) {
     if (tensor.layout() != c10::kStrided || !tensor.is_non_overlapping_and_dense())
-        throw ArgumentError(text(name, " is sparse, or a view with holes or of repeated elements"));
+        throw ArgumentError(
+            text(name, " is sparse, or a view with gaps or repeated elements: expected a dense tensor"));
     return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), dtype_of(tensor.scalar_type()),
             device_of(name, tensor.device())};
 }
 
-/// 0 for row-major elements; otherwise a number for their order.
+/// Returns 0 for row-major elements; otherwise a number that identifies their order.
 [[nodiscard]] inline std::uint64_t layout_of(const at::Tensor& tensor) {
     if (tensor.is_contiguous()) return 0;
     const c10::IntArrayRef strides = tensor.strides();
@@ -112,7 +117,7 @@ using dptk::detail::text;
                                                 strides.size() * sizeof(std::int64_t)));
 }
 
-/// The parameters of a module, each once, and where autograd leaves their gradients.
+/// The parameters of a module, each one once, and their gradients in autograd.
 class ModuleParameters {
   public:
     explicit ModuleParameters(const torch::nn::Module& module) {
@@ -127,7 +132,7 @@ class ModuleParameters {
     [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
     [[nodiscard]] const at::Tensor& operator[](std::size_t i) const noexcept { return tensors_[i]; }
 
-    /// Those without a gradient.
+    /// Returns the names of the parameters that do not require a gradient.
     [[nodiscard]] std::vector<std::string> frozen() const {
         std::vector<std::string> names;
         for (std::size_t i = 0; i < size(); ++i)
@@ -135,7 +140,7 @@ class ModuleParameters {
         return names;
     }
 
-    /// Gives all ranks rank 0's values of those without a gradient. Collective, blocks.
+    /// Broadcasts rank 0's values of the parameters that do not require a gradient. Collective, blocks.
     void broadcast_frozen(ProcessGroup& group) const {
         for (std::size_t i = 0; i < size(); ++i) {
             if (tensors_[i].requires_grad()) continue;
@@ -161,7 +166,8 @@ class ModuleParameters {
         }
     }
 
-    /// From now on gradients lie in the buckets' memory, which lives as long as one of them does.
+    /// From now on gradients lie in the memory of the buckets, which lives as long as one of the gradients
+    /// does.
     void put_gradients_into(GradientReducer& reducer) {
         views_.resize(size());
         for (std::size_t i = 0; i < size(); ++i) {
@@ -173,8 +179,8 @@ class ModuleParameters {
         }
     }
 
-    /// Where gradient `i` is, with its elements in the order of the value's: another tensor takes its place
-    /// where it lay otherwise.
+    /// Returns the address of gradient `i`, with elements in the order of the value's. A gradient in
+    /// another memory or order is replaced by a copy.
     [[nodiscard]] void* gradient(std::size_t i, IfMissing if_missing) {
         const torch::NoGradGuard no_grad;
         at::Tensor& gradient = tensors_[i].mutable_grad();
@@ -196,13 +202,13 @@ class ModuleParameters {
 
     std::vector<std::string> names_;
     std::vector<at::Tensor> tensors_;
-    std::vector<at::Tensor> views_;  // into the buckets; empty where gradients keep out of them
+    std::vector<at::Tensor> views_;  // into the buckets; empty unless gradients lie in them
 };
 
-/// Marks each gradient, behind autograd's adding it up, as long as this lives.
+/// For the lifetime of this object, marks each gradient as ready after autograd has accumulated it.
 class GradientHooks {
   public:
-    /// Both must outlive this.
+    /// Both must outlive this object.
     GradientHooks(ModuleParameters& parameters, GradientReducer& reducer) {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             if (!parameters[i].requires_grad()) continue;
@@ -221,7 +227,7 @@ class GradientHooks {
     GradientHooks& operator=(const GradientHooks&) = delete;
 
   private:
-    /// A shared pointer, of which kind is libtorch's matter; variables hold theirs weakly.
+    /// A shared pointer whose type depends on libtorch's version. Tensors hold their accumulators weakly.
     using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
     class Hook final : public torch::autograd::FunctionPostHook {
@@ -267,30 +273,30 @@ class GradientHooks {
 
 }  // namespace detail
 
-/// A dptk::DistributedDataParallel of a module's parameters, which marks their gradients by itself:
+/// A dptk::DistributedDataParallel for a module's parameters, which marks their gradients automatically:
 ///
 ///     dptk::libtorch::DistributedDataParallel ddp(group, *net);
-///     ddp.begin_step();                  // buffers, where there are any; counts samples: begin_step(n)
+///     ddp.begin_step();                  // broadcasts buffers, if any; begin_step(n) counts samples
 ///     optimizer.zero_grad();
-///     torch::nll_loss(net->forward(x), y).backward();   // buckets leave meanwhile
+///     torch::nll_loss(net->forward(x), y).backward();   // sends buckets meanwhile
 ///     ddp.synchronize();                 // the gradients are the average over ranks
 ///     optimizer.step();
 ///
-/// Options are those of dptk::DistributedDataParallel; `ready` is Ready::marked whatever it says, and
-/// `buffers` are the module's unless others are given. A parameter that backward does not reach is an error
-/// on all ranks, unless find_unused_parameters is set. With gradient_as_bucket_view, gradients are tensors
-/// over the buckets' memory: setting them to none, or replacing them, costs one copy in the next backward.
+/// Options are those of dptk::DistributedDataParallel, but `ready` is always Ready::marked, and `buffers`
+/// defaults to the module's buffers. A parameter that backward does not reach is an error on all ranks,
+/// unless find_unused_parameters is set. With gradient_as_bucket_view, gradients are tensors over the
+/// buckets' memory: setting them to none, or replacing them, costs one copy in the next backward.
 ///
 /// Gradients may be none, replaced, sparse (they become dense), or in another order than the values. Frozen
-/// parameters, those that do not require a gradient at construction, are sent then, and have no part in
-/// steps. Backward may run in several threads. Parameters keep their shape, type and device; they and the
-/// module's submodules stay registered. Construction is collective, and throws as
-/// dptk::DistributedDataParallel's does.
+/// parameters, those that do not require a gradient at construction, are broadcast at construction only and
+/// take no part in steps. Backward may run in several threads. Parameters must keep their shape, type and
+/// device, and the module must keep its parameters and submodules. Construction is collective, and throws
+/// the exceptions of dptk::DistributedDataParallel's constructor.
 class DistributedDataParallel : public dptk::DistributedDataParallel {
   public:
-    /// Finds the module's parameters, gives all ranks rank 0's values and buffers where options.init_sync
-    /// says so, and marks gradients from then on as long as this lives. Collective, blocks. The group must
-    /// outlive this.
+    /// Finds the module's parameters, broadcasts rank 0's values and buffers if options.init_sync is set,
+    /// and marks gradients as ready for the lifetime of this object. Collective, blocks. The group must
+    /// outlive this object.
     DistributedDataParallel(ProcessGroup& group, torch::nn::Module& module,
                             DistributedDataParallelOptions options = {})
         : DistributedDataParallel(group, std::make_unique<detail::ModuleParameters>(module), module,

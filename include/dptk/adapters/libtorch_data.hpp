@@ -1,5 +1,5 @@
-/// dptk's DistributedSampler for libtorch's data loaders: the indices of Python's, which libtorch's own
-/// DistributedRandomSampler does not have.
+/// DistributedSampler for libtorch's data loaders, with the indices of Python's DistributedSampler, which
+/// differ from those of libtorch's DistributedRandomSampler.
 #pragma once
 
 #if !__has_include(<torch/data.h>)
@@ -23,22 +23,24 @@
 
 namespace DPTK_NAMESPACE::libtorch {
 
-/// For torch::data::make_data_loader, which takes a copy: all copies share one state, so that
-/// set_epoch() counts for the loader's. Each begin() of the loader starts the epoch anew. Never communicates.
+/// A sampler for torch::data::make_data_loader, which copies it: all copies share one state, so that
+/// set_epoch() also affects the loader's copy. Each begin() of the loader restarts the epoch. Never
+/// communicates.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
   public:
-    /// Throws as dptk::DistributedSampler does.
+    /// Throws the exceptions of dptk::DistributedSampler's constructor.
     template <ReplicaGroup Group>
     DistributedSampler(std::size_t dataset_size, const Group& group, DistributedSamplerOptions options = {})
         : state_(std::make_shared<State>(State{dptk::DistributedSampler(dataset_size, group, options)})) {}
 
-    /// Makes `epoch`'s indices the current ones. Before the loader's begin(), and alike on all ranks.
+    /// Selects the epoch. Call it before the loader's begin(), with the same value on all ranks.
     void set_epoch(std::int64_t epoch) { state_->indices.set_epoch(epoch); }
 
-    /// The number of indices of this rank, the same in every epoch.
+    /// Returns the number of indices of this rank, which is the same in every epoch.
     [[nodiscard]] std::size_t size() const noexcept { return state_->indices.size(); }
 
-    /// Starts the epoch anew. Throws ArgumentError for another size than the dataset's at construction.
+    /// Restarts the epoch. Throws ArgumentError if the size differs from the dataset's size at
+    /// construction.
     void reset(torch::optional<std::size_t> new_size = {}) override {
         if (new_size.has_value() && *new_size != state_->indices.dataset_size())
             throw ArgumentError(detail::text("DistributedSampler: the dataset had ",
@@ -47,7 +49,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         state_->next = 0;
     }
 
-    /// The next indices of this rank, at most `batch_size`; none at the end of the epoch.
+    /// Returns the next indices of this rank, at most `batch_size`; none at the end of the epoch.
     torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override {
         const std::size_t count = std::min(batch_size, size() - state_->next);
         if (count == 0) return {};
@@ -56,15 +58,15 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         return batch;
     }
 
-    /// Writes the epoch, and how far it has come.
+    /// Saves the epoch and the position in it.
     void save(torch::serialize::OutputArchive& archive) const override {
         archive.write("epoch", torch::tensor(state_->indices.epoch(), torch::kInt64), true);
         archive.write("next", torch::tensor(static_cast<std::int64_t>(state_->next), torch::kInt64), true);
     }
 
-    /// Goes on where save() was, with the same dataset, options and rank; the loader's begin() still starts
-    /// the epoch anew. Throws ArgumentError for a state with more indices than this rank has, and what
-    /// libtorch throws for an archive without one.
+    /// Restores the position that save() wrote, with the same dataset, options and rank. The loader's
+    /// begin() still restarts the epoch. Throws ArgumentError if the saved position exceeds this rank's
+    /// number of indices, and libtorch's exception if the archive has no such state.
     void load(torch::serialize::InputArchive& archive) override {
         const auto read = [&](const char* key) {
             torch::Tensor value = torch::empty(1, torch::kInt64);
@@ -74,8 +76,8 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
         const std::int64_t epoch = read("epoch");
         const std::int64_t next = read("next");
         if (next < 0 || static_cast<std::size_t>(next) > size())
-            throw ArgumentError(detail::text("DistributedSampler: a state of ", next,
-                                             " indices, and this rank has ", size()));
+            throw ArgumentError(detail::text("DistributedSampler: expected a saved position of at most ",
+                                             size(), " indices, got ", next));
         set_epoch(epoch);
         state_->next = static_cast<std::size_t>(next);
     }

@@ -1,6 +1,6 @@
-/// std::mdspan on host memory, and whatever else has its interface (Kokkos's, CUDA's), as parameters and
-/// gradients. Views are kept by value. Their elements must be all of the memory between the first and the
-/// last of them; the order may be any that strides describe, and is compared between ranks.
+/// std::mdspan on host memory, and types with its interface (Kokkos, CUDA), as parameters and gradients.
+/// Views are stored by value. Their elements must fill the memory from the first to the last of them
+/// without gaps. Any order that strides can describe is allowed, and is compared between ranks.
 #pragma once
 
 #include <algorithm>
@@ -42,20 +42,19 @@ inline constexpr bool is_reference_like<M> = true;
 
 }  // namespace detail
 
-/// An mdspan of floating-point numbers that may be written, as one parameter.
+/// An mdspan of writable floating-point numbers, as one parameter.
 template <detail::FloatingMdspan M>
 struct ArrayTraits<M> {
     using Element = typename M::element_type;  ///< The mdspan's element_type.
 
-    /// Where the elements lie, and in which order. Throws ArgumentError where there is other memory between
-    /// them, where one stands for several indices, or where there are no strides.
+    /// Returns the memory and the order of the elements. Throws ArgumentError if there is other memory
+    /// between them, if one element has several indices, or if the layout has no strides.
     [[nodiscard]] static ArrayRef array(const M& view) {
         const auto& mapping = view.mapping();
         if (!mapping.is_exhaustive() || !mapping.is_unique() || !mapping.is_strided())
             throw ArgumentError(
-                "a parameter is an mdspan whose elements are not all of the memory from the first to the "
-                "last; "
-                "give its parts, or the whole of which it is a part");
+                "an mdspan with gaps, overlapping elements or no strides cannot be a parameter; pass its "
+                "contiguous parts, or the whole array");
         ArrayRef out;
         out.elements = {view.data_handle(), 1, dtype_of<Element>};
         for (std::size_t r = 0; r < M::rank(); ++r) {
@@ -72,7 +71,7 @@ struct ArrayTraits<M> {
     [[nodiscard]] static std::uint64_t layout_of(const M& view, const Sizes& shape) {
         Sizes strides;
         for (std::size_t r = 0; r < shape.size(); ++r) {
-            if (shape[r] <= 1) continue;  // its stride says nothing
+            if (shape[r] <= 1) continue;  // the stride of a dimension of size 1 has no meaning
             if constexpr (M::rank() > 0)
                 strides.push_back(static_cast<std::size_t>(view.mapping().stride(r)));
         }

@@ -1,6 +1,6 @@
-/// Gradients that a program keeps for each sample, as a block of [samples, elements] for each parameter,
-/// which differentially private training clips one by one. PerSampleGradients makes their mean, in memory of
-/// its own: that is what is averaged over ranks.
+/// PerSampleGradients averages per-sample gradients, as differentially private training (DP-SGD) needs
+/// them. The program keeps them as one block of [samples, elements] for each parameter, and may scale each
+/// sample's gradients for clipping. The means, in memory of this class, are what is averaged over ranks.
 #pragma once
 
 #include <cmath>
@@ -20,19 +20,19 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A model for DistributedDataParallel, which it must outlive: the program's values, and the means as their
-/// gradients. In each step, the program computes its blocks, then
+/// A model for DistributedDataParallel, which it must outlive. It has the program's values, and the means
+/// as their gradients. In each step, the program computes its blocks, then calls
 ///
 ///     means.reduce(blocks, samples);                 // or with a factor for each sample
 ///     ddp.synchronize(samples);                      // now the mean over all ranks' samples
 ///     step(values, means[0], means[1], ...);
 ///
-/// Noise belongs behind synchronize(), the same on all ranks.
+/// Add noise after synchronize(), the same on all ranks.
 template <std::floating_point T>
 class PerSampleGradients {
   public:
-    /// `values` as for DistributedDataParallel, all of element type T, in host memory. Throws
-    /// ArgumentError for others.
+    /// Accepts the same `values` as DistributedDataParallel, all of element type T, in host memory. Throws
+    /// ArgumentError for other values.
     template <class Values>
         requires(!std::same_as<std::remove_cvref_t<Values>, PerSampleGradients>)
     explicit PerSampleGradients(Values&& values) : visit_(detail::visitor_of(std::forward<Values>(values))) {
@@ -41,17 +41,17 @@ class PerSampleGradients {
         detail::require_host_memory(sink.parameters(), "PerSampleGradients");
         for (const ParameterRef& parameter : sink.parameters()) {
             if (parameter.dtype != dtype_of<T>)
-                throw ArgumentError(detail::text("PerSampleGradients of ", dtype_name(dtype_of<T>),
-                                                 ", and parameter ", parameter.name, " is of ",
+                throw ArgumentError(detail::text("PerSampleGradients: expected parameter ", parameter.name,
+                                                 " to be ", dtype_name(dtype_of<T>), ", got ",
                                                  dtype_name(parameter.dtype)));
             names_.push_back(parameter.name);
             means_.emplace_back(parameter.count);
         }
     }
 
-    /// Of each sample, the Euclidean norm of its gradients of all parameters together. `blocks` is a range of
-    /// contiguous ranges, one for each parameter, of `samples` times its size. Throws ArgumentError for other
-    /// blocks.
+    /// Returns, for each sample, the Euclidean norm of its gradients of all parameters together. `blocks`
+    /// is a range of contiguous ranges, one for each parameter, with `samples` times as many elements as
+    /// the parameter. Throws ArgumentError for other blocks.
     template <std::ranges::forward_range Blocks>
     [[nodiscard]] std::vector<double> norms(const Blocks& blocks, std::size_t samples) const {
         std::vector<double> squares(samples);
@@ -63,18 +63,19 @@ class PerSampleGradients {
         return squares;
     }
 
-    /// The means over the samples; zeros where there are none.
+    /// Computes the means over the samples; zeros if there are no samples.
     template <std::ranges::forward_range Blocks>
     void reduce(const Blocks& blocks, std::size_t samples) {
         reduce(blocks, samples, std::vector<T>(samples, T{1}));
     }
 
-    /// The same, with each sample's gradients multiplied by its factor: min(1, C / norm) clips them to norm
-    /// C. Throws ArgumentError where there are not as many factors as samples.
+    /// Computes the means with each sample's gradients multiplied by its factor: a factor of min(1, C /
+    /// norm) clips them to norm C. Throws ArgumentError if the numbers of factors and samples differ.
     template <std::ranges::forward_range Blocks>
     void reduce(const Blocks& blocks, std::size_t samples, std::span<const T> factors) {
         if (factors.size() != samples)
-            throw ArgumentError(detail::text(factors.size(), " factors for ", samples, " samples"));
+            throw ArgumentError(
+                detail::text("expected ", samples, " factors, one per sample, got ", factors.size()));
         sums_.clear();
         for (const std::vector<T>& mean : means_) sums_.emplace_back(mean.size());
         visit(blocks, samples, [&](std::size_t p, std::size_t sample, std::span<const T> gradient) {
@@ -87,13 +88,13 @@ class PerSampleGradients {
         }
     }
 
-    /// The mean of parameter i's gradients: this rank's, and behind synchronize() all ranks'. Its memory
-    /// stays the same as long as this lives.
+    /// Returns the mean of parameter i's gradients: this rank's mean, and after synchronize() that of all
+    /// ranks. The address does not change during the lifetime of this object.
     [[nodiscard]] std::span<T> operator[](std::size_t i) { return means_[i]; }
-    /// The number of parameters.
+    /// Returns the number of parameters.
     [[nodiscard]] std::size_t size() const noexcept { return means_.size(); }
 
-    /// Gives the sink the program's values where they are now, each with its mean as its gradient.
+    /// Passes the program's current values to the sink, each with its mean as its gradient.
     void for_each_parameter(ParameterSink& sink) {
         ParameterSink values;
         visit_(values);
@@ -107,23 +108,25 @@ class PerSampleGradients {
     }
 
   private:
-    /// Calls fn(parameter, sample, gradient).
+    /// Calls fn(parameter, sample, gradient) for each parameter and sample.
     template <class Blocks, class Fn>
     void visit(const Blocks& blocks, std::size_t samples, Fn&& fn) const {
         std::size_t p = 0;
         for (const auto& block : blocks) {
             const std::span<const T> all(block);
-            if (p == means_.size()) throw ArgumentError(detail::text("more than ", p, " blocks"));
+            if (p == means_.size())
+                throw ArgumentError(detail::text("expected ", p, " blocks, one per parameter, got more"));
             const std::size_t count = means_[p].size();
             if (all.size() != samples * count)
-                throw ArgumentError(detail::text("the block of parameter ", names_[p], " has ", all.size(),
-                                                 " elements, not ", samples, " x ", count));
+                throw ArgumentError(detail::text("the block of parameter ", names_[p], ": expected ", samples,
+                                                 " x ", count, " elements, got ", all.size()));
             for (std::size_t sample = 0; sample < samples; ++sample)
                 fn(p, sample, all.subspan(sample * count, count));
             ++p;
         }
         if (p != means_.size())
-            throw ArgumentError(detail::text(p, " blocks for ", means_.size(), " parameters"));
+            throw ArgumentError(
+                detail::text("expected ", means_.size(), " blocks, one per parameter, got ", p));
     }
 
     std::function<void(ParameterSink&)> visit_;

@@ -1,6 +1,6 @@
-/// The tables in which C programs keep parameters: one flat array with a list of sizes, arrays of pointers,
-/// or an array of structs with a pointer to values, a pointer to gradients and a size. A table refers to the
-/// program's own, whose pointers are read anew at each step; it is kept by value.
+/// Parameters of C programs: one flat array with a list of sizes, arrays of pointers, or an array of
+/// structs with a pointer to values, a pointer to gradients and a size. A table is stored by value and
+/// refers to the program's own arrays; it reads their pointers again at each step.
 #pragma once
 
 #include <concepts>
@@ -16,15 +16,15 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made by the functions below. `Visit` calls fn(value, gradient, size) for each parameter.
+/// A table made by one of the functions below. `Visit` calls fn(value, gradient, size) for each parameter.
 template <class Visit>
 class PointerTable {
   public:
-    /// `visit` is kept and called at each step. What it refers to must outlive the table.
+    /// `visit` is stored and called at each step. The objects that it refers to must outlive the table.
     explicit PointerTable(Visit visit) : visit_(std::move(visit)) {}
 
-    /// Gives the sink each parameter as it is now, under the names "[0]", "[1]", ... Throws ArgumentError for
-    /// a size below 0.
+    /// Passes each parameter, with its current address, to the sink, under the names "[0]", "[1]", ...
+    /// Throws ArgumentError for a size below 0.
     void for_each_parameter(ParameterSink& sink) const {
         std::size_t index = 0;
         visit_([&](auto* value, auto* gradient, std::size_t size) {
@@ -44,14 +44,15 @@ inline constexpr bool is_reference_like<PointerTable<Visit>> = true;
 /// Throws ArgumentError for a size below 0.
 template <std::integral Size>
 [[nodiscard]] std::size_t table_size(Size size) {
-    if (std::cmp_less(size, 0)) throw ArgumentError(text("a parameter of ", size, " elements"));
+    if (std::cmp_less(size, 0))
+        throw ArgumentError(text("expected a parameter size of at least 0, got ", size));
     return static_cast<std::size_t>(size);
 }
 
 }  // namespace detail
 
-/// One array of all values, and one of all gradients, in both of which the parameters follow each other:
-/// `flat_table(params, grads, sizes)`. The three arrays stay where they are.
+/// Makes a table of one array with all values and one with all gradients, in both of which the parameters
+/// follow each other: `flat_table(params, grads, sizes)`. The three arrays must stay at their addresses.
 template <class T, std::integral Size>
 [[nodiscard]] auto flat_table(T* values, T* gradients, std::span<const Size> sizes) {
     return PointerTable([=](auto&& fn) {
@@ -64,7 +65,8 @@ template <class T, std::integral Size>
     });
 }
 
-/// `count` parameters by arrays of pointers: `pointer_table(values, gradients, sizes, count)`.
+/// Makes a table of `count` parameters from arrays of pointers: `pointer_table(values, gradients, sizes,
+/// count)`.
 template <class T, std::integral Size>
 [[nodiscard]] auto pointer_table(T* const* values, T* const* gradients, const Size* sizes,
                                  std::size_t count) {
@@ -73,7 +75,7 @@ template <class T, std::integral Size>
     });
 }
 
-/// `count` structs: `struct_table(layers, count, &layer::value, &layer::grad, &layer::n)`.
+/// Makes a table of `count` structs: `struct_table(layers, count, &layer::value, &layer::grad, &layer::n)`.
 template <class Struct, class T, std::integral Size>
 [[nodiscard]] auto struct_table(Struct* structs, std::size_t count, T* Struct::*value, T* Struct::*gradient,
                                 Size Struct::*size) {

@@ -1,5 +1,5 @@
-/// Thrust's device vectors as parameters and gradients: thrust::device_vector<float> is kept by reference, on
-/// the device on which its memory lies. nvcc compiles it, and so does a C++ compiler that finds Thrust.
+/// Thrust device vectors as parameters and gradients. thrust::device_vector<float> is stored by reference,
+/// with the device of its memory. Both nvcc and a C++ compiler that finds Thrust can compile this header.
 #pragma once
 
 #if !__has_include(<thrust/device_ptr.h>)
@@ -20,7 +20,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// device_vector, and whatever else has its data() and size().
+/// device_vector, and any other class with its data() and size().
 template <class V>
 concept ThrustVector = requires(V& vector) {
     { vector.size() } -> std::convertible_to<std::size_t>;
@@ -35,7 +35,7 @@ template <detail::ThrustVector V>
 struct ArrayTraits<V> {
     using Element = typename V::value_type;  ///< The vector's value_type.
 
-    /// Where the elements lie, and on which device: the current one where there are none.
+    /// Returns the elements and their device; the current device if there are no elements.
     [[nodiscard]] static ArrayRef array(V& vector) {
         Element* data = thrust::raw_pointer_cast(vector.data());
         ArrayRef out;

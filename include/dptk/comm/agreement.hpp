@@ -1,4 +1,5 @@
-/// Collective checks whose outcome is the same on all ranks: either all go on, or all throw the same error.
+/// Collective checks, such as on_all_or_none(), that succeed on all ranks or throw the same error on all
+/// ranks.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// The texts of all ranks, of any lengths, in rank order. Collective.
+/// Returns the texts of all ranks, in rank order. The texts may differ in length. Collective.
 template <class Group>
 [[nodiscard]] std::vector<std::string> all_gather_text(Group& group, std::string_view own) {
     const UnevenElements<char> all = group.all_gather_uneven(own);
@@ -34,7 +35,8 @@ template <class Group>
     return texts;
 }
 
-/// The problems of the ranks that have one: "rank 1: ...; rank 3: ...", or "all ranks: ...". Collective.
+/// Returns the problems of the ranks that have one: "rank 1: ...; rank 3: ...", or "all ranks: ...".
+/// Collective.
 template <class Group>
 [[nodiscard]] std::string gather_problems(Group& group, std::string_view own) {
     const std::vector<std::string> problems = all_gather_text(group, own);
@@ -49,7 +51,7 @@ template <class Group>
     return out;
 }
 
-/// Throws `error`, which all ranks throw alike: the group stays usable.
+/// Throws `error` and marks it as agreed: all ranks throw the same error, and the group stays usable.
 template <class Group, class E>
 [[noreturn]] void throw_agreed(Group& group, E error) {
     error.mark_agreed();
@@ -57,7 +59,8 @@ template <class Group, class E>
     throw error;
 }
 
-/// Throws E with all ranks' problems, on all ranks, where any has one (a text that is not empty). Collective.
+/// Throws E with the problems of all ranks, on all ranks, if `problem` is not empty on any of them.
+/// Collective.
 template <class E, class Group>
 void check_no_problem(Group& group, std::string_view problem) {
     const bool any =
@@ -65,11 +68,12 @@ void check_no_problem(Group& group, std::string_view problem) {
     if (any) throw_agreed(group, E(gather_problems(group, problem)));
 }
 
-/// The first line in which rank `rank`'s table differs from rank 0's; empty where there is none.
+/// Describes the first line in which rank `rank`'s table `other` differs from rank 0's `table`. Returns an
+/// empty text if the tables are equal.
 [[nodiscard]] std::string first_difference(std::string_view table, std::string_view other, std::size_t rank);
 
-/// Throws MismatchError on all ranks, with the first difference to rank 0, where the tables (lines that name
-/// what must be equal on all ranks) differ. Collective.
+/// Throws MismatchError on all ranks, with the first difference from rank 0, if the tables differ. Each line
+/// of a table describes something that must be equal on all ranks. Collective.
 template <class Group>
 void check_equal_tables(Group& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
@@ -84,9 +88,9 @@ void check_equal_tables(Group& group, std::string_view what, std::string_view ta
 
 }  // namespace detail
 
-/// Runs `fn` on all ranks and returns what it returns, by value. Where it throws on any of them, all throw:
-/// an Error that tells each such rank and its exception's text. For what may fail on one rank alone, such as
-/// reading a file. Collective; `fn` itself must not communicate.
+/// Runs `fn` on all ranks and returns its result, by value; if it throws on any rank, all ranks throw. Their
+/// Error names each rank on which `fn` has thrown, with the text of its exception. Use it for a step that
+/// may fail on some ranks only, such as reading a file. Collective; blocks. `fn` itself must not communicate.
 template <class Group, class Fn>
 auto on_all_or_none(Group& group, Fn&& fn) {
     using Result = std::remove_cvref_t<decltype(fn())>;
@@ -103,7 +107,7 @@ auto on_all_or_none(Group& group, Fn&& fn) {
         problem = error.what();
         if (problem.empty()) problem = "an exception without a text";
     } catch (...) {
-        problem = "an exception that is no std::exception";
+        problem = "an exception that is not derived from std::exception";
     }
     detail::check_no_problem<Error>(group, problem);
     if constexpr (returns) return std::move(*result);

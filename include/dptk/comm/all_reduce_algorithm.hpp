@@ -1,5 +1,5 @@
-/// AllReduceAlgorithm names the ways in which an all_reduce can be carried out; comm/algorithms/run.hpp has
-/// them.
+/// AllReduceAlgorithm names the all-reduce algorithms: ring, tree, recursive doubling, recursive halving.
+/// comm/algorithms/run.hpp executes them.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace DPTK_NAMESPACE {
 
-/// How an all_reduce is carried out. `automatic` is the transport's own where it has one, and otherwise
-/// recursive doubling up to 64 KiB, recursive halving up to 512 KiB a rank, and a ring above.
-/// `recursive_halving` is the ring where the number of ranks is no power of two. Sums of the 16-bit formats,
-/// and functions of the user's, always go by slices, unless the transport itself combines them in rank order
-/// and rounds once.
+/// The algorithm of an all_reduce. `automatic` selects the transport's native all_reduce if it has one.
+/// Otherwise it selects recursive doubling up to 64 KiB, recursive halving up to 512 KiB per rank, and a ring
+/// above. `recursive_halving` falls back to the ring if the number of ranks is not a power of two. Sums of
+/// the 16-bit formats, and user functions, always use `slices`, unless the transport itself combines them in
+/// rank order and rounds once.
 enum class AllReduceAlgorithm : std::uint8_t {
     automatic,
     ring,
@@ -23,7 +23,7 @@ enum class AllReduceAlgorithm : std::uint8_t {
     slices,
 };
 
-/// The name of an algorithm as messages show it: "recursive doubling".
+/// Returns the name of an algorithm as messages show it: "recursive doubling".
 [[nodiscard]] constexpr std::string_view algorithm_name(AllReduceAlgorithm algorithm) noexcept {
     switch (algorithm) {
         case AllReduceAlgorithm::automatic: return "automatic";

@@ -1,5 +1,5 @@
-/// Memory that a communicator has allocated, on the host or on a device: an array of elements that its
-/// transport reaches without a copy.
+/// Owning arrays in memory that a communicator has allocated, on the host or on a device. The transport
+/// accesses this memory without a copy (shared-memory pages, registered memory).
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Owns `size()` elements, zero at first and aligned to 64 bytes. A contiguous range, so that it goes into
-/// every collective. Started operations keep the memory alive.
+/// An owning array of `size()` elements, initially zero and aligned to 64 bytes. It is a contiguous range, so
+/// that every collective accepts it. Started operations keep the memory alive.
 template <Element T>
 class Allocation {
   public:
-    /// No elements, and no memory.
+    /// Creates an array without elements or memory.
     Allocation() = default;
 
-    /// `count` elements in that memory, which is zeroed and aligned, and ends with the last who holds it.
+    /// Creates an array of `count` elements in `memory`, which must be zeroed and aligned. The memory is
+    /// freed with its last owner.
     Allocation(std::shared_ptr<void> memory, std::size_t count) : memory_(std::move(memory)), count_(count) {}
 
     Allocation(Allocation&& other) noexcept
@@ -37,19 +38,19 @@ class Allocation {
     Allocation& operator=(const Allocation&) = delete;
     ~Allocation() = default;
 
-    /// The address of the first element.
+    /// Returns the address of the first element.
     [[nodiscard]] T* data() const noexcept { return static_cast<T*>(memory_.get()); }
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return count_; }
-    /// At the first element.
+    /// Returns an iterator to the first element.
     [[nodiscard]] T* begin() const noexcept { return data(); }
-    /// Behind the last element.
+    /// Returns the end iterator.
     [[nodiscard]] T* end() const noexcept { return data() + count_; }
-    /// Element `index`, which must be below size(): nothing checks it.
+    /// Returns element `index`, which must be less than size(). It is not checked.
     [[nodiscard]] T& operator[](std::size_t index) const noexcept { return data()[index]; }
-    /// What holds the memory: a copy of it keeps the elements when this is gone.
+    /// Returns the owner of the memory. A copy of it keeps the elements alive after this object is destroyed.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
-    /// A view of all elements, valid as long as somebody holds memory().
+    /// Returns a view of all elements, which is valid as long as a copy of memory() exists.
     [[nodiscard]] std::span<T> span() const noexcept { return {data(), count_}; }
 
   private:
@@ -57,21 +58,22 @@ class Allocation {
     std::size_t count_ = 0;
 };
 
-/// Memory of a device, and which one it is.
+/// Device memory and the device on which it lies.
 struct DeviceMemory {
-    std::shared_ptr<void> data;  ///< Its first byte; holds the memory.
-    Device device;               ///< Where it is.
+    std::shared_ptr<void> data;  ///< The first byte; owns the memory.
+    Device device;               ///< The device on which the memory lies.
 };
 
-/// Owns `size()` elements in the memory of a device, zero at first. No range, since the host cannot read it;
-/// collectives take it all the same. Started operations keep the memory alive.
+/// An owning array of `size()` elements in device memory, initially zero. Collectives accept it, but it is
+/// not a range, since the host cannot read it. Started operations keep the memory alive.
 template <Element T>
 class DeviceAllocation {
   public:
-    /// No elements, and no memory.
+    /// Creates an array without elements or memory.
     DeviceAllocation() = default;
 
-    /// `count` elements in that memory, which is zeroed, and ends with the last who holds it.
+    /// Creates an array of `count` elements in `memory`, which must be zeroed. The memory is freed with its
+    /// last owner.
     DeviceAllocation(DeviceMemory memory, std::size_t count)
         : memory_(std::move(memory.data)), span_(static_cast<T*>(memory_.get()), count, memory.device) {}
 
@@ -88,15 +90,15 @@ class DeviceAllocation {
     DeviceAllocation& operator=(const DeviceAllocation&) = delete;
     ~DeviceAllocation() = default;
 
-    /// The address of the first element, for kernels and copies: the host cannot read it.
+    /// Returns the device address of the first element, for kernels and copies. The host cannot read it.
     [[nodiscard]] T* data() const noexcept { return span_.data(); }
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
-    /// The device in whose memory they lie.
+    /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return span_.device(); }
-    /// What holds the memory: a copy of it keeps the elements when this is gone.
+    /// Returns the owner of the memory. A copy of it keeps the elements alive after this object is destroyed.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
-    /// A view of all elements, valid as long as somebody holds memory().
+    /// Returns a view of all elements, which is valid as long as a copy of memory() exists.
     [[nodiscard]] DeviceSpan<T> span() const noexcept { return span_; }
 
   private:

@@ -1,5 +1,5 @@
-/// What users give to verbs that take several buffers at once: a range of contiguous ranges, or a tuple of
-/// them.
+/// Concepts for arguments of calls on several buffers at once (coalesced and multi-device collectives): a
+/// range of contiguous ranges, or a tuple of them.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,14 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// RangesIn<B>::type is a tuple of the types of the ranges in B; rvalues where they die with it.
+/// RangesIn<B>::type is a tuple of the types of the ranges in B. They are rvalue references if the elements
+/// are destroyed with the list.
 template <class B>
 struct RangesIn {};
 
 template <std::ranges::input_range B>
-    requires OutlivesCall<std::ranges::range_reference_t<B>>  // and so the step to the next one
+// Each range must outlive the increment of the list's iterator.
+    requires OutlivesCall<std::ranges::range_reference_t<B>>
 struct RangesIn<B> {
     using Range = std::ranges::range_reference_t<B>;
     using type = std::tuple<std::conditional_t<OutlivesCall<B>, Range, std::remove_reference_t<Range>&&>>;
@@ -66,31 +68,32 @@ struct OperationOnRanges<std::tuple<R, More...>> {
 
 }  // namespace detail
 
-/// Several buffers to read, in host memory or on devices: std::vector<std::vector<float>>,
-/// std::array<std::span<const int>, 3>, std::tie(weights, counts), ... In a tuple, element types may
-/// differ. What a range makes as it is read, such as std::views::transform, are views, not containers.
+/// A list of buffers to read, in host memory or on devices: std::vector<std::vector<float>>,
+/// std::array<std::span<const int>, 3>, std::tie(weights, counts), ... The element types of a tuple's buffers
+/// may differ. A range that creates its buffers during iteration, such as std::views::transform, must create
+/// views, not containers.
 template <class B>
 concept BufferList = requires { typename detail::RangesIn<B>::type; } &&
                      detail::RangesTraits<typename detail::RangesIn<B>::type>::readable;
 
-/// Several whose elements may be written: no const containers, no spans of const.
+/// A BufferList whose elements may be written: no const containers, no spans of const.
 template <class B>
 concept MutableBufferList =
     BufferList<B> && detail::RangesTraits<typename detail::RangesIn<B>::type>::writable;
 
-/// Several that do not die with the call that starts an operation on them: a variable, or views, whose list
-/// may be a temporary. The elements live until the operation is done.
+/// A BufferList whose elements outlive the call that starts an operation on them: a variable, or a list of
+/// views. A list of views may itself be a temporary. The elements must live until the operation is done.
 template <class B>
 concept BufferListOutlivesCall = detail::RangesTraits<typename detail::RangesIn<B>::type>::outlive_call;
 
-/// The operation on their elements: ReduceOperation where these are of one type, which a function of the
-/// user's converts to, and else ReduceOp.
+/// The type of a reduction on the buffers' elements. It is ReduceOperation, to which a user function
+/// converts, if all elements have one type, and ReduceOp otherwise.
 template <BufferList B>
 using ReduceOperationOnList = detail::OperationOnRanges<typename detail::RangesIn<B>::type>::type;
 
 namespace detail {
 
-/// The buffers, erased, and what keeps the memory of those that are Allocations.
+/// Type-erased buffers, and the owners of the memory of those that are Allocations.
 struct ErasedBuffers {
     std::vector<Buffer> buffers;
     std::vector<std::shared_ptr<const void>> owners;

@@ -1,11 +1,12 @@
-/// Collectives on several buffers at once: few calls where there are many small buffers. The elements are
-/// copied into one buffer for each dtype (into one of bytes, where they only move), and the results back.
+/// Coalesced collectives: one call for many small buffers. The elements are packed into one buffer per dtype
+/// (or into one buffer of bytes, if the verb does not reduce), and the results are unpacked again.
 ///
-/// A BufferList may be empty. All ranks give the same number of buffers, of the same types and counts. All
-/// else is as with the group's own verbs, but for two things. A sum of floats may be rounded in another order
-/// than by a call for each buffer. And the elements are read when the call is made: what was started on these
-/// buffers before must be done by then, and nothing else may use them until the Work is done. Buffers in
-/// device memory are not copied: each is a call of its own, in `stream`.
+/// A BufferList may be empty. All ranks must pass the same number of buffers, of the same types and counts.
+/// Otherwise the calls behave like the group's own verbs, with two differences. A sum of floating-point
+/// numbers may be rounded in another order than by one call per buffer. And the elements are read when the
+/// call is made: operations that were started on these buffers before must be done by then, and the buffers
+/// must not be used otherwise until the Work is done. Buffers in device memory are not packed: each results
+/// in a separate call, in `stream`.
 #pragma once
 
 #include <algorithm>
@@ -26,20 +27,20 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Buffers of one kind of elements, as one call. A buffer with a block for each rank is cut: all buffers'
-/// first blocks come first, then all second ones.
+/// Buffers of one element type, packed into one call. Buffers that hold one block per rank are interleaved:
+/// the packed buffer holds the first block of every buffer, then the second block of every buffer, and so on.
 class CoalescedCall {
   public:
     CoalescedCall(const Collective& like, std::size_t ranks);
 
-    /// Device memory is not copied: each buffer is a call of its own.
-    [[nodiscard]] bool takes(const Buffer& input) const;
+    /// Returns whether this call can include `input`. A buffer in device memory is always a separate call.
+    [[nodiscard]] bool can_include(const Buffer& input) const;
 
     void add(const Buffer& input, const Buffer& output);
 
     [[nodiscard]] bool is_on_device() const { return inputs_[0].on_device(); }
 
-    /// The call on copies of the inputs.
+    /// Packs the inputs and returns the call on the packed buffers.
     [[nodiscard]] const Collective& pack();
 
     /// Copies the results to the outputs.
@@ -70,12 +71,13 @@ class CoalescedCall {
     std::shared_ptr<algorithms::Scratch> output_;
 };
 
-/// Why the call cannot be; empty where it can. Throws ArgumentError for an operation without a meaning.
+/// Returns why the arguments are invalid, or an empty text if they are valid. Throws ArgumentError if the
+/// operation is not defined for a dtype.
 [[nodiscard]] std::string coalesced_problem(const Collective& like, std::size_t ranks,
                                             const std::vector<Buffer>& inputs,
                                             const std::vector<Buffer>& outputs);
 
-/// Checks `like`, which has no buffers yet, and makes one call of it for each kind of elements.
+/// Checks the arguments and creates one call per element type. `like` is the call without its buffers.
 template <class Group>
 [[nodiscard]] std::vector<std::shared_ptr<CoalescedCall>> coalesce(Group& group, const Collective& like,
                                                                    const std::vector<Buffer>& inputs,
@@ -93,7 +95,7 @@ template <class Group>
     std::vector<std::shared_ptr<CoalescedCall>> calls;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const Buffer input = erase_type(inputs[i]);
-        auto same = std::ranges::find_if(calls, [&](const auto& call) { return call->takes(input); });
+        auto same = std::ranges::find_if(calls, [&](const auto& call) { return call->can_include(input); });
         if (same == calls.end()) same = calls.insert(same, std::make_shared<CoalescedCall>(like, ranks));
         (*same)->add(input, erase_type(outputs[i]));
     }
@@ -109,7 +111,7 @@ void run_coalesced(Group& group, const Collective& like, const ErasedBuffers& in
     }
 }
 
-/// `owner` is what the operation must keep alive, besides the Allocations among the buffers.
+/// Starts the calls. The operation keeps `owner` alive, and the Allocations among the buffers.
 template <class Group>
 [[nodiscard]] Work start_coalesced(Group& group, const Collective& like, const ErasedBuffers& inputs,
                                    const ErasedBuffers& outputs,
@@ -128,8 +130,8 @@ template <class Group>
 
 }  // namespace detail
 
-/// all_reduce of each buffer, in place. `operation` may be a function of the user's where all buffers are of
-/// one type. Collective, as are all of these; throws ArgumentError for buffers that do not fit.
+/// Performs an all_reduce of each buffer, in place. `operation` may be a user function if all buffers have
+/// one type. Collective; blocks. Throws ArgumentError if the buffers do not match.
 template <class Group, MutableBufferList B>
 void all_reduce_coalesced(Group& group, B&& buffers,
                           const ReduceOperationOnList<B>& operation = ReduceOp::sum, StreamRef stream = {}) {
@@ -139,8 +141,8 @@ void all_reduce_coalesced(Group& group, B&& buffers,
         erased, erased);
 }
 
-/// Starts all_reduce_coalesced(group, buffers, operation). The elements must live until the Work is done; a
-/// list of views need not.
+/// Starts all_reduce_coalesced(group, buffers, operation) and returns at once. The elements must live until
+/// the Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
 [[nodiscard]] Work all_reduce_coalesced_async(Group& group, B&& buffers,
@@ -152,15 +154,16 @@ template <class Group, MutableBufferList B>
         erased, erased, detail::owner_of(operation));
 }
 
-/// broadcast of each buffer, in place.
+/// Performs a broadcast of each buffer, in place. Collective; blocks. Throws ArgumentError if the root is not
+/// a rank of the group.
 template <class Group, MutableBufferList B>
 void broadcast_coalesced(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
     const auto erased = detail::erase_buffers(buffers);
     detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased, erased);
 }
 
-/// Starts broadcast_coalesced(group, buffers, root). The elements must live until the Work is done; a list of
-/// views need not.
+/// Starts broadcast_coalesced(group, buffers, root) and returns at once. The elements must live until the
+/// Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
 template <class Group, MutableBufferList B>
     requires BufferListOutlivesCall<B>
 [[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
@@ -169,15 +172,16 @@ template <class Group, MutableBufferList B>
                                    erased);
 }
 
-/// all_gather of each input into the output at its position, which has size() times as many elements.
+/// Performs an all_gather of each input into the output at the same position of the list, which must have
+/// size() times as many elements. Collective; blocks. Throws ArgumentError if the buffers do not match.
 template <class Group, BufferList In, MutableBufferList Out>
 void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs, StreamRef stream = {}) {
     detail::run_coalesced(group, {.verb = Verb::all_gather, .stream = stream}, detail::erase_buffers(inputs),
                           detail::erase_buffers(outputs));
 }
 
-/// Starts all_gather_coalesced(group, inputs, outputs). The elements of both must live until the Work is
-/// done; lists of views need not.
+/// Starts all_gather_coalesced(group, inputs, outputs) and returns at once. The elements of both lists must
+/// live until the Work is done; lists that only contain views (spans) may be destroyed earlier. Collective.
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
 [[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs,
@@ -186,8 +190,9 @@ template <class Group, BufferList In, MutableBufferList Out>
                                    detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
-/// reduce_scatter of each input, which has size() times as many elements as the output at its position.
-/// `operation` may be a function of the user's where all buffers are of one type.
+/// Performs a reduce_scatter of each input into the output at the same position of the list. The input must
+/// have size() times as many elements as the output. `operation` may be a user function if all buffers have
+/// one type. Collective; blocks. Throws ArgumentError if the buffers do not match.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
                               const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
@@ -197,8 +202,9 @@ void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
         detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
-/// Starts reduce_scatter_coalesced(group, inputs, outputs, operation). The elements of both must live until
-/// the Work is done; lists of views need not.
+/// Starts reduce_scatter_coalesced(group, inputs, outputs, operation) and returns at once. The elements of
+/// both lists must live until the Work is done; lists that only contain views (spans) may be destroyed
+/// earlier. Collective.
 template <class Group, BufferList In, MutableBufferList Out>
     requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
 [[nodiscard]] Work reduce_scatter_coalesced_async(Group& group, In&& inputs, Out&& outputs,

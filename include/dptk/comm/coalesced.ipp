@@ -9,7 +9,7 @@ DPTK_INLINE CoalescedCall::CoalescedCall(const Collective& like, std::size_t ran
       input_blocks_(like.verb == Verb::reduce_scatter ? ranks : 1),
       output_blocks_(like.verb == Verb::all_gather ? ranks : 1) {}
 
-DPTK_INLINE bool CoalescedCall::takes(const Buffer& input) const {
+DPTK_INLINE bool CoalescedCall::can_include(const Buffer& input) const {
     return !input.on_device() && !is_on_device() && input.dtype == inputs_[0].dtype &&
            input.element_size() == inputs_[0].element_size();
 }
@@ -51,7 +51,8 @@ DPTK_INLINE std::shared_ptr<algorithms::Scratch> CoalescedCall::memory_for(
 DPTK_INLINE std::string coalesced_problem(const Collective& like, std::size_t ranks,
                                           const std::vector<Buffer>& inputs,
                                           const std::vector<Buffer>& outputs) {
-    if (inputs.size() != outputs.size()) return text(inputs.size(), " buffers into ", outputs.size());
+    if (inputs.size() != outputs.size())
+        return text("expected ", inputs.size(), " output buffers, got ", outputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const Buffer& in = inputs[i];
         const Buffer& out = outputs[i];
@@ -59,8 +60,8 @@ DPTK_INLINE std::string coalesced_problem(const Collective& like, std::size_t ra
         const std::size_t expected = like.verb == Verb::all_gather ? in.count * ranks : in.count;
         const std::size_t found = like.verb == Verb::reduce_scatter ? out.count * ranks : out.count;
         if (in.dtype != out.dtype || in.element_size() != out.element_size() || expected != found)
-            return text(in.count, " x ", dtype_name(in.dtype), " into ", out.count, " x ",
-                        dtype_name(out.dtype), ", as buffer ", i);
+            return text("buffer ", i, ": input of ", in.count, " x ", dtype_name(in.dtype),
+                        " does not match output of ", out.count, " x ", dtype_name(out.dtype));
     }
     return {};
 }

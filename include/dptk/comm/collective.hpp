@@ -1,5 +1,5 @@
-/// One call as a value: a collective with all that must agree between ranks and this rank's buffers, or a
-/// message. It is what travels from the typed verbs through a channel to the transport.
+/// Collective and Message, type-erased descriptions of one call. A Collective holds the parameters that must
+/// agree between ranks, and this rank's buffers. The typed verbs pass it through a channel to the transport.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@
 
 namespace DPTK_NAMESPACE {
 
+/// The operation of a call, as transports see it: the collectives and messages, and the collective ways to
+/// create memory and groups.
 enum class Verb : std::uint8_t {
     all_reduce,
     reduce,
@@ -34,6 +36,7 @@ enum class Verb : std::uint8_t {
     recv,
 };
 
+/// Returns the name of the verb as messages show it: "all_reduce".
 [[nodiscard]] constexpr std::string_view verb_name(Verb verb) noexcept {
     switch (verb) {
         case Verb::all_reduce: return "all_reduce";
@@ -55,47 +58,53 @@ enum class Verb : std::uint8_t {
     return "no verb";
 }
 
+/// Whether the verb combines the ranks' elements with a reduction.
 [[nodiscard]] constexpr bool reduces(Verb verb) noexcept {
     return verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter;
 }
 
+/// Whether one rank is the root of the call.
 [[nodiscard]] constexpr bool has_root(Verb verb) noexcept {
     return verb == Verb::reduce || verb == Verb::broadcast || verb == Verb::gather || verb == Verb::scatter;
 }
 
+/// Whether the call has an input or an output buffer.
 [[nodiscard]] constexpr bool has_buffers(Verb verb) noexcept {
     return verb != Verb::barrier && verb != Verb::allocate && verb != Verb::duplicate &&
            verb != Verb::subgroup;
 }
 
+/// One collective call on one rank, as the transport carries it out.
 struct Collective {
-    Verb verb = Verb::barrier;
-    /// What this rank gives. Without data where it gives nothing: scatter's on ranks other than the root, and
-    /// allocate's, whose bytes it counts.
+    Verb verb = Verb::barrier;  ///< The operation.
+    /// The buffer that this rank contributes. It has no data if the rank contributes nothing: in scatter on
+    /// ranks other than the root, and in allocate, whose bytes it counts.
     Buffer input = {};
-    /// What this rank gets. Where it is the input's memory, or has the input at this rank's place in it, the
-    /// call works in place. Without data where this rank gets nothing: reduce's and gather's on ranks other
-    /// than the root.
+    /// The buffer that receives this rank's result. The call works in place if the output is the input's
+    /// memory, or contains the input as this rank's part. It has no data if the rank receives nothing: in
+    /// reduce and gather on ranks other than the root.
     Buffer output = {};
-    Reduction reduction = {};
-    int root = 0;
-    /// all_gather_uneven: how many elements each rank gives. Lives as long as the operation.
+    Reduction reduction = {};  ///< How elements are combined, if the verb reduces.
+    int root = 0;              ///< The root, if the verb has one.
+    /// In all_gather_uneven, the number of elements of each rank. Must live as long as the operation.
     std::span<const std::size_t> counts = {};
-    /// Device memory is used behind what this stream does before, and before what it does then.
+    /// The stream of the call on device memory: the call runs after the stream's earlier work and before its
+    /// later work.
     StreamRef stream = {};
-    /// The number of the gradient bucket that a call without a root is about, for messages; -1 for none.
+    /// The index of the gradient bucket that a call without a root reduces, for messages; -1 if none.
     int bucket = -1;
 
-    /// The buffer whose count and dtype are the same on all ranks (all_gather_uneven: the rank's own part).
+    /// Returns the buffer whose count and dtype are the same on all ranks (in all_gather_uneven, this rank's
+    /// part).
     [[nodiscard]] const Buffer& shared_shape() const noexcept {
         return verb == Verb::scatter ? output : input;
     }
 
-    /// Where its memory lies.
+    /// Returns the device of the call's memory.
     [[nodiscard]] Device device() const noexcept { return shared_shape().device; }
 };
 
-/// Whether two ranks' calls fit together: the same verb, dtype, count, operation and root.
+/// Returns whether two ranks' calls match: the same verb, dtype, count, operation and root.
 [[nodiscard]] bool agree(const Collective& a, const Collective& b) noexcept;
 
 namespace detail {
@@ -104,12 +113,12 @@ namespace detail {
 
 }  // namespace detail
 
-/// Whether two calls of this rank use any byte in common that one of them writes.
+/// Returns whether two calls of this rank share any byte that at least one of them writes.
 [[nodiscard]] bool share_memory(const Collective& a, const Collective& b) noexcept;
 
 namespace detail {
 
-/// A call without its memory, in the two words that an CallTracker holds.
+/// A call without its memory, packed into the two words that a CallTracker holds.
 class PackedCall {
   public:
     explicit PackedCall(const Collective& call) noexcept {
@@ -128,10 +137,11 @@ class PackedCall {
 
     [[nodiscard]] Verb verb() const noexcept { return static_cast<Verb>(byte(0)); }
 
-    /// The rank for which a message waits; -1 for any.
+    /// Returns the peer of a message, or -1 for any rank.
     [[nodiscard]] int peer() const noexcept { return static_cast<int>(first_ >> 32); }
 
-    /// "all_reduce(sum, 100 x f32)", "recv(4 x i32, from rank 1, tag 7)"
+    /// Returns the call as messages show it: "all_reduce(sum, 100 x f32)", or
+    /// "recv(4 x i32, from rank 1, tag 7)".
     [[nodiscard]] std::string describe() const;
 
   private:
@@ -156,30 +166,26 @@ class PackedCall {
 
 [[nodiscard]] std::string describe_packed(CallTracker::Call call);
 
-}  // namespace detail
-
-namespace detail {
-
 [[nodiscard]] Collective allocation_call(std::size_t bytes) noexcept;
 
 }  // namespace detail
 
-/// A call for messages: "all_reduce(sum, 100 x f32)".
+/// Returns a call as messages show it: "all_reduce(sum, 100 x f32)".
 [[nodiscard]] std::string describe(const Collective& call);
 
-/// A rank that stands for all: recv takes a message from whoever sends one.
+/// Wildcard for the source rank, as MPI_ANY_SOURCE: recv accepts a message from any rank.
 inline constexpr int any_rank = -1;
 
-/// Of the messages that users send; collectives use those above.
+/// The largest tag of user messages. Collectives use the tags above it.
 inline constexpr int max_tag = 16383;
 
 /// One message between two ranks, as seen by one of them. `verb` is send or recv.
 struct Message {
-    Verb verb = Verb::send;
-    Buffer buffer = {};
-    int peer = 0;
-    int tag = 0;
-    /// As in a Collective.
+    Verb verb = Verb::send;  ///< send or recv.
+    Buffer buffer = {};      ///< The elements to send, or the memory that receives them.
+    int peer = 0;            ///< The other rank; any_rank in a recv from any rank.
+    int tag = 0;             ///< Only messages with equal tags match.
+    /// The stream of the call on device memory, as in a Collective.
     StreamRef stream = {};
 };
 

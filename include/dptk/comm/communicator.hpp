@@ -1,6 +1,6 @@
-/// BasicCommunicator<Transport> is the typed owner of a transport: MpiCommunicator, ThreadCommunicator and
-/// their siblings are its names. Use it where the transport is known at compile time; ProcessGroup, which any
-/// of them moves into, where it is not, and for groups of some of the ranks.
+/// BasicCommunicator<Transport> is a communicator over a transport that is known at compile time.
+/// MpiCommunicator, ThreadCommunicator and similar names are aliases of it. Use ProcessGroup, into which any
+/// of them can be moved, if the transport is known only at run time, or for subgroups.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,25 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds past
-/// it, it communicates no more and marks the job as broken, so that the other ranks end as well.
+/// A communicator over transport T: collectives and point-to-point messages. It can be moved, but not copied.
+/// Its destructor completes the started operations. During exception unwinding the destructor does not
+/// communicate but marks the job as failed, so that the other ranks end as well.
 template <class T>
 class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
                           public MessageVerbs<BasicCommunicator<T>> {
     static_assert(detail::checked_transport<T>());
 
   public:
-    /// Takes the transport over.
+    /// Creates a communicator that owns `transport`.
     explicit BasicCommunicator(T transport)
         : channel_(std::make_unique<detail::TransportChannel<T>>(std::move(transport))) {}
 
-    /// Goes on with a channel that there is.
+    /// Creates a communicator that owns an existing channel.
     explicit BasicCommunicator(std::unique_ptr<detail::TransportChannel<T>> channel)
         : channel_(std::move(channel)) {}
 
-    /// An independent communicator over the same ranks: calls on one never meet calls on the other.
-    /// Collective.
+    /// Creates an independent communicator over the same ranks, as MPI_Comm_dup does: calls on one never
+    /// match calls on the other. Collective.
     [[nodiscard]] BasicCommunicator duplicate()
         requires detail::HasDuplicate<T>
     {
@@ -38,12 +39,12 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
             static_cast<detail::TransportChannel<T>*>(channel_->duplicate().release())));
     }
 
-    /// The engine below: what all verbs go through.
+    /// Returns the channel that executes all calls.
     [[nodiscard]] detail::TransportChannel<T>& channel() { return *channel_; }
-    /// The same.
+    /// Returns the channel that executes all calls.
     [[nodiscard]] const detail::TransportChannel<T>& channel() const { return *channel_; }
 
-    /// Gives the channel away, for ProcessGroup.
+    /// Releases the channel to the caller; used by ProcessGroup.
     [[nodiscard]] std::unique_ptr<detail::Channel> release() && { return std::move(channel_); }
 
   private:

@@ -1,6 +1,5 @@
-/// Groups over TCP by the Gloo library. Including this header makes Gloo available to init_process_group:
-/// ranks that dptk-run, torchrun or srun has started, or that are told where to meet, find each other without
-/// MPI.
+/// Registers the Gloo transport (TCP) with init_process_group, which then connects ranks without MPI. The
+/// ranks are started by dptk-run, torchrun or srun, or the program specifies the rendezvous.
 #pragma once
 
 #include <memory>
@@ -13,13 +12,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made through any Store: GlooCommunicator(GlooTransport({.rank = r, .size = n, .store = store})).
-/// init_process_group makes groups over Gloo by itself.
+/// A communicator over Gloo. It connects through any Store:
+/// GlooCommunicator(GlooTransport({.rank = r, .size = n, .store = store})). init_process_group creates groups
+/// over Gloo by itself.
 using GlooCommunicator = BasicCommunicator<GlooTransport>;
 
 namespace detail {
 
-/// Whatever is no MPI launcher's, and those where the program says itself how the ranks find each other.
+/// Returns how well Gloo fits: for launchers other than MPI's, and if the program specifies the rendezvous.
 [[nodiscard]] Fit gloo_fit(const JobRequest& request);
 
 [[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& asked);

@@ -13,8 +13,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
-    if (request.method.meeting == Meeting::mpi) return Fit::none;
-    if (request.store || request.method.meeting != Meeting::none) return Fit::natural;
+    if (request.method.rendezvous == RendezvousKind::mpi) return Fit::none;
+    if (request.store || request.method.rendezvous != RendezvousKind::none) return Fit::natural;
     switch (request.launch.launcher) {
         case Launcher::torchrun: return request.launch.world_size > 1 ? Fit::natural : Fit::none;
         case Launcher::slurm: return request.launch.world_size > 1 ? Fit::possible : Fit::none;
@@ -24,10 +24,11 @@ DPTK_INLINE Fit gloo_fit(const JobRequest& request) {
     return request.launch.world_size > 1 || request.backend == "gloo" ? Fit::possible : Fit::none;
 }
 
-/// Where the program does not say how the ranks find each other, the launcher does.
+/// Derives the rendezvous method from the launcher if the program does not specify one.
 [[nodiscard]] DPTK_INLINE JobRequest with_method(JobRequest request) {
-    if (request.store || request.method.meeting != Meeting::none) return request;
-    request.method.meeting = request.launch.launcher == Launcher::slurm ? Meeting::slurm : Meeting::env;
+    if (request.store || request.method.rendezvous != RendezvousKind::none) return request;
+    request.method.rendezvous =
+        request.launch.launcher == Launcher::slurm ? RendezvousKind::slurm : RendezvousKind::env;
     return request;
 }
 
@@ -58,7 +59,7 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     add_terminate_listener(control);
     try {
         return ShmCommunicator<GlooTransport>(ShmTransport(GlooTransport(std::move(options))));
-    } catch (const std::exception& error) {  // the others are about to connect to this rank
+    } catch (const std::exception& error) {  // other ranks may be connecting to this rank
         job_state->fail(error.what());
         throw;
     }

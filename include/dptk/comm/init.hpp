@@ -1,4 +1,5 @@
-/// init_process_group finds out how this process was started and connects it with its peers.
+/// init_process_group detects the launcher (mpirun, torchrun, dptk-run, SLURM) and connects this process with
+/// the other ranks, as torch.distributed.init_process_group does.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// The control plane of the group that init_process_group returned last.
+/// The control plane of the group that the last call of init_process_group has returned.
 struct DefaultGroup {
     std::mutex mutex;
     std::weak_ptr<ControlPlane> control;
@@ -25,23 +26,24 @@ DPTK_EXPORT inline DefaultGroup& default_group() {
     return group;
 }
 
-/// Whether this process has said that it is alone.
-inline std::atomic<bool> has_said_alone = false;
+/// Whether this process has logged that it is a group of one rank.
+inline std::atomic<bool> has_logged_single_rank = false;
 
 }  // namespace detail
 
-/// The group of all ranks that the launcher started, or that the options describe; of one rank where there is
-/// neither. Collective: every process calls it, and it blocks until all have, for at most the timeout. From
-/// the main thread.
+/// Creates the group of all ranks that the launcher has started, or that the options describe. Without
+/// either, the group has one rank. Collective: every process calls it, from its main thread. It blocks until
+/// all processes have called it, for at most the timeout.
 ///
-/// Throws, on every rank within seconds of the cause: ArgumentError for values that make no sense or
-/// contradict each other, or where no registered transport serves; MismatchError where two processes have one
-/// rank, or disagree about the world size or the version of dptk; TimeoutError, with the missing ranks, where
-/// not all have come; BackendError where the launcher belongs to another MPI than the one this program is
-/// linked with.
+/// All errors are thrown on every rank, within seconds of the cause. Throws ArgumentError if values are
+/// invalid or contradict each other, or if no registered transport supports the launcher. Throws
+/// MismatchError if two processes have the same rank, or disagree about the world size or the version of
+/// dptk. Throws TimeoutError, with the missing ranks, if not all ranks arrive in time. Throws BackendError if
+/// the launcher belongs to another MPI implementation than the one that this program is linked with.
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
-/// Whether the group that init_process_group has given last is still open, in whatever variable.
+/// Returns whether the group that the last call of init_process_group has returned is still open, even if it
+/// was moved to another variable.
 [[nodiscard]] bool is_initialized();
 
 }  // namespace DPTK_NAMESPACE

@@ -30,23 +30,23 @@ namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] DPTK_INLINE std::string no_transport_text(const JobRequest& request) {
     const LaunchEnvironment& launch = request.launch;
-    const std::string who = text("rank ", launch.rank, ": started as one of ", launch.world_size,
-                                 " ranks by ", launch.source, ", but ");
+    const std::string start = text("rank ", launch.rank, ": started as one of ", launch.world_size,
+                                   " ranks by ", launch.source, ", but ");
     const std::string registered = ". Registered: " + registered_names() + ". ";
     if (!request.backend.empty()) {
-        return who + "the backend " + request.backend +
-               " is asked for, and this program has none of that name that serves it" + registered +
+        return start + "the requested backend " + request.backend +
+               " is not registered in this program or does not support that launcher" + registered +
                include_advice(request.backend + ".hpp");
     }
-    const bool by_mpi = request.method.meeting == Meeting::mpi || launch.launcher == Launcher::mpi;
+    const bool by_mpi = request.method.rendezvous == RendezvousKind::mpi || launch.launcher == Launcher::mpi;
     const std::string slurm = launch.launcher == Launcher::slurm
                                   ? ". For MPI, srun needs --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)"
                                   : "";
-    return who + "no transport in this program serves that launcher" + registered +
+    return start + "no transport in this program supports that launcher" + registered +
            include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
 }
 
-/// The registered transport that fits best; those of another name than the backend that is asked for do not.
+/// Returns the registered transport that fits best. If a backend is requested, only that one is considered.
 [[nodiscard]] DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
     std::optional<TransportEntry> best;
     Fit best_fit = Fit::none;
@@ -66,8 +66,8 @@ namespace DPTK_NAMESPACE::detail {
     if (request.launch.world_size > 1 || (!request.backend.empty() && request.backend != "self")) {
         throw ArgumentError(no_transport_text(request));
     }
-    if (!has_said_alone.exchange(true) && request.launch.launcher == Launcher::none)
-        log(LogLevel::info, 0, "no launcher has started this process: it is a group of one rank");
+    if (!has_logged_single_rank.exchange(true) && request.launch.launcher == Launcher::none)
+        log(LogLevel::info, 0, "no launcher detected: this process is a group of one rank");
     return SelfCommunicator(SelfTransport{});
 }
 

@@ -1,10 +1,11 @@
-/// Messages between two ranks of a group: send and recv. Communicators and ProcessGroup inherit them.
+/// Point-to-point messages between two ranks of a group: send and recv, blocking and asynchronous.
+/// Communicators and ProcessGroup inherit them.
 ///
-/// Nobody but the two ranks takes part. Messages with one tag from one rank to another arrive in the order in
-/// which they were sent; a message and its receiver have the same number of bytes. Over threads, MPI and Gloo
-/// messages are independent of collectives that go on in the background; over a transport that brings nothing
-/// but send and recv, they take their turn behind what was started before: there, one of two ranks that
-/// exchange messages sends first, and the other one receives first.
+/// Only the two ranks take part. Messages with one tag from one rank to another arrive in the order in which
+/// they were sent. The receiver's buffer must have exactly as many bytes as the message. Over threads, MPI
+/// and Gloo, messages are independent of collectives that run in the background. A transport that provides
+/// only send and recv executes messages in order, after all operations that were started before. If two
+/// ranks exchange messages over such a transport, one must send first and the other must receive first.
 #pragma once
 
 #include "dptk/comm/detail/channel.hpp"
@@ -13,18 +14,20 @@
 
 namespace DPTK_NAMESPACE {
 
-/// `Self` gives channel(): the Channel that carries the calls.
+/// The point-to-point calls of BasicCommunicator and ProcessGroup. `Self` provides channel(), which returns
+/// the Channel that executes the calls.
 template <class Self>
 class MessageVerbs {
   public:
-    /// Sends to rank `to`. Blocks until the elements may be changed again, perhaps until they have been
-    /// received. Throws ArgumentError for a rank that is not another one, and for a tag outside [0, max_tag].
+    /// Sends to rank `to`. Blocks until the elements may be changed again, which may be when they have been
+    /// received. Throws ArgumentError if `to` is this rank or not in the group, or if the tag is outside
+    /// [0, max_tag].
     template <ElementRange R>
     void send(R&& data, int to, int tag = 0, StreamRef stream = {}) {
         channel().run(Message{Verb::send, detail::buffer_of(data), to, tag, stream});
     }
 
-    /// Starts to send. `data` must live until the Work is done.
+    /// Starts to send to rank `to` and returns at once. `data` must live until the Work is done.
     template <ElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work send_async(R&& data, int to, int tag = 0, StreamRef stream = {}) {
@@ -32,15 +35,16 @@ class MessageVerbs {
                                detail::owner_of_all(data));
     }
 
-    /// Receives from rank `from`, or from whichever rank sends with this tag (any_rank). Blocks; returns the
-    /// sender. Throws MismatchError, which breaks the group, where the message has another size, and
-    /// ArgumentError for any_rank where the transport cannot do that.
+    /// Receives from rank `from`, or from any rank that sends with this tag (any_rank), and returns the
+    /// sender. Blocks. Throws MismatchError, after which the group is unusable, if the message has another
+    /// size. Throws ArgumentError if `from` is any_rank and the transport does not support it.
     template <MutableElementRange R>
     int recv(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
         return channel().run(Message{Verb::recv, detail::buffer_of(data), from, tag, stream});
     }
 
-    /// Starts to receive; Work::source_rank tells the sender. `data` must live until the Work is done.
+    /// Starts to receive and returns at once. Work::source_rank() returns the sender. `data` must live
+    /// until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {

@@ -1,5 +1,5 @@
-/// Groups over MPI. Including this header makes MPI available to init_process_group: a program that mpirun
-/// has started finds its ranks, whether dptk or the program itself initialises MPI.
+/// Registers the MPI transport with init_process_group, which then connects the ranks that mpirun has
+/// started. Either dptk or the program itself initializes MPI.
 #pragma once
 
 #include "dptk/comm/mpi/transport.hpp"
@@ -10,12 +10,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made from any MPI_Comm: MpiCommunicator(MpiTransport(comm)) works on a duplicate of it.
+/// A communicator over MPI. MpiCommunicator(MpiTransport(comm)) duplicates any MPI_Comm and uses the
+/// duplicate.
 using MpiCommunicator = BasicCommunicator<MpiTransport>;
 
 namespace detail {
 
-/// mpirun's ranks; srun's, where MPI finds as many; and those of a program that has initialised MPI itself.
+/// Returns how well MPI fits: for mpirun's ranks, for srun's ranks if MPI_Comm_size returns the same number,
+/// and for a program that has initialized MPI itself.
 [[nodiscard]] Fit mpi_fit(const JobRequest& request);
 
 [[nodiscard]] ProcessGroup create_mpi_group(const JobRequest& request);

@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE::detail {
     return initialized != 0;
 }
 
-/// The number of ranks that MPI knows; initialises MPI.
+/// Returns the size of MPI_COMM_WORLD. Initializes MPI if necessary.
 [[nodiscard]] DPTK_INLINE int mpi_world_size() {
     static_cast<void>(MpiEnvironment::get());
     int size = 1;
@@ -20,16 +20,16 @@ namespace DPTK_NAMESPACE::detail {
     return size;
 }
 
-/// Whether srun has given its tasks what this MPI needs to find the others. Without it, Open MPI's MPI_Init
-/// ends the process, and other MPIs know one rank.
+/// Returns whether srun has set the variables by which this MPI finds its ranks (PMIx for Open MPI, PMI
+/// otherwise). Without them, Open MPI's MPI_Init ends the process, and other MPIs run with one rank.
 [[nodiscard]] DPTK_INLINE bool slurm_speaks_mpi() {
     const bool open_mpi = MpiEnvironment::library().starts_with("Open MPI");
     return std::getenv(open_mpi ? "PMIX_RANK" : "PMI_FD") != nullptr;
 }
 
 DPTK_INLINE Fit mpi_fit(const JobRequest& request) {
-    const bool asked = request.backend == "mpi" || request.method.meeting == Meeting::mpi;
-    const bool other_method = request.store || request.method.meeting != Meeting::none;
+    const bool asked = request.backend == "mpi" || request.method.rendezvous == RendezvousKind::mpi;
+    const bool other_method = request.store || request.method.rendezvous != RendezvousKind::none;
     if (asked) return Fit::natural;
     if (other_method) return Fit::none;
     switch (request.launch.launcher) {
@@ -43,20 +43,21 @@ DPTK_INLINE Fit mpi_fit(const JobRequest& request) {
     return mpi_is_initialized() ? Fit::natural : Fit::none;
 }
 
-/// A program started by another MPI's mpirun runs as so many groups of one rank: MPI_Comm_size tells.
+/// Throws if the launcher's rank and world size differ from MPI's. A program that is started by the mpirun
+/// of another MPI finds one rank in MPI_COMM_WORLD.
 DPTK_INLINE void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
     if (launch.source == LaunchEnvironment{}.source) return;
     const int size = mpi_world_size();
     const int rank = MpiEnvironment::get().rank();
     if (size == launch.world_size && rank == launch.rank) return;
     if (size == launch.world_size) {
-        throw ArgumentError(text("rank ", launch.rank, " of ", launch.source, " is rank ", rank,
-                                 " of MPI: the two contradict each other"));
+        throw ArgumentError(text("the launcher's variables contradict MPI: ", launch.source, " says rank ",
+                                 launch.rank, ", but MPI_Comm_rank says ", rank));
     }
     throw BackendError(text("rank ", launch.rank, ": started as one of ", launch.world_size, " ranks by ",
                             launch.source, ", but MPI_Comm_size says ", size,
                             ": this program is linked with ", MpiEnvironment::library(),
-                            ", which that launcher does not serve. Start it with the mpirun of ",
+                            ", which that launcher does not support. Start it with the mpirun of ",
                             MpiEnvironment::library(), ", or build it with the launcher's MPI"));
 }
 

@@ -1,15 +1,17 @@
-/// Collectives of processes that work with several devices each: over all devices of all ranks, with one
-/// buffer for each device of this process, in its memory or in the host's.
+/// Multi-device collectives, for processes that use several devices each (multi-GPU per process, as
+/// ncclGroupStart allows). They run over all devices of all ranks. Each process passes one buffer per
+/// device, in the device's memory or in host memory.
 ///
-/// All are collective. All ranks have the same number of devices, and buffers of the same type and count:
-/// device d of rank r is number r * devices + d of all. Errors are agreed: all ranks throw ArgumentError
-/// where the arguments of any make no sense, and MismatchError where the ranks' differ; the group stays
-/// usable. To know costs one all_gather of 8 bytes a rank.
+/// All are collective and block. All ranks must have the same number of devices, and buffers of the same type
+/// and count. Device d of rank r has the number r * devices + d. Errors are agreed: all ranks throw
+/// ArgumentError if the arguments of any rank are invalid, and MismatchError if the arguments differ between
+/// ranks; the group stays usable. This check costs one all_gather of 8 bytes per rank.
 ///
-/// Of buffers in host memory, a process combines its devices' first; one collective of the group follows, and
-/// copies to the devices. Sums of the 16-bit formats are kept in f32, also between ranks, and rounded once.
-/// All block. Buffers in device memory, each on a device of its own, go over NCCL or through the host, as in
-/// the group's own verbs; `streams` has one for each device.
+/// Buffers in host memory: a process combines its devices' buffers first, then runs one collective of the
+/// group, and copies the result to its devices' buffers. Sums of the 16-bit formats are accumulated in f32,
+/// also between ranks, and rounded once. Buffers in device memory must each be on a different device. They
+/// are sent over NCCL or staged through host memory, as in the group's own verbs; `streams` has one stream
+/// per device.
 #pragma once
 
 #include <span>
@@ -35,8 +37,8 @@ void run_devices(Group& group, DeviceCall call, std::span<const StreamRef> strea
 
 namespace multi_device {
 
-/// Combines the elements of all devices of all ranks, position by position, in place: every device gets the
-/// same bits. A function of the user's combines them in the order of the devices' numbers.
+/// Combines the elements of all devices of all ranks, elementwise and in place. Every device gets bitwise
+/// identical results. A user function combines the elements in the order of the devices' numbers.
 template <class Group, MutableBufferList B>
 void all_reduce(Group& group, B&& buffers, const ReduceOperationOnList<B>& operation = ReduceOp::sum,
                 std::span<const StreamRef> streams = {}) {
@@ -49,7 +51,8 @@ void all_reduce(Group& group, B&& buffers, const ReduceOperationOnList<B>& opera
                         streams);
 }
 
-/// The same with the result on one device of the root alone; all others' elements stay as they are.
+/// Combines the elements of all devices of all ranks, elementwise, into the buffer of one device of the
+/// root. The elements of all other devices are unchanged.
 template <class Group, MutableBufferList B>
 void reduce(Group& group, B&& buffers, int root = 0, int root_device = 0,
             const ReduceOperationOnList<B>& operation = ReduceOp::sum,
@@ -79,8 +82,8 @@ void broadcast(Group& group, B&& buffers, int root = 0, int root_device = 0,
                         streams);
 }
 
-/// Each output = the inputs of all devices of all ranks, in the order of their numbers. An input may be its
-/// place in its device's output.
+/// Gathers the inputs of all devices of all ranks in each output, in the order of the devices' numbers. An
+/// input may be its own part of its device's output.
 template <class Group, BufferList In, MutableBufferList Out>
 void all_gather(Group& group, In&& inputs, Out&& outputs, std::span<const StreamRef> streams = {}) {
     detail::run_devices(group,
@@ -90,8 +93,9 @@ void all_gather(Group& group, In&& inputs, Out&& outputs, std::span<const Stream
                         streams);
 }
 
-/// Combines the inputs of all devices of all ranks, position by position; each output = its device's part of
-/// the result, in the order of the devices' numbers. An output may be its device's place in its input.
+/// Combines the inputs of all devices of all ranks, elementwise, and scatters the result: each output gets
+/// its device's part, in the order of the devices' numbers. An output may be its own part of its device's
+/// input.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter(Group& group, In&& inputs, Out&& outputs,
                     const ReduceOperationOnList<Out>& operation = ReduceOp::sum,

@@ -1,6 +1,6 @@
-/// Groups over NCCL. Including this header makes every ProcessGroup serve the memory of CUDA devices: its
-/// calls on host memory go over the group's own transport, and those on device memory over NCCL, which is
-/// connected, between the devices that their buffers are on, when the first of them comes.
+/// Registers NCCL as the transport for CUDA device memory: every ProcessGroup then accepts buffers in device
+/// memory. Calls on host memory use the group's own transport, calls on device memory use NCCL. The first
+/// call on device memory connects NCCL between the devices of the ranks' buffers.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made through a Store (NcclTransport), around an ncclComm_t (NcclTransport), or over any group's ranks
-/// (nccl_communicator).
+/// A communicator over NCCL. NcclTransport connects it through a Store or wraps an existing ncclComm_t;
+/// nccl_communicator creates it for the ranks of a group.
 using NcclCommunicator = BasicCommunicator<NcclTransport>;
 
 namespace detail {
 
-/// A channel over NCCL between the ranks of another one, whose job they go on to share. Collective.
+/// Creates a channel over NCCL between the ranks of `group`. Both channels belong to the same job.
+/// Collective.
 [[nodiscard]] std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channel& group,
                                                                             NcclOptions options);
 
@@ -33,9 +34,10 @@ inline const bool nccl_is_registered =
 
 }  // namespace detail
 
-/// A communicator over NCCL between the ranks of a group, on the current CUDA device unless the options name
-/// one; their rank, size, store, control and timeout are the group's. They fail together. Collective; blocks.
-/// Throws as NcclTransport does; what is agreed leaves the group usable.
+/// Creates a communicator over NCCL between the ranks of a group. It uses the current CUDA device unless
+/// `options` names another one. The rank, size, store, control and timeout in `options` are ignored; the
+/// group's are used instead. If the communicator fails, the group fails as well, and vice versa. Collective;
+/// blocks. Throws as NcclTransport does; after an agreed error the group stays usable.
 template <class Group>
 [[nodiscard]] NcclCommunicator nccl_communicator(Group& group, NcclOptions options = {}) {
     return NcclCommunicator(detail::connect_nccl(group.channel(), std::move(options)));

@@ -20,11 +20,11 @@ DPTK_INLINE std::unique_ptr<TransportChannel<NcclTransport>> connect_nccl(Channe
     options.control = job.control;
     options.timeout = identity.timeout;
     const auto exchange = [&](const NcclPeerInfo& own) {
-        std::vector<NcclPeerInfo> cards(ranks.size());
+        std::vector<NcclPeerInfo> peers(ranks.size());
         group.run({.verb = Verb::all_gather,
                    .input = buffer_of(std::span<const NcclPeerInfo>(&own, 1)),
-                   .output = buffer_of(cards)});
-        return cards;
+                   .output = buffer_of(peers)});
+        return peers;
     };
     std::unique_ptr<TransportChannel<NcclTransport>> channel;
     break_job_unless_agreed(job, [&] {

@@ -1,9 +1,11 @@
-/// Collectives on objects: whatever Serializer turns into bytes and back. For what is small or rare, such as
-/// settings, names and statistics; elements in memory go faster through the group's own verbs.
+/// Collectives on serialized objects (broadcast_object, all_gather_object, ...), for every type that has a
+/// Serializer. Use them for small or rare data, such as settings, names and statistics; the group's own verbs
+/// are faster for arrays of elements.
 ///
-/// All are collective, and block. All ranks use the same T, and one kind of machine. An error is agreed:
-/// where a Serializer throws on any rank, or an argument makes no sense, all ranks throw the same, and the
-/// group stays usable. An ArgumentError or a FormatError stays one; anything else becomes an Error.
+/// All are collective and block. All ranks must use the same T, and machines of the same architecture. Errors
+/// are agreed: if a Serializer throws on any rank, or an argument is invalid, all ranks throw the same error,
+/// and the group stays usable. ArgumentError and FormatError keep their types; every other exception becomes
+/// an Error.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +29,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Why a rank cannot go on.
+/// The error of one rank: its kind and its text.
 struct Problem {
     enum class Kind : std::uint64_t { none, argument, format, other };
 
@@ -35,7 +37,7 @@ struct Problem {
     std::string text = {};
 };
 
-/// What `fn` throws.
+/// Runs `fn` and returns the error that it throws, if any.
 template <class Fn>
 [[nodiscard]] Problem problem_of(Fn&& fn) {
     const auto problem = [](Problem::Kind kind, const std::exception& error) {
@@ -52,11 +54,12 @@ template <class Fn>
     } catch (const std::exception& error) {
         return problem(Problem::Kind::other, error);
     } catch (...) {
-        return {Problem::Kind::other, "an exception that is no std::exception"};
+        return {Problem::Kind::other, "an exception that is not derived from std::exception"};
     }
 }
 
-/// Throws all ranks' problems on all ranks, where the worst of them is one. Collective.
+/// Throws the problems of all ranks, on all ranks, unless `worst` is none. `worst` is the maximum over all
+/// ranks and determines the type of the error. Collective.
 template <class Group>
 void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, const Problem& own) {
     if (worst == Problem::Kind::none) return;
@@ -66,14 +69,15 @@ void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, co
     throw_agreed(group, Error(what));
 }
 
-/// What each rank tells all others before bytes travel.
+/// The header that each rank sends to all others before the bytes.
 struct ObjectHeader {
     std::int64_t root;
     std::uint64_t bytes;
     Problem::Kind problem;
 };
 
-/// How many bytes each rank gives; or throws on all ranks. Collective.
+/// Returns the number of bytes of each rank's object, or throws on all ranks if a rank has a problem.
+/// Collective.
 template <class Group>
 [[nodiscard]] std::vector<std::size_t> agree_on_bytes(Group& group, std::string_view verb, int root,
                                                       std::size_t bytes, const Problem& own) {
@@ -83,7 +87,7 @@ template <class Group>
     for (const ObjectHeader& header : headers) {
         if (header.root != headers[0].root)
             throw_agreed(group, MismatchError(text(verb, ": rank ", sizes.size(), " has root ", header.root,
-                                                   ", where rank 0 has root ", headers[0].root)));
+                                                   ", but rank 0 has root ", headers[0].root)));
         sizes.push_back(header.bytes);
         worst = std::max(worst, header.problem);
     }
@@ -93,7 +97,7 @@ template <class Group>
     return sizes;
 }
 
-/// The result of `read` on all ranks; or throws on all ranks. Collective.
+/// Returns the result of `read`, or throws on all ranks if `read` throws on any rank. Collective.
 template <class T, class Group, class Read>
 [[nodiscard]] T read_on_all(Group& group, std::string_view verb, Read&& read) {
     std::optional<T> object;
@@ -105,7 +109,7 @@ template <class T, class Group, class Read>
 
 }  // namespace detail
 
-/// Sends the root's object to all ranks, where it takes the place of theirs.
+/// Sends the root's object to all ranks, where it replaces `object`. Collective; blocks.
 template <Serializable T, class Group>
 void broadcast_object(Group& group, T& object, int root = 0) {
     constexpr std::string_view verb = "broadcast_object";
@@ -124,7 +128,7 @@ void broadcast_object(Group& group, T& object, int root = 0) {
     if (received) object = std::move(*received);
 }
 
-/// The objects of all ranks, in rank order, on all ranks.
+/// Returns the objects of all ranks, in rank order, on all ranks. Collective; blocks.
 template <Serializable T, class Group>
 [[nodiscard]] std::vector<T> all_gather_object(Group& group, const T& object) {
     constexpr std::string_view verb = "all_gather_object";
@@ -144,8 +148,8 @@ template <Serializable T, class Group>
     });
 }
 
-/// The objects of all ranks, in rank order, on the root; nothing elsewhere. The root needs memory for size()
-/// times the largest of them.
+/// Returns the objects of all ranks, in rank order, on the root, and an empty vector on the other ranks. The
+/// root needs memory for size() times the largest object. Collective; blocks.
 template <Serializable T, class Group>
 [[nodiscard]] std::vector<T> gather_object(Group& group, const T& object, int root = 0) {
     constexpr std::string_view verb = "gather_object";
@@ -168,8 +172,9 @@ template <Serializable T, class Group>
     });
 }
 
-/// This rank's one of the root's objects, of which there are size(), in rank order. Elsewhere `objects` is
-/// not used: scatter_object<T>(group, {}). The root needs memory for size() times the largest of them.
+/// Returns objects[rank()] of the root's `objects`, of which there must be size(). The other ranks' `objects`
+/// are ignored: scatter_object<T>(group, {}). The root needs memory for size() times the largest object.
+/// Collective; blocks.
 template <Serializable T, class Group>
 [[nodiscard]] T scatter_object(Group& group, const std::vector<T>& objects, int root = 0) {
     constexpr std::string_view verb = "scatter_object";
@@ -179,7 +184,8 @@ template <Serializable T, class Group>
     const detail::Problem problem = detail::problem_of([&] {
         if (group.rank() != root) return;
         if (objects.size() != ranks)
-            throw ArgumentError(detail::text(objects.size(), " objects for ", ranks, " ranks"));
+            throw ArgumentError(
+                detail::text("expected ", ranks, " objects, one for each rank, got ", objects.size()));
         for (const T& object : objects) {
             detail::append_item(items.emplace_back(), Serializer<T>::to_bytes(object));
             largest = std::max(largest, items.back().size());

@@ -1,6 +1,6 @@
-/// ProcessGroup is a communicator whose transport is known only at run time. init_process_group and
-/// launch_threads give one, any communicator moves into one, and everything above comm/ takes a
-/// ProcessGroup&.
+/// ProcessGroup is a communicator whose transport is chosen at run time (type-erased), as PyTorch's
+/// ProcessGroup. init_process_group returns one, any BasicCommunicator can be moved into one, and all code
+/// above comm/ accepts a ProcessGroup&.
 #pragma once
 
 #include <chrono>
@@ -17,67 +17,72 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The color of ranks that split() puts into no group, as MPI_UNDEFINED.
+/// The color of ranks that split() puts into no group, like MPI_UNDEFINED.
 inline constexpr int no_color = -1;
 
 /// Options of ProcessGroup's subgroup, split and split_by_host.
 struct SubgroupOptions {
-    /// Of every call in the subgroup; the group's own where it is not given. All ranks give the same.
+    /// The timeout of every call in the subgroup. The default is the group's timeout. All ranks must pass the
+    /// same value.
     std::optional<std::chrono::milliseconds> timeout = std::nullopt;
-    /// "gloo": over Gloo, whatever the group's own transport is; empty for that one.
+    /// The subgroup's transport: "gloo", or empty for the group's own transport.
     std::string backend = {};
 };
 
-/// Moved, never copied. Closing it (destruction) completes what was started; where an exception unwinds
-/// past it, it communicates no more and marks the job as broken, so that the other ranks end as well.
-/// Groups that init_process_group, launch_threads and spawn give are of this type.
+/// A group of ranks with collectives and point-to-point messages, over any transport. init_process_group,
+/// launch_threads and spawn create groups of this type. It can be moved, but not copied. Its destructor
+/// completes the started operations. During exception unwinding the destructor does not communicate but marks
+/// the job as failed, so that the other ranks end as well.
 class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<ProcessGroup> {
   public:
-    /// The group takes the communicator over.
+    /// Creates a group that owns `communicator`.
     template <Transport T>
     ProcessGroup(BasicCommunicator<T>&& communicator)  // NOLINT(google-explicit-constructor): a widening
         : ProcessGroup(std::move(communicator).release()) {}
 
-    /// Goes on with a channel that there is.
+    /// Creates a group that owns an existing channel.
     explicit ProcessGroup(std::unique_ptr<detail::Channel> channel);
 
-    /// Whether this rank is in the group. Using a group that it is not in, or that was moved from, throws
-    /// ArgumentError.
+    /// Returns whether this rank is in the group. All calls throw ArgumentError if it is not, or if the group
+    /// was moved from.
     [[nodiscard]] bool is_member() const noexcept { return channel_ != nullptr; }
 
-    /// An independent group over the same ranks, for work in the background: its calls never meet this
-    /// group's. Collective. Throws ArgumentError where the transport has no duplicate().
+    /// Creates an independent group over the same ranks, as MPI_Comm_dup does, for example for background
+    /// communication. Its calls never match this group's calls. Collective. Throws ArgumentError if the
+    /// transport has no duplicate().
     [[nodiscard]] ProcessGroup duplicate();
 
-    /// A group of these ranks, in this order; on the other ranks, one that they are not in. It is independent
-    /// of this group and may outlive it, but they fail together. Collective over this group: all ranks call
-    /// it, with the same arguments, those that are not in the subgroup as well. Throws, on all ranks,
-    /// ArgumentError where the ranks are none, not in this group or not different, and MismatchError where
-    /// the arguments differ.
+    /// Creates a group of the given ranks, in the given order. On the other ranks it returns a group of
+    /// which they are not members. The subgroup is independent of this group and may outlive it, but if one
+    /// fails, the other fails as well. Collective over this group: all ranks call it with the same
+    /// arguments, also those that are not in the subgroup. Throws on all ranks: ArgumentError if `ranks` is
+    /// empty, contains a rank twice, or contains a rank that is not in this group; MismatchError if the
+    /// arguments differ between ranks.
     [[nodiscard]] ProcessGroup subgroup(std::span<const int> ranks, const SubgroupOptions& options = {});
 
-    /// The same for ranks that are written down: group.subgroup({0, 2}).
+    /// Overload that takes an initializer list: group.subgroup({0, 2}).
     [[nodiscard]] ProcessGroup subgroup(std::initializer_list<int> ranks,
                                         const SubgroupOptions& options = {});
 
-    /// One group for each color, of the ranks that give it, ordered by key and then by rank. A rank that
-    /// gives no_color is in none. Collective. Throws ArgumentError on all ranks for other negative colors.
+    /// Creates one group per color, as MPI_Comm_split does. Each contains the ranks that pass this color,
+    /// ordered by key and then by rank. A rank that passes no_color is in no group. Collective. Throws
+    /// ArgumentError on all ranks if any passes another negative color.
     [[nodiscard]] ProcessGroup split(int color, int key = 0, const SubgroupOptions& options = {});
 
-    /// One group for each host, of the ranks on it. Collective.
+    /// Creates one group per host, which contains the ranks on this host. Collective.
     [[nodiscard]] ProcessGroup split_by_host(const SubgroupOptions& options = {});
 
-    /// The engine below: what all verbs go through. Throws ArgumentError where this rank is not in the group.
+    /// Returns the channel that executes all calls. Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] detail::Channel& channel();
-    /// The same.
+    /// Returns the channel that executes all calls. Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] const detail::Channel& channel() const;
 
   private:
-    struct Outsider {
+    struct NonMember {
         std::string why;
     };
 
-    explicit ProcessGroup(Outsider outsider);
+    explicit ProcessGroup(NonMember non_member);
 
     void check_member() const;
 

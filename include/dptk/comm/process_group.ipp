@@ -40,7 +40,10 @@ DPTK_INLINE ProcessGroup ProcessGroup::subgroup(std::initializer_list<int> ranks
 
 DPTK_INLINE ProcessGroup ProcessGroup::split(int color, int key, const SubgroupOptions& options) {
     detail::check_no_problem<ArgumentError>(
-        *this, color < no_color ? detail::text("split with color ", color) : problem_with(options));
+        *this, color < no_color
+                   ? detail::text("split with color ", color, ": expected a color of at least 0, or ",
+                                  "no_color (", no_color, ")")
+                   : problem_with(options));
     detail::check_equal_tables(*this, "subgroups", "a split" + describe(options));
     const std::vector<int> colors = all_gather_value(color);
     const std::vector<int> keys = all_gather_value(key);
@@ -68,7 +71,7 @@ DPTK_INLINE const detail::Channel& ProcessGroup::channel() const {
     return *channel_;
 }
 
-DPTK_INLINE ProcessGroup::ProcessGroup(Outsider outsider) : why_empty_(std::move(outsider.why)) {}
+DPTK_INLINE ProcessGroup::ProcessGroup(NonMember non_member) : why_empty_(std::move(non_member.why)) {}
 
 DPTK_INLINE void ProcessGroup::check_member() const {
     if (channel_) return;
@@ -86,7 +89,8 @@ DPTK_INLINE bool ProcessGroup::over_own_transport(const SubgroupOptions& options
 
 DPTK_INLINE std::string ProcessGroup::problem_with(const SubgroupOptions& options) const {
     if (options.timeout && options.timeout->count() <= 0)
-        return detail::text("a subgroup's timeout of ", options.timeout->count(), " ms");
+        return detail::text("a subgroup's timeout of ", options.timeout->count(),
+                            " ms: expected at least 1 ms");
     if (over_own_transport(options))
         return channel().has_subgroups() ? "" : "the transport " + backend() + " has no subgroup()";
     const std::vector<TransportEntry> entries = registered_transports();
@@ -104,11 +108,11 @@ DPTK_INLINE std::string ProcessGroup::problem_with(std::span<const int> ranks,
     const auto say = [&](std::string_view what) {
         return detail::text("subgroup of the ranks ", detail::list_text(ranks), ": ", what);
     };
-    if (ranks.empty()) return "subgroup of no ranks";
+    if (ranks.empty()) return "subgroup of 0 ranks: expected at least 1";
     for (const int rank : ranks) {
         if (rank < 0 || rank >= size())
             return say(detail::text("rank ", rank, " is outside [0, ", size() - 1, "]"));
-        if (std::ranges::count(ranks, rank) > 1) return say(detail::text("rank ", rank, " is there twice"));
+        if (std::ranges::count(ranks, rank) > 1) return say(detail::text("rank ", rank, " is listed twice"));
     }
     return problem_with(options);
 }
@@ -120,7 +124,7 @@ DPTK_INLINE ProcessGroup ProcessGroup::make_subgroup(std::span<const int> ranks,
                                                 ? channel().subgroup(ranks, options.timeout)
                                                 : subgroup_over(ranks, options);
     if (part) return ProcessGroup(std::move(part));
-    return ProcessGroup(Outsider{
+    return ProcessGroup(NonMember{
         detail::text("rank ", own, " is not in this group, which has the ranks ", detail::list_text(ranks))});
 }
 

@@ -1,4 +1,5 @@
-/// What users give to verbs: elements in host memory or on a device, and the operation that combines these.
+/// Concepts for the arguments of collectives: contiguous ranges of elements in host or device memory, and
+/// ReduceOperation, the operation that combines them.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ template <class R>
 concept HostRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
-/// Elements to read, wherever they are.
+/// A range of elements to read, in host memory or on a device.
 template <class R>
 concept ElementRange = HostRange<R> || DeviceRange<R>;
 
@@ -59,7 +60,7 @@ using ElementIn = std::remove_cv_t<typename detail::ElementOf<R>::type>;
 template <class R>
 concept MutableElementRange = ElementRange<R> && !std::is_const_v<typename detail::ElementOf<R>::type>;
 
-/// One that does not die with the call that starts an operation on it: a variable, or a view of one.
+/// A range whose elements outlive the call that starts an operation on them: a variable, or a view of one.
 template <class R>
 concept OutlivesCall =
     std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R> || detail::is_device_span<R>;
@@ -70,12 +71,12 @@ concept OutlivesCall =
 template <Element T>
 class ReduceOperation {
   public:
-    /// A ReduceOp for T; what has no meaning for it is refused by the verb.
+    /// Creates one of dptk's own operations. The verb throws ArgumentError if it is not defined for T.
     ReduceOperation(ReduceOp op) : reduction_(op) {}  // NOLINT(google-explicit-constructor): a widening
-    /// The sum of this rank's elements by that weight, and of the others' by theirs.
+    /// Creates a weighted sum: this rank's elements are multiplied by `sum.weight`, other ranks' by theirs.
     ReduceOperation(WeightedSum sum) : reduction_(sum) {}  // NOLINT(google-explicit-constructor): a widening
 
-    /// A function, which is kept as long as an operation needs it.
+    /// Creates an operation that calls `function`, and keeps it alive as long as an operation needs it.
     template <class F>
         requires std::is_invocable_r_v<T, const F&, const T&, const T&>
     ReduceOperation(F function)  // NOLINT(google-explicit-constructor): a widening
@@ -85,10 +86,10 @@ class ReduceOperation {
                       detail::store<T>(into, i, function(detail::load<T>(into, i), detail::load<T>(from, i)));
               }})) {}
 
-    /// What a Collective is given. Points into this.
+    /// Returns the type-erased operation for a Collective. It refers to this object.
     [[nodiscard]] Reduction reduction() const { return function_ ? Reduction(*function_) : reduction_; }
 
-    /// What an operation that goes on must keep alive.
+    /// Returns the owner of the function, which a started operation keeps alive; null for a ReduceOp.
     [[nodiscard]] const std::shared_ptr<const UserFunction>& function() const noexcept { return function_; }
 
   private:
@@ -96,7 +97,7 @@ class ReduceOperation {
     std::shared_ptr<const UserFunction> function_;
 };
 
-/// The operation on a range's elements.
+/// The type of a reduction on a range's elements.
 template <ElementRange R>
 using ReduceOperationOn = ReduceOperation<ElementIn<R>>;
 
@@ -105,7 +106,7 @@ namespace detail {
 template <HostRange R>
 [[nodiscard]] Buffer buffer_of(R&& range) {
     using T = ElementIn<R>;
-    // A collective that only reads leaves the elements alone; Buffer does not distinguish.
+    // Buffer has no const variant; a collective does not write the elements of an input.
     void* data = const_cast<T*>(std::ranges::data(range));
     return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}, sizeof(T)};
 }
@@ -117,11 +118,12 @@ template <DeviceRange R>
     return {data, static_cast<std::size_t>(range.size()), dtype_of<T>, range.device(), sizeof(T)};
 }
 
-/// Two ranges of one call.
+/// Two ranges with the same element type.
 template <class A, class B>
 concept SameElements = std::same_as<ElementIn<A>, ElementIn<B>>;
 
-/// What an operation on `range` must keep alive: the memory of an Allocation; nothing of the user's.
+/// Returns the owner that an operation on the range must keep alive: the memory of an Allocation, and null
+/// for other ranges, which the user keeps alive.
 template <class R>
 [[nodiscard]] std::shared_ptr<const void> owner_of(const R&) {
     return nullptr;
@@ -146,7 +148,7 @@ template <class T>
     return owner;
 }
 
-/// What an operation on all of these must keep alive.
+/// Returns one owner that keeps the owners of all arguments alive; null if there are none.
 template <class... Things>
 [[nodiscard]] std::shared_ptr<const void> owner_of_all(const Things&... things) {
     using Owners = std::array<std::shared_ptr<const void>, sizeof...(things)>;

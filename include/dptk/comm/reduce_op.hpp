@@ -1,5 +1,5 @@
-/// ReduceOp says how a reduction combines the ranks' elements; Reduction is one of these, or a function of
-/// the user's.
+/// ReduceOp, the built-in reduction operations, and Reduction: a ReduceOp, a weighted sum, or a user
+/// function.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace DPTK_NAMESPACE {
 
-/// `avg` is the sum divided by the number of ranks, for floating-point and complex types. `band`, `bor` and
-/// `bxor` work bitwise on integers and logically on bool.
+/// A built-in reduction operation. `avg` is the sum divided by the number of ranks, for floating-point and
+/// complex types. `band`, `bor` and `bxor` are bitwise on integers and logical on bool.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
 
-/// The name of an operation as messages show it: "sum".
+/// Returns the name of an operation as messages show it: "sum".
 [[nodiscard]] constexpr std::string_view reduce_op_name(ReduceOp op) noexcept {
     switch (op) {
         case ReduceOp::sum: return "sum";
@@ -32,41 +32,42 @@ enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxo
     return "no operation";
 }
 
-/// A function of the user's, erased: into[i] = f(into[i], from[i]), where `into` comes from lower ranks.
+/// A type-erased user function: into[i] = f(into[i], from[i]). `into` holds the elements of lower ranks.
 struct UserFunction {
-    std::function<void(void* into, const void* from, std::size_t count)> combine;  ///< Of `count` elements.
+    /// Combines `count` elements.
+    std::function<void(void* into, const void* from, std::size_t count)> combine;
 };
 
-/// The sum of weight * element, where each rank has a weight of its own; for floating-point and complex
+/// The sum of weight * element over the ranks; each rank has its own weight. For floating-point and complex
 /// types.
 struct WeightedSum {
-    double weight = 1;  ///< This rank's.
+    double weight = 1;  ///< This rank's weight.
 };
 
-/// What a reducing verb is given. Points to a user's function, which lives as long as the operation.
+/// The operation of a reducing call. It does not own a user function, which must live as long as the call.
 struct Reduction {
-    /// One of dptk's own operations.
+    /// Creates a built-in operation.
     Reduction(ReduceOp op_ = ReduceOp::sum) : op(op_) {}  // NOLINT(google-explicit-constructor): a widening
-    /// A sum, with this rank's weight.
+    /// Creates a weighted sum with this rank's weight.
     explicit Reduction(WeightedSum sum) : weight(sum.weight) {}
-    /// A function, which is kept by its address.
+    /// Creates an operation that refers to a user function.
     explicit Reduction(const UserFunction& user_) : user(&user_) {}
 
-    /// Whether the sum is divided by the number of ranks.
+    /// Returns whether the sum is divided by the number of ranks.
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
 
-    /// Its name for messages.
+    /// Returns the name of the operation as messages show it.
     [[nodiscard]] std::string_view name() const noexcept {
         return user != nullptr ? "user's function" : reduce_op_name(op);
     }
 
-    ReduceOp op = ReduceOp::sum;         ///< Where `user` is null.
-    const UserFunction* user = nullptr;  ///< Null for one of dptk's own operations.
-    /// Of this rank's elements, before they are summed.
+    ReduceOp op = ReduceOp::sum;         ///< The built-in operation; unused if `user` is set.
+    const UserFunction* user = nullptr;  ///< The user function; null for built-in operations.
+    /// The factor by which this rank's elements are multiplied before they are summed.
     std::optional<double> weight = std::nullopt;
 };
 
-/// Whether `op` has a meaning for `dtype`.
+/// Returns whether `op` is defined for `dtype`.
 [[nodiscard]] constexpr bool is_meaningful(DType dtype, ReduceOp op) noexcept {
     const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
     const bool extreme = op == ReduceOp::min || op == ReduceOp::max;
@@ -87,11 +88,11 @@ namespace detail {
 
 }  // namespace detail
 
-/// Throws ArgumentError where the operation has no meaning for `dtype`.
+/// Throws ArgumentError if the operation is not defined for `dtype`.
 inline void check_reduction(DType dtype, const Reduction& reduction) {
-    const bool is_weighted_well = !reduction.weight || detail::has_weights(dtype);
-    const bool is_known = reduction.user != nullptr || is_meaningful(dtype, reduction.op);
-    if (!is_weighted_well || !is_known) detail::refuse_reduction(dtype, reduction);
+    const bool is_weight_valid = !reduction.weight || detail::has_weights(dtype);
+    const bool is_defined = reduction.user != nullptr || is_meaningful(dtype, reduction.op);
+    if (!is_weight_valid || !is_defined) detail::refuse_reduction(dtype, reduction);
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -1,5 +1,5 @@
-/// The transports that this program has included. A transport's header registers itself here, and
-/// init_process_group looks here for one that serves the launcher.
+/// Registry of the transports that this program includes. The header of a transport registers it, and
+/// init_process_group selects the one that fits the launcher best.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ namespace DPTK_NAMESPACE {
 
 class ProcessGroup;
 
-/// How well a transport fits what a program asks for.
+/// How well a transport fits a job.
 enum class Fit : std::uint8_t {
-    none,      ///< it cannot connect these ranks
-    possible,  ///< it can
-    natural,   ///< it is made for them
+    none,      ///< The transport cannot connect these ranks.
+    possible,  ///< The transport can connect these ranks.
+    natural,   ///< The transport is the preferred one for this launcher or request.
 };
 
-/// A group over some ranks of a job that is connected already, perhaps by another transport.
+/// A request for a subgroup of a job that is already connected, possibly by another transport.
 struct SubgroupRequest {
-    int rank = 0;  ///< This process's, in the new group.
-    /// Of the ranks, in the group's order.
+    int rank = 0;  ///< This process's rank in the new group.
+    /// The hosts of the new group's ranks, by rank.
     std::vector<std::string> hosts;
-    detail::ChannelIdentity identity;  ///< The group's name, number and deadline.
-    detail::ChannelJob job;            ///< The job that the group belongs to.
+    detail::ChannelIdentity identity;  ///< The group's name, number and timeout.
+    detail::ChannelJob job;            ///< The job to which the group belongs.
 };
 
-/// A transport as its header registers it.
+/// A registered transport.
 struct TransportEntry {
-    std::string_view name;  ///< What InitOptions::backend calls it.
-    /// Whether this transport connects such ranks. May initialise its library.
+    std::string_view name;  ///< The name for InitOptions::backend.
+    /// Returns how well the transport fits the job. May initialize the transport's library.
     Fit (*fit)(const JobRequest&);
-    /// Connects them. Collective; throws where the launcher and the transport do not go together.
+    /// Connects the ranks. Collective; throws if the transport does not support the launcher.
     ProcessGroup (*create)(const JobRequest&);
-    /// Connects some ranks of another transport's job, which has a store. Collective among them. Null where
-    /// it can only connect its own.
+    /// Connects some ranks of another transport's job, which must have a store. Collective among these ranks.
+    /// Null if the transport can only create subgroups of its own groups.
     std::unique_ptr<detail::Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
 };
 
@@ -54,7 +54,8 @@ DPTK_EXPORT inline NamedEntries<TransportEntry>& transport_registry() {
 
 }  // namespace detail
 
-/// Adds a transport, unless one of its name is there: several shared libraries may include the same header.
+/// Registers a transport, and returns whether it was added. A second transport of the same name is ignored,
+/// since several shared libraries may include the same header.
 bool register_transport(const TransportEntry& entry);
 
 namespace detail {
@@ -64,16 +65,16 @@ namespace detail {
 
 }  // namespace detail
 
-/// All transports whose headers the program includes.
+/// Returns all transports whose headers the program includes.
 [[nodiscard]] std::vector<TransportEntry> registered_transports();
 
-/// Whether the program includes <dptk/comm/mpi.hpp>.
+/// Returns whether the program includes <dptk/comm/mpi.hpp>.
 [[nodiscard]] bool is_mpi_available();
 
-/// Whether the program includes <dptk/comm/gloo.hpp>.
+/// Returns whether the program includes <dptk/comm/gloo.hpp>.
 [[nodiscard]] bool is_gloo_available();
 
-/// Whether the program includes <dptk/comm/nccl.hpp>.
+/// Returns whether the program includes <dptk/comm/nccl.hpp>.
 [[nodiscard]] bool is_nccl_available();
 
 }  // namespace DPTK_NAMESPACE

@@ -1,4 +1,5 @@
-/// A group of one: every collective is already done. What a program gets when no launcher started it.
+/// SelfTransport, a group of one rank, like MPI_COMM_SELF. init_process_group uses it if no launcher has
+/// started the program. Collectives only copy the input to the output.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +11,18 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A Transport of one rank.
+/// The transport of a group of one rank.
 class SelfTransport {
   public:
     [[nodiscard]] int rank() const noexcept { return 0; }
     [[nodiscard]] int size() const noexcept { return 1; }
     [[nodiscard]] std::string_view backend() const noexcept { return "self"; }
 
-    /// There is nobody to talk to. Throws ArgumentError.
+    /// Throws ArgumentError, since the group has no other rank.
     void send(const Buffer&, int to, int) { refuse("send to", to); }
     void recv(const Buffer&, int from, int) { refuse("recv from", from); }
 
-    // Of one rank all results are its input, and a function of the user's is never called.
+    // With one rank every result is the input, and user functions are never called.
     [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
     void all_reduce(const Buffer&, const Reduction&) {}
     void reduce(const Buffer&, const Reduction&, int) {}
@@ -41,7 +42,7 @@ class SelfTransport {
     static void refuse(std::string_view what, int peer);
 };
 
-/// Made of nothing: SelfCommunicator(SelfTransport{}).
+/// A communicator of one rank: SelfCommunicator(SelfTransport{}).
 using SelfCommunicator = BasicCommunicator<SelfTransport>;
 
 }  // namespace DPTK_NAMESPACE

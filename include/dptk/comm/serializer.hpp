@@ -1,5 +1,5 @@
-/// Serializer turns objects into bytes and back, for collectives on objects. It knows std::string, types that
-/// may be copied as they lie in memory, and vectors of all that it knows; a specialisation adds one's own.
+/// Serializer converts objects to bytes and back, for collectives on objects. It supports std::string,
+/// trivially copyable types, and vectors of supported types. A specialization adds a type of the program's.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@
 
 namespace DPTK_NAMESPACE {
 
-/// How a T becomes bytes, and bytes become a T. Specialise it for a type of your own:
+/// Converts a T to bytes and back. Specialize it for a type of your own:
 ///   template <> struct dptk::Serializer<Config> {
 ///       static std::string to_bytes(const Config& config);
-///       static Config from_bytes(std::string_view bytes);  // throws where these are no Config
+///       static Config from_bytes(std::string_view bytes);  // throws if the bytes are invalid
 ///   };
 template <class T>
 struct Serializer {};
@@ -34,58 +34,59 @@ concept Serializable = requires(const T& object, std::string_view bytes) {
 
 namespace detail {
 
-/// A view would arrive as a pointer into another process.
+/// Types that are copied bytewise. Views and pointers are excluded: they would arrive as pointers into the
+/// memory of another process.
 template <class T>
 concept CopiedAsBytes = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_array_v<T> &&
                         !std::is_pointer_v<T> && !std::ranges::view<T>;
 
-void check_size(bool right, std::string_view bytes, std::size_t expected);
+void check_size(bool is_valid, std::string_view bytes, std::size_t expected);
 
-/// Objects as they lie in memory, all of one size.
+/// Serializes objects of a fixed size as their bytes in memory.
 template <class T>
 struct MemorySerializer {
     static std::string to_bytes(const T& object) {
         return {reinterpret_cast<const char*>(std::addressof(object)), sizeof(T)};
     }
 
-    /// Throws FormatError for another number of bytes.
+    /// Throws FormatError if the number of bytes is not sizeof(T).
     static T from_bytes(std::string_view bytes) {
         check_size(bytes.size() == sizeof(T), bytes, sizeof(T));
-        std::array<char, sizeof(T)> memory{};  // else GCC at -O3 warns that it may be uninitialized
+        std::array<char, sizeof(T)> memory{};  // initialized, since GCC warns at -O3 otherwise
         bytes.copy(memory.data(), memory.size());
         return std::bit_cast<T>(memory);
     }
 };
 
-/// Bytes that tell their size.
+/// Appends an item with its size as prefix.
 void append_item(std::string& bytes, std::string_view item);
 
-/// Cuts the first item off. Throws FormatError where it is not whole.
+/// Removes the first item from `bytes` and returns it. Throws FormatError if it is truncated.
 [[nodiscard]] std::string_view take_item(std::string_view& bytes);
 
 }  // namespace detail
 
-/// An object as it lies in memory.
+/// Serializes a trivially copyable object as its bytes in memory.
 template <detail::CopiedAsBytes T>
 struct Serializer<T> : detail::MemorySerializer<T> {};
 
-/// The characters as they are.
+/// Serializes a string as its characters.
 template <>
 struct Serializer<std::string> {
-    /// The characters.
+    /// Returns the characters.
     static std::string to_bytes(const std::string& object) { return object; }
-    /// A string of all bytes.
+    /// Returns a string of all bytes.
     static std::string from_bytes(std::string_view bytes) { return std::string(bytes); }
 };
 
-/// Elements that are copied as they lie in memory, one after the other; others with their sizes.
+/// Serializes the elements one after the other, with a size prefix each unless they are copied bytewise.
 template <Serializable T>
 struct Serializer<std::vector<T>> {
-    /// Whether the elements are copied as they lie in memory.
+    /// Whether the elements are copied bytewise, all at once.
     static constexpr bool at_once =
         std::derived_from<Serializer<T>, detail::MemorySerializer<T>> && std::default_initializable<T>;
 
-    /// All elements, one after the other.
+    /// Returns the bytes of all elements.
     static std::string to_bytes(const std::vector<T>& objects) {
         std::string bytes;
         if constexpr (at_once) {
@@ -96,7 +97,7 @@ struct Serializer<std::vector<T>> {
         return bytes;
     }
 
-    /// Throws FormatError for bytes that end within an element.
+    /// Throws FormatError if the bytes end within an element.
     static std::vector<T> from_bytes(std::string_view bytes) {
         std::vector<T> objects;
         if constexpr (at_once) {
@@ -110,17 +111,17 @@ struct Serializer<std::vector<T>> {
     }
 };
 
-/// A byte for each flag.
+/// Serializes each flag as one byte.
 template <>
 struct Serializer<std::vector<bool>> {
-    using Flags = std::vector<char>;  ///< As they travel.
+    using Flags = std::vector<char>;  ///< The serialized type.
 
-    /// A byte for each flag, 0 or 1.
+    /// Returns a byte per flag, 0 or 1.
     static std::string to_bytes(const std::vector<bool>& objects) {
         return Serializer<Flags>::to_bytes(Flags(objects.begin(), objects.end()));
     }
 
-    /// A flag for each byte, which is true unless the byte is 0.
+    /// Returns a flag per byte, which is true unless the byte is 0.
     static std::vector<bool> from_bytes(std::string_view bytes) {
         return std::vector<bool>(bytes.begin(), bytes.end());
     }

@@ -9,8 +9,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void check_size(bool right, std::string_view bytes, std::size_t expected) {
-    if (!right) throw FormatError(text(bytes.size(), " bytes where an object has ", expected));
+DPTK_INLINE void check_size(bool is_valid, std::string_view bytes, std::size_t expected) {
+    if (!is_valid) throw FormatError(text("expected ", expected, " bytes per object, got ", bytes.size()));
 }
 
 DPTK_INLINE void append_item(std::string& bytes, std::string_view item) {
@@ -21,11 +21,11 @@ DPTK_INLINE void append_item(std::string& bytes, std::string_view item) {
 DPTK_INLINE std::string_view take_item(std::string_view& bytes) {
     constexpr std::size_t prefix = sizeof(std::uint64_t);
     if (bytes.size() < prefix)
-        throw FormatError(text(bytes.size(), " bytes where the size of an item has ", prefix));
+        throw FormatError(text("expected ", prefix, " bytes for the size of an item, got ", bytes.size()));
     const auto size = MemorySerializer<std::uint64_t>::from_bytes(bytes.substr(0, prefix));
     bytes.remove_prefix(prefix);
     if (bytes.size() < size)
-        throw FormatError(text("an item of ", size, " bytes, of which ", bytes.size(), " are there"));
+        throw FormatError(text("truncated item: expected ", size, " bytes, got ", bytes.size()));
     const std::string_view item = bytes.substr(0, size);
     bytes.remove_prefix(size);
     return item;

@@ -1,5 +1,5 @@
-/// Ranks of one host that share memory, whatever carries what goes between hosts. Groups over MPI and Gloo
-/// are made so by themselves; DPTK_SHM=0 switches it off.
+/// Shared-memory communication between the ranks of one host, on top of any transport between hosts. Groups
+/// over MPI and Gloo use it by default; DPTK_SHM=0 disables it.
 #pragma once
 
 #include "dptk/comm/communicator.hpp"
@@ -8,7 +8,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made from any transport: ShmCommunicator<Inner>(ShmTransport(Inner(...))).
+/// A communicator that wraps any transport: ShmCommunicator<Inner>(ShmTransport(Inner(...))).
 template <Transport Inner>
 using ShmCommunicator = BasicCommunicator<ShmTransport<Inner>>;
 

@@ -1,5 +1,6 @@
-/// Ranks that are processes of this host, without a launcher: spawn(n, fn) forks the calling process n times
-/// and runs fn in each. For tests, and for programs that start their own ranks.
+/// spawn(n, fn) runs fn in n ranks without a launcher: each rank is a fork of the calling process, on this
+/// host. It is meant for tests, and for programs that start their own ranks, like
+/// torch.multiprocessing.spawn.
 #pragma once
 
 #include <chrono>
@@ -24,13 +25,13 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// What is buffered would be written by every process that inherits the buffer.
+/// Flushes the buffers of the standard streams. Otherwise every forked process would write them.
 void flush_standard_streams();
 
-/// Threads of this process; 1 where the system does not tell.
+/// Returns the number of threads of this process; 1 if /proc does not report it.
 [[nodiscard]] int count_own_threads();
 
-/// In a spawned rank. Its group is closed before what has happened is told.
+/// Runs `fn` in a spawned rank and returns the exit status. Closes the group before it reports a failure.
 inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
     const auto failed = [](FailureKind kind, const char* what) {
         ProgramEnd::get().await_readers();
@@ -45,7 +46,7 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
             ProcessGroup group = init_process_group();
             fn(group);
         }
-        static_cast<void>(ProgramEnd::get().wait());  // no destructor of a static will do it
+        static_cast<void>(ProgramEnd::get().wait());  // the rank exits without destructors of static objects
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {
@@ -53,14 +54,14 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
     } catch (const std::exception& error) {
         return failed(FailureKind::cause, error.what());
     } catch (...) {
-        return failed(FailureKind::cause, "an exception that is no std::exception");
+        return failed(FailureKind::cause, "an exception that is not derived from std::exception");
     }
 }
 
-/// The forked ranks, seen from their parent. The destructor kills those that still run.
+/// The forked ranks, as their parent manages them. The destructor kills the ranks that still run.
 class SpawnedRanks {
   public:
-    /// What a rank does: gets its number, must not throw, and returns its exit status.
+    /// The function that each rank runs. It receives the rank, must not throw, and returns the exit status.
     using Body = std::function<int(int rank)>;
 
     SpawnedRanks(int size, const Body& body);
@@ -69,7 +70,7 @@ class SpawnedRanks {
     SpawnedRanks& operator=(const SpawnedRanks&) = delete;
     ~SpawnedRanks();
 
-    /// Returns when all have ended. After a failure those that run are stopped.
+    /// Blocks until all ranks have ended. After a failure it stops the ranks that still run.
     [[nodiscard]] std::optional<FirstFailure> wait();
 
   private:
@@ -83,15 +84,15 @@ class SpawnedRanks {
 
     void start(int rank, int size, const JobPlace& job, const Body& body);
 
-    void look_for_changes(Clock::time_point now);
+    void poll_ranks(Clock::time_point now);
 
-    bool note_end(const Running& rank, Clock::time_point now);
+    bool record_end(const Running& rank, Clock::time_point now);
 
     void act(StopSchedule::Action action);
 
     void kill_all() noexcept;
 
-    [[nodiscard]] std::string note_path(int rank) const;
+    [[nodiscard]] std::string report_path(int rank) const;
 
     Clock::time_point start_;
     TemporaryDirectory files_;
@@ -104,22 +105,24 @@ class SpawnedRanks {
 
 }  // namespace detail
 
-/// Runs fn(ProcessGroup&) as `size` ranks, each a fork of this process, and returns when all have ended. They
-/// find each other as if dptk-run had started them: fn gets what init_process_group() gives.
+/// Runs fn(ProcessGroup&) in `size` ranks, each a fork of this process, and returns when all have ended. `fn`
+/// receives the group that init_process_group() returns, as if dptk-run had started the ranks.
 ///
-/// The ranks inherit all that this process holds, but none of its threads: call it before the first thread is
-/// started, and before MPI, CUDA or an OpenMP region is used. They read nothing from stdin, leave without
-/// running destructors of static objects or functions given to atexit, and are killed when this process ends.
+/// The ranks inherit the state of this process, except its threads. So call spawn before the first thread is
+/// started, and before MPI, CUDA or an OpenMP region is used. The ranks' stdin is empty. They exit without
+/// running destructors of static objects or functions registered by atexit, and are killed when this process
+/// ends.
 ///
-/// When a rank fails, by an exception that leaves fn or in any other way, the others are ended within
-/// seconds, and Error is thrown here: it names the rank that failed first, how, and its exception's text.
-/// Throws ArgumentError for a size below 1 and where this process has several threads.
+/// If a rank fails, by an exception that leaves fn or otherwise, the other ranks are terminated within
+/// seconds, and spawn throws Error. Its text names the rank that has failed first, how it failed, and the
+/// text of its exception. Throws ArgumentError if `size` is less than 1, or if this process has several
+/// threads.
 template <class Fn>
 void spawn(int size, Fn&& fn) {
-    if (size < 1) throw ArgumentError(detail::text("spawn with ", size, " ranks"));
+    if (size < 1) throw ArgumentError(detail::text("spawn with ", size, " ranks: expected at least 1"));
     if (const int threads = detail::count_own_threads(); threads > 1) {
-        throw ArgumentError(detail::text("spawn copies this process, but its ", threads,
-                                         " threads cannot be copied: call it before the first is started"));
+        throw ArgumentError(detail::text("spawn forks this process, but its ", threads,
+                                         " threads cannot be forked: call it before any thread is started"));
     }
     const auto run_fn = [&fn](ProcessGroup& group) { fn(group); };
     detail::SpawnedRanks ranks(size, [&run_fn](int) { return detail::run_spawned_rank(run_fn); });

@@ -61,7 +61,7 @@ DPTK_INLINE SpawnedRanks::~SpawnedRanks() {
 DPTK_INLINE std::optional<FirstFailure> SpawnedRanks::wait() {
     while (true) {
         const auto now = Clock::now();
-        look_for_changes(now);
+        poll_ranks(now);
         if (running_.empty()) return find_first_failure(ends_, stopped_);
         act(schedule_.due(now));
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -75,22 +75,22 @@ DPTK_INLINE void SpawnedRanks::start(int rank, int size, const JobPlace& job, co
                           .local_world_size = size,
                           .group_rank = 0,
                           .group_world_size = 1};
-    const std::string note = note_path(rank);
+    const std::string report = report_path(rank);
     const pid_t process = fork_rank([&]() noexcept {
-        replace_launcher_environment(rank_environment(place, job, note));
+        replace_launcher_environment(rank_environment(place, job, report));
         return body(rank);
     });
     running_.push_back({rank, process, 0});
 }
 
-DPTK_INLINE void SpawnedRanks::look_for_changes(Clock::time_point now) {
+DPTK_INLINE void SpawnedRanks::poll_ranks(Clock::time_point now) {
     std::erase_if(running_, [&](Running& rank) {
         siginfo_t seen{};
         constexpr int changes = WEXITED | WSTOPPED | WCONTINUED;
         const auto id = static_cast<id_t>(rank.process);
         while (waitid(P_PID, id, &seen, changes | WNOHANG | WNOWAIT) == 0 && seen.si_pid != 0) {
             const bool ended = seen.si_code != CLD_STOPPED && seen.si_code != CLD_CONTINUED;
-            if (ended) return note_end(rank, now);
+            if (ended) return record_end(rank, now);
             rank.stop_signal = seen.si_code == CLD_STOPPED ? seen.si_status : 0;
             static_cast<void>(waitid(P_PID, id, &seen, (changes & ~WEXITED) | WNOHANG));
             seen = {};
@@ -99,15 +99,15 @@ DPTK_INLINE void SpawnedRanks::look_for_changes(Clock::time_point now) {
     });
 }
 
-DPTK_INLINE bool SpawnedRanks::note_end(const Running& rank, Clock::time_point now) {
-    kill_rank(rank.process);  // what it leaves behind; its number is its own until it is waited for
+DPTK_INLINE bool SpawnedRanks::record_end(const Running& rank, Clock::time_point now) {
+    kill_rank(rank.process);  // kills its remaining children; the pid stays reserved until waitpid
     int status = 0;
     waitpid(rank.process, &status, 0);
     ends_.push_back({.rank = rank.rank,
                      .process = rank.process,
                      .end = ChildEnd(status),
                      .after = now - start_,
-                     .note = read_failure_report(note_path(rank.rank).c_str()),
+                     .note = read_failure_report(report_path(rank.rank).c_str()),
                      .asked_to_end = schedule_.asked()});
     if (!ends_.back().end.well()) schedule_.failure(now);
     return true;
@@ -133,7 +133,7 @@ DPTK_INLINE void SpawnedRanks::kill_all() noexcept {
     running_.clear();
 }
 
-DPTK_INLINE std::string SpawnedRanks::note_path(int rank) const {
+DPTK_INLINE std::string SpawnedRanks::report_path(int rank) const {
     return text(files_.path(), "/rank-", rank);
 }
 

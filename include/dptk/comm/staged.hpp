@@ -1,6 +1,6 @@
-/// Device memory over transports of host memory. Including this header makes every ProcessGroup serve the
-/// memory of CUDA devices, by way of page-locked host memory; or by NCCL, where <dptk/comm/nccl.hpp> is
-/// included and DPTK_DEVICE_BACKEND does not say "staged".
+/// Registers the staged transport for CUDA device memory, which copies through page-locked staging buffers in
+/// host memory. Every ProcessGroup then accepts buffers in device memory. If <dptk/comm/nccl.hpp> is included
+/// as well, NCCL is used instead, unless DPTK_DEVICE_BACKEND=staged is set.
 #pragma once
 
 #include <memory>

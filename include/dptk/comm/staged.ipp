@@ -14,7 +14,7 @@ DPTK_INLINE std::unique_ptr<Channel> connect_staged(Channel& host, std::optional
     std::unique_ptr<Channel> copy = host.duplicate();
     if (!copy)
         throw ArgumentError("the transport " + host.backend() +
-                            " has no duplicate(), and so no device memory");
+                            " has no duplicate(), which device memory requires");
     ChannelIdentity identity = copy->identity();
     identity.name += "/device";
     std::unique_ptr<Channel> channel;

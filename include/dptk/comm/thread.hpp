@@ -1,5 +1,5 @@
-/// Ranks that are threads of one process: for tests, for machines with several sockets or devices, and for
-/// programs that cannot be several processes. launch_threads(n, fn) runs fn as n ranks.
+/// Ranks as threads of one process: launch_threads(n, fn) runs fn in n threads, each of which is a rank. Use
+/// it in tests, on machines with several sockets or devices, and in programs that must be one process.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,15 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Collectives work directly in the ranks' memory: all_reduce gives each rank a slice of all buffers to sum,
-/// in rank order, and to write back. A call that differs between ranks is a MismatchError on all of them.
+/// The transport between threads. Collectives access the other ranks' buffers directly. In all_reduce each
+/// rank reduces one slice of all ranks' buffers, in rank order, and writes the result to all of them. If the
+/// calls of the ranks differ, all ranks throw MismatchError.
 class ThreadTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// The rank of `control`, among those that share `hub`. Made by launch_threads.
+    /// Creates the transport of one rank, which `control` identifies. All ranks share `hub`. launch_threads
+    /// calls this constructor.
     ThreadTransport(std::shared_ptr<detail::ThreadHub> hub, std::shared_ptr<detail::ControlPlane> control);
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -45,7 +47,7 @@ class ThreadTransport {
 
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// All reductions are carried out here, in rank order and rounded once.
+    /// Returns true: the transport supports all reductions natively, in rank order and rounded once.
     [[nodiscard]] static bool reduces(DType, const Reduction&) noexcept { return true; }
 
     void all_reduce(const Buffer& data, const Reduction& reduction);
@@ -70,7 +72,7 @@ class ThreadTransport {
 
     [[nodiscard]] ThreadTransport duplicate();
 
-    /// The ranks of a part need not meet the others.
+    /// Creates a subgroup. Collective only among its ranks.
     [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name);
 
     void leave() noexcept { hub_->leave(rank_); }
@@ -83,18 +85,19 @@ class ThreadTransport {
 
     int complete(const Message& message);
 
-    /// Meets the other ranks, checks that all make the same call, and works in everybody's memory.
+    /// Publishes this rank's call and waits for the other ranks' calls. If all are the same, runs `action`,
+    /// which may access all ranks' buffers; otherwise throws MismatchError.
     template <class Action>
-    void together(const Collective& call, Action&& action) {
-        hub_->meet(rank_, call);
+    void run_joint(const Collective& call, Action&& action) {
+        hub_->publish_and_wait(rank_, call);
         std::string difference;
         std::exception_ptr failure;
         try {
             difference = find_difference();
             if (difference.empty()) action(hub_->calls());
-        } catch (...) {  // the others wait for finish()
+        } catch (...) {  // other ranks wait until this one calls finish()
             failure = std::current_exception();
-            hub_->spoil();
+            hub_->mark_incomplete();
         }
         hub_->finish();
         if (failure) std::rethrow_exception(failure);
@@ -109,15 +112,16 @@ class ThreadTransport {
 
     [[nodiscard]] std::size_t slice_begin(int slice, std::size_t count) const noexcept;
 
-    /// Combines one slice of all ranks' inputs, from element `first` on and as `slice` tells.
+    /// Combines one slice of all ranks' inputs. It starts at element `first`, and has the count and dtype of
+    /// `slice`.
     static void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
                              const Reduction& reduction, std::span<void* const> results);
 
     [[nodiscard]] static const Collective& call_of(const Calls& calls, int rank);
 
-    [[nodiscard]] std::size_t own_place(std::size_t count) const noexcept;
+    [[nodiscard]] std::size_t own_offset(std::size_t count) const noexcept;
 
-    /// output = the inputs of all ranks, one after the other.
+    /// Copies the inputs of all ranks to `output`, one after the other.
     static void collect(const Calls& calls, const Buffer& output);
 
     static void take(const Buffer& to, const Buffer& from);
@@ -130,18 +134,19 @@ class ThreadTransport {
     int duplicates_ = 0;
 };
 
-/// One rank that is a thread. launch_threads makes them, and gives fn each as a ProcessGroup.
+/// The communicator of one thread rank. launch_threads creates one per rank and passes it to fn as a
+/// ProcessGroup.
 using ThreadCommunicator = BasicCommunicator<ThreadTransport>;
 
 /// Options of launch_threads.
 struct ThreadOptions {
-    /// How long a call waits for other ranks before it throws TimeoutError.
+    /// The time that a call waits for other ranks before it throws TimeoutError.
     std::chrono::milliseconds timeout = default_timeout;
 };
 
 namespace detail {
 
-/// What the ranks of one launch_threads share.
+/// State that the ranks of one launch_threads call share.
 struct ThreadJob {
     ThreadJob(int size_, ThreadOptions options_) : size(size_), options(options_) {}
 
@@ -154,16 +159,16 @@ struct ThreadJob {
     [[nodiscard]] ThreadTransport transport(int rank) const;
 };
 
-/// launch_threads of any function.
+/// Implements launch_threads for a type-erased function.
 void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, ThreadOptions options);
 
 }  // namespace detail
 
-/// Runs fn(ProcessGroup&) as `size` ranks, one thread each, and returns when all have ended.
+/// Runs fn(ProcessGroup&) in `size` ranks, one thread each, and returns when all have ended.
 ///
-/// An exception that leaves fn on one rank ends the others' waits: they throw PeerLostError with its text.
-/// When all have ended, the first exception that is not such a consequence is rethrown here. Throws
-/// ArgumentError for a size below 1.
+/// If an exception leaves fn on one rank, the other ranks throw PeerLostError with its text from their next
+/// or current call. When all have ended, launch_threads rethrows the first exception that is not such a
+/// PeerLostError. Throws ArgumentError if `size` is less than 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
     detail::run_as_threads(

@@ -26,7 +26,7 @@ DPTK_INLINE void ThreadTransport::send_recv(const Buffer& out, int to, const Buf
     try {
         recv(in, from, tag);
     } catch (...) {
-        hub_->mailbox().withdraw(*sent);  // nobody may read `out` any more
+        hub_->mailbox().withdraw(*sent);  // the caller may free `out`
         throw;
     }
     Work(sent).wait();
@@ -37,7 +37,7 @@ DPTK_INLINE std::shared_ptr<WorkState> ThreadTransport::start(const Message& mes
 }
 
 DPTK_INLINE void ThreadTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
-    together({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
+    run_joint({Verb::all_reduce, data, data, reduction, 0, {}}, [&](const Calls& calls) {
         const std::size_t first = slice_begin(rank_, data.count);
         const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
         std::vector<void*> results;
@@ -47,7 +47,7 @@ DPTK_INLINE void ThreadTransport::all_reduce(const Buffer& data, const Reduction
 }
 
 DPTK_INLINE void ThreadTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
-    together({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
+    run_joint({Verb::reduce, data, data, reduction, root, {}}, [&](const Calls& calls) {
         const std::size_t first = slice_begin(rank_, data.count);
         const std::size_t count = slice_begin(rank_ + 1, data.count) - first;
         void* const result = call_of(calls, root).output.slice(first, count).data;
@@ -57,9 +57,9 @@ DPTK_INLINE void ThreadTransport::reduce(const Buffer& data, const Reduction& re
 
 DPTK_INLINE void ThreadTransport::reduce_scatter(const Buffer& input, const Buffer& output,
                                                  const Reduction& reduction) {
-    // The output may lie in the input, which others read meanwhile.
+    // Other ranks read the input concurrently, and the output may be part of it.
     const algorithms::Scratch result(output);
-    together({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
+    run_joint({Verb::reduce_scatter, input, output, reduction, 0, {}}, [&](const Calls& calls) {
         const std::size_t first = static_cast<std::size_t>(rank_) * output.count;
         reduce_slice(calls, first, output, reduction, {&result.buffer().data, 1});
     });
@@ -67,54 +67,54 @@ DPTK_INLINE void ThreadTransport::reduce_scatter(const Buffer& input, const Buff
 }
 
 DPTK_INLINE void ThreadTransport::broadcast(const Buffer& data, int root) {
-    together({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
+    run_joint({Verb::broadcast, data, data, {}, root, {}}, [&](const Calls& calls) {
         if (rank_ != root) copy(data, call_of(calls, root).input);
     });
 }
 
 DPTK_INLINE void ThreadTransport::all_gather(const Buffer& input, const Buffer& output) {
-    together({Verb::all_gather, input, output, {}, 0, {}},
-             [&](const Calls& calls) { collect(calls, output); });
+    run_joint({Verb::all_gather, input, output, {}, 0, {}},
+              [&](const Calls& calls) { collect(calls, output); });
 }
 
 DPTK_INLINE void ThreadTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
                                                     std::span<const std::size_t> counts) {
-    together({Verb::all_gather_uneven, input, output, {}, 0, counts},
-             [&](const Calls& calls) { collect(calls, output); });
+    run_joint({Verb::all_gather_uneven, input, output, {}, 0, counts},
+              [&](const Calls& calls) { collect(calls, output); });
 }
 
 DPTK_INLINE void ThreadTransport::gather(const Buffer& input, const Buffer& output, int root) {
-    together({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
+    run_joint({Verb::gather, input, output, {}, root, {}}, [&](const Calls& calls) {
         if (rank_ == root) collect(calls, output);
     });
 }
 
 DPTK_INLINE void ThreadTransport::scatter(const Buffer& input, const Buffer& output, int root) {
-    together({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
-        take(output, call_of(calls, root).input.slice(own_place(output.count), output.count));
+    run_joint({Verb::scatter, input, output, {}, root, {}}, [&](const Calls& calls) {
+        take(output, call_of(calls, root).input.slice(own_offset(output.count), output.count));
     });
 }
 
 DPTK_INLINE void ThreadTransport::all_to_all(const Buffer& input, const Buffer& output) {
-    together({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
+    run_joint({Verb::all_to_all, input, output, {}, 0, {}}, [&](const Calls& calls) {
         const std::size_t count = input.count / calls.size();
         for (std::size_t i = 0; i < calls.size(); ++i)
-            copy(output.slice(i * count, count), calls[i].input.slice(own_place(count), count));
+            copy(output.slice(i * count, count), calls[i].input.slice(own_offset(count), count));
     });
 }
 
 DPTK_INLINE void ThreadTransport::barrier() {
-    together({}, [](const Calls&) {});
+    run_joint({}, [](const Calls&) {});
 }
 
 DPTK_INLINE ThreadTransport ThreadTransport::duplicate() {
-    together({.verb = Verb::duplicate}, [](const Calls&) {});
-    return {hub_->part(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
+    run_joint({.verb = Verb::duplicate}, [](const Calls&) {});
+    return {hub_->subgroup_hub(detail::text("duplicate ", duplicates_++), size()), control_, rank_};
 }
 
 DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks, std::string_view name) {
     const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
-    return {hub_->part(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
+    return {hub_->subgroup_hub(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
 }
 
 DPTK_INLINE ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadHub> hub,
@@ -156,7 +156,7 @@ DPTK_INLINE const Collective& ThreadTransport::call_of(const Calls& calls, int r
     return calls[static_cast<std::size_t>(rank)];
 }
 
-DPTK_INLINE std::size_t ThreadTransport::own_place(std::size_t count) const noexcept {
+DPTK_INLINE std::size_t ThreadTransport::own_offset(std::size_t count) const noexcept {
     return static_cast<std::size_t>(rank_) * count;
 }
 
@@ -187,14 +187,14 @@ DPTK_INLINE ThreadTransport ThreadJob::transport(int rank) const {
 
 DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn,
                                 ThreadOptions options) {
-    if (size < 1) throw ArgumentError(text("launch_threads with ", size, " ranks"));
+    if (size < 1) throw ArgumentError(text("launch_threads with ", size, " ranks: expected at least 1"));
     const ThreadJob job(size, options);
     std::mutex mutex;
     std::exception_ptr cause;
     std::exception_ptr consequence;
 
     const auto run_rank = [&](int rank) {
-        std::optional<ProcessGroup> group;  // closes after its rank's failure is known
+        std::optional<ProcessGroup> group;  // destroyed after the rank's failure is recorded
         const auto failed = [&](const std::exception_ptr& error, bool is_consequence, std::string_view what) {
             {
                 const std::lock_guard lock(mutex);
@@ -211,7 +211,7 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
         } catch (const std::exception& error) {
             failed(std::current_exception(), false, error.what());
         } catch (...) {
-            failed(std::current_exception(), false, "an exception that is no std::exception");
+            failed(std::current_exception(), false, "an exception that is not derived from std::exception");
         }
     };
 
@@ -219,7 +219,7 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
         std::vector<std::jthread> threads;
         try {
             for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
-        } catch (const std::exception& error) {  // those that run must not wait for the others
+        } catch (const std::exception& error) {  // the running threads must not wait for the missing ones
             job.job_state->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
             throw;
         }

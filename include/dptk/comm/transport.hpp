@@ -1,6 +1,6 @@
-/// The Transport concept: what somebody writes to bring their own network. Rank, size, a name, and blocking
-/// point-to-point messages are enough; every other verb is used where the transport has it, and otherwise
-/// made from send and recv by comm/algorithms/run.hpp.
+/// The Transport concept: the interface that a custom network backend implements. Rank, size, a name, and
+/// blocking point-to-point messages are sufficient. Every other verb is used if the transport has it, and
+/// otherwise composed of send and recv by comm/algorithms/run.hpp.
 #pragma once
 
 #include <concepts>
@@ -22,59 +22,70 @@
 namespace DPTK_NAMESPACE {
 
 // clang-format off
-/// Required:
-///   rank(), size()             this process, and how many there are
-///   backend()                  a short name for messages: "mpi"
-///   send(buffer, to, tag)      blocks until the buffer may be reused, perhaps until it has been received
-///   recv(buffer, from, tag)    blocks until the message of exactly this size has arrived
-/// A failure throws. One thread at a time calls a transport. Messages from one rank to another with one tag arrive in
-/// the order in which they were sent.
+/// A type that connects ranks: the interface of a custom network backend. It has required and optional
+/// members.
 ///
-/// Used where it exists, for counts beyond 2^31 as well:
-///   all_reduce(Buffer, Reduction)                   in place; so that all ranks get the same bits
-///   reduce(Buffer, Reduction, root)                 in place at the root; other ranks' memory stays as it is
+/// Required:
+///   rank(), size()             this process's rank, and the number of ranks
+///   backend()                  a short name for messages: "mpi"
+///   send(buffer, to, tag)      blocks until the buffer may be reused, which may be when it has been received
+///   recv(buffer, from, tag)    blocks until the message, of exactly this size, has arrived
+/// A call that fails throws. Only one thread at a time calls a transport. Messages from one rank to another
+/// with one tag must arrive in the order in which they were sent.
+///
+/// Optional; used if present, and must support counts above 2^31:
+///   all_reduce(Buffer, Reduction)                   in place; all ranks must get bitwise identical results
+///   reduce(Buffer, Reduction, root)                 in place on the root; other ranks' memory is unchanged
 ///   broadcast(Buffer, root)
-///   all_gather(Buffer in, Buffer out)               `in` may be its part of `out`; so in all of these
+///   all_gather(Buffer in, Buffer out)               `in` may be this rank's part of `out`; likewise below
 ///   all_gather_uneven(Buffer in, Buffer out, std::span<const std::size_t> counts)
 ///   gather(Buffer in, Buffer out, root), scatter(Buffer in, Buffer out, root)
 ///   reduce_scatter(Buffer in, Buffer out, Reduction)
-///   all_to_all(Buffer in, Buffer out)               two different buffers
+///   all_to_all(Buffer in, Buffer out)               the two buffers are different
 ///   barrier()
-///   static reduces(DType, Reduction)                whether the three reducing verbs above know these; without it they
-///                              are asked for anything but 16-bit sums and functions of the user's
-///   run(Collective, AllReduceAlgorithm)             in place of all verbs above: carries out any of them
-///   send_recv(Buffer out, to, Buffer in, from, tag) both at once
-///   recv_any(Buffer, tag)      from any rank; returns which
-///   start(Message)             std::shared_ptr<WorkState> of a message that goes on by itself. Where a transport has it,
-///                              one thread may send and receive while another one is in a collective
-///   duplicate()                a second, independent transport over the same ranks (collective); without it nothing
-///                              communicates in the background
-///   subgroup(ranks, name)      the same over some of the ranks, in that order. Collective among them; the name is the
-///                              same on them, and another one for each subgroup of a transport
-///   allocate(bytes)            std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that it reaches without
-///                              a copy
-///   peer_memory(Buffer)        std::vector<void*>: where this process reaches all ranks' memory at that place of an
-///                              allocation, its own among them; empty where it does not, on all ranks alike
-///   local_rank(), local_size() the position among the ranks of this host
-///   control()                  std::shared_ptr<ControlPlane>, through which ranks tell each other that they have
-///                              failed; without it there are deadlines alone
-///   start(Collective)          std::shared_ptr<WorkState>: a call that whoever waits for it progresses; null where the
-///                              transport cannot do that for this call
-///   progresses_by_caller()     true where no background thread may enter the transport, and start() serves instead
-///   competes_with_compute()    whether what it does in the background is done by the processors on which the program
-///                              computes, so that it had better wait until the program does. The same on all ranks
-///   progress()                 goes on with what was started, for a moment; returns whether there is any. Called now and
-///                              then while the program waits for the ranks by other ways than the transport's
-///   callable_from_this_thread() false where only the main thread may enter the transport, and this is another
-///   leave()                    says goodbye to the other ranks without blocking, when the group closes
-///   takes_device_memory(Collective)  whether it reads and writes the memory of CUDA devices itself, in this call: one that
-///                              works in place, behind all that is to be there
-///   prepare(Collective)        in place of all verbs, of a transport that reaches device memory, too: takes note of what
-///                              the call's stream has to do before, and returns a std::function<void()> that carries the
-///                              call out, perhaps on another thread
-///   transfer(Message)          in place of send and recv, of such a transport; returns the other rank
-///   allocate_on_device(bytes)  DeviceMemory, zeroed, that it reaches without a copy
-///   interruptible              static constexpr bool: whether JobState::fail ends calls that wait inside
+///   static reduces(DType, Reduction)                returns whether the three reducing verbs above support
+///                              these; without it they are called for everything except 16-bit sums and user
+///                              functions
+///   run(Collective, AllReduceAlgorithm)             replaces all verbs above: executes any of them
+///   send_recv(Buffer out, to, Buffer in, from, tag) sends and receives at the same time
+///   recv_any(Buffer, tag)      receives from any rank and returns which
+///   start(Message)             returns a std::shared_ptr<WorkState> of a message that progresses by itself.
+///                              With it, one thread may send and receive while another one is in a collective
+///   duplicate()                returns a second, independent transport over the same ranks (collective);
+///                              without it nothing is communicated in the background
+///   subgroup(ranks, name)      returns an independent transport over some of the ranks, in that order.
+///                              Collective among them. The name is the same on all of them, and unique among
+///                              the transport's subgroups
+///   allocate(bytes)            returns a std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that
+///                              the transport accesses without a copy
+///   peer_memory(Buffer)        returns a std::vector<void*>: for a part of an allocation, the addresses at
+///                              which this process accesses the same part of every rank's allocation, by
+///                              rank. Empty, on all ranks, if it cannot access them
+///   local_rank(), local_size() this rank's position among the ranks of this host, and their number
+///   control()                  returns the std::shared_ptr<ControlPlane> over which ranks report failures to
+///                              each other; without it, failures of other ranks are detected only by timeouts
+///   start(Collective)          returns a std::shared_ptr<WorkState> of a call that progresses while a thread
+///                              waits for it; null if the transport does not support this for the call
+///   progresses_by_caller()     returns true if no background thread may enter the transport; start() is used
+///                              instead
+///   competes_with_compute()    returns whether background calls use the CPU cores on which the program
+///                              computes, so that they should be deferred until the program waits. The same
+///                              on all ranks
+///   progress()                 progresses the started operations for a short time; returns whether there are
+///                              any. Called now and then while the program waits for the ranks outside the
+///                              transport
+///   callable_from_this_thread() returns false if only the main thread may enter the transport, and this is
+///                              another one
+///   leave()                    notifies the other ranks, without blocking, that the group closes
+///   takes_device_memory(Collective)  returns whether the transport itself accesses CUDA device memory in
+///                              this call, which works in place, after the work that it depends on
+///   prepare(Collective)        replaces all verbs of a transport that accesses device memory: records the
+///                              earlier work of the call's stream, and returns a std::function<void()> that
+///                              executes the call, possibly on another thread
+///   transfer(Message)          replaces send and recv of such a transport; returns the peer's rank
+///   allocate_on_device(bytes)  returns DeviceMemory, zeroed, that the transport accesses without a copy
+///   interruptible              static constexpr bool: whether JobState::fail ends calls that wait inside the
+///                              transport
 // clang-format on
 template <class T>
 concept Transport =
@@ -194,7 +205,7 @@ concept HasTransfer = requires(T& t, const Message& message) {
     { t.transfer(message) } -> std::same_as<int>;
 };
 
-/// A transport whose calls a GPU carries out: comm/nccl/transport.hpp.
+/// A transport whose calls execute on a GPU stream, such as comm/nccl/transport.hpp.
 template <class T>
 concept HasEnqueue =
     requires(T& t, const Collective& call, const Message& message, std::span<const Message> messages) {
@@ -212,11 +223,11 @@ concept HasAllocateOnDevice = requires(T& t, std::size_t bytes) {
     { t.allocate_on_device(bytes) } -> std::same_as<DeviceMemory>;
 };
 
-/// Closes in order, with the other ranks, and may block.
+/// A transport whose close() is coordinated with the other ranks, and may block.
 template <class T>
 concept HasClose = requires(T& t) { t.close(); };
 
-/// Knows what has failed in the background, and throws it.
+/// A transport whose rethrow_failure() throws the error of a failed background operation.
 template <class T>
 concept HasRethrow = requires(T& t) { t.rethrow_failure(); };
 
@@ -241,8 +252,9 @@ concept HasLeave = requires(T& t) { t.leave(); };
 template <class T>
 concept Interruptible = requires { requires T::interruptible; };
 
-/// Whether it is a Transport; where it is none, one sentence for each thing that it lacks. What only has the
-/// name of an optional verb is a mistake as well (as far as a template sees it: overloads are not looked at).
+/// Returns whether T is a Transport. Otherwise compilation fails with one message per missing member. A
+/// member that has the name of an optional verb but another signature is also an error, unless it is
+/// overloaded or a template, which cannot be checked.
 template <class T>
 consteval bool checked_transport() {
     static_assert(std::movable<T>, "dptk: a transport must be movable");
@@ -311,8 +323,8 @@ consteval bool checked_transport() {
         "dptk::Buffer& out, int to, const dptk::Buffer& in, int from, int tag)");
     static_assert(
         !requires { &T::duplicate; } || HasDuplicate<T>,
-        "dptk: this transport's duplicate would not be used: it takes nothing, and returns a transport of "
-        "this type");
+        "dptk: this transport's duplicate would not be used: it must have no parameters and return a "
+        "transport of this type");
     return Transport<T>;
 }
 

@@ -1,17 +1,17 @@
-/// The typed collectives: ranges of elements in, one erased Collective out. Communicators and ProcessGroup
-/// inherit them, so that each verb stands once.
+/// The typed collectives: all_reduce, broadcast, all_gather and so on, on contiguous ranges of elements.
+/// Communicators and ProcessGroup inherit them, so that each verb is defined once.
 ///
-/// All are collective: every rank of the group calls the same ones in the same order, from one thread at a
-/// time. The blocking ones return when this rank's buffers may be used again; the buffers of those that end
-/// in _async must live until their Work is done (an Allocation's memory does by itself), and cannot be owning
-/// temporaries. All throw ArgumentError, on the rank where it happens, for counts, roots and operations that
-/// make no sense; what must be equal on all ranks, and is not, is found under DPTK_DEBUG=detail.
+/// All are collective: every rank of the group makes the same calls in the same order, from one thread at a
+/// time. A blocking call returns when this rank's buffers may be used again. The buffers of an _async call
+/// must live until its Work is done, and cannot be owning temporaries; the memory of an Allocation is kept
+/// alive automatically. Invalid counts, roots and operations are detected on the rank that passes them,
+/// which throws ArgumentError. Arguments that differ between ranks are detected if DPTK_DEBUG=detail is
+/// set.
 ///
-/// The elements of a call lie in host memory, or all on one device. There the call takes its place in
-/// `stream`: it uses what the stream has written before, and the stream goes on when the result is there.
-/// Over NCCL the host does not wait for that: a blocking call returns when it has been handed to the GPU, and
-/// what it fails with is thrown by the next call, or by Work::wait(). Host memory has no streams: there
-/// `stream` is ignored.
+/// The elements of a call must lie in host memory, or all on one device. A call on device memory is ordered
+/// in `stream`: it starts after the stream's earlier work, and the stream's later work waits for its
+/// result. Over NCCL the host does not wait: a blocking call returns when it has been enqueued on the GPU,
+/// and its error is thrown by the next call, or by Work::wait(). Calls on host memory ignore `stream`.
 #pragma once
 
 #include <chrono>
@@ -35,15 +35,15 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The elements of all ranks, of any number each.
+/// The gathered elements of all ranks, whose counts may differ.
 template <Element T>
 struct UnevenElements {
-    /// In rank order.
+    /// The elements, in rank order.
     std::vector<T> elements;
-    /// How many of them each rank gave.
+    /// The number of elements of each rank.
     std::vector<std::size_t> counts;
 
-    /// The elements of one rank, valid as long as `elements` is left alone.
+    /// Returns a view of one rank's elements, which is valid until `elements` changes.
     [[nodiscard]] std::span<const T> of(int rank) const {
         const auto begin = counts.begin();
         const std::size_t first = std::accumulate(begin, begin + rank, std::size_t{0});
@@ -51,45 +51,47 @@ struct UnevenElements {
     }
 };
 
-/// The collectives of BasicCommunicator and ProcessGroup. Every rank of the group calls the same ones in the
-/// same order. A verb that ends in _async starts its call, which goes on in the background: until its Work is
-/// done, nobody else may write what it reads, or use what it writes, and the buffers must live; the memory of
-/// an Allocation does so by itself.
+/// The collectives of BasicCommunicator and ProcessGroup. Every rank of the group makes the same calls in the
+/// same order. A verb that ends in _async starts its call, which runs in the background. Until its Work is
+/// done, the program must not write the call's input, must not read or write its output, and must keep both
+/// alive; the memory of an Allocation is kept alive automatically.
 ///
-/// `Self` gives channel(): the Channel that carries the calls.
+/// `Self` provides channel(), which returns the Channel that executes the calls.
 template <class Self>
 class CollectiveVerbs {
   public:
-    /// This process's rank in the group, in [0, size() - 1].
+    /// Returns this process's rank in the group, in [0, size() - 1].
     [[nodiscard]] int rank() const { return channel().rank(); }
 
-    /// The number of ranks in the group.
+    /// Returns the number of ranks in the group.
     [[nodiscard]] int size() const { return channel().size(); }
 
-    /// This process's position among the group's ranks on its host.
+    /// Returns this process's position among the group's ranks on its host.
     [[nodiscard]] int local_rank() const { return channel().local_rank(); }
 
-    /// The number of the group's ranks on this host.
+    /// Returns the number of the group's ranks on this host.
     [[nodiscard]] int local_size() const { return channel().local_size(); }
 
-    /// The transport's name: "mpi", "threads", "self".
+    /// Returns the transport's name, such as "mpi", "threads" or "self".
     [[nodiscard]] std::string backend() const { return channel().backend(); }
 
-    /// Combines the elements of all ranks, position by position, in place: every rank gets the same bits.
-    /// `operation` is a ReduceOp or a function. The same count on all ranks.
+    /// Combines the elements of all ranks, elementwise and in place. Every rank gets bitwise identical
+    /// results. `operation` is a ReduceOp, a WeightedSum or a function. All ranks must pass the same count.
+    /// Blocks.
     template <MutableElementRange R>
     void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum, StreamRef stream = {}) {
         run(all_reduce_call(data, data, operation), stream);
     }
 
-    /// The same with the result in `output`, of the same count, which may be `input`.
+    /// Combines the elements of all ranks, elementwise, and writes the result to `output`. `output` must have
+    /// the same count as `input`, and may be `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
                     StreamRef stream = {}) {
         run(all_reduce_call(input, output, operation), stream);
     }
 
-    /// Starts all_reduce(data, operation). `data` has the result when the Work is done, and must live until
+    /// Starts all_reduce(data, operation). `data` holds the result when the Work is done, and must live until
     /// then.
     template <MutableElementRange R>
         requires OutlivesCall<R>
@@ -107,7 +109,7 @@ class CollectiveVerbs {
         return start(all_reduce_call(input, output, operation), stream, input, output, operation);
     }
 
-    /// all_reduce of one value, returned.
+    /// Performs an all_reduce of one value and returns the result. Blocks.
     template <Element T>
     [[nodiscard]] T all_reduce_value(
         T value, const ReduceOperation<std::type_identity_t<T>>& operation = ReduceOp::sum) {
@@ -115,15 +117,16 @@ class CollectiveVerbs {
         return value;
     }
 
-    /// Combines the elements of all ranks into the root's, in place; other ranks' elements stay as they are.
-    /// The same count on all ranks.
+    /// Combines the elements of all ranks, elementwise, into the root's `data`. Other ranks' elements are
+    /// unchanged. All ranks must pass the same count. Blocks.
     template <MutableElementRange R>
     void reduce(R&& data, int root = 0, const ReduceOperationOn<R>& operation = ReduceOp::sum,
                 StreamRef stream = {}) {
         run(reduce_call(data, data, root, operation), stream);
     }
 
-    /// The same with the result in the root's `output`, of the same count. Elsewhere `output` is not used.
+    /// Combines the elements of all ranks, elementwise, into the root's `output`, which must have the same
+    /// count as `input`. The other ranks' `output` is ignored. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void reduce(In&& input, Out&& output, int root = 0,
                 const ReduceOperationOn<Out>& operation = ReduceOp::sum, StreamRef stream = {}) {
@@ -148,7 +151,7 @@ class CollectiveVerbs {
         return start(reduce_call(input, output, root, operation), stream, input, output, operation);
     }
 
-    /// Sends the root's elements to all ranks, in place. The same count on all ranks.
+    /// Sends the root's elements to all ranks, in place. All ranks must pass the same count. Blocks.
     template <MutableElementRange R>
     void broadcast(R&& data, int root = 0, StreamRef stream = {}) {
         run(broadcast_call(data, root), stream);
@@ -161,8 +164,9 @@ class CollectiveVerbs {
         return start(broadcast_call(data, root), stream, data);
     }
 
-    /// output = the inputs of all ranks, in rank order: size() times as many elements. The same count on all
-    /// ranks. `input` may be this rank's place in `output`.
+    /// Gathers the inputs of all ranks in `output`, in rank order. `output` must have size() times as many
+    /// elements as `input`; all ranks must pass the same count. `input` may be this rank's part of `output`.
+    /// Blocks.
     template <ElementRange In, MutableElementRange Out>
     void all_gather(In&& input, Out&& output, StreamRef stream = {}) {
         run(all_gather_call(input, output), stream);
@@ -175,8 +179,9 @@ class CollectiveVerbs {
         return start(all_gather_call(input, output), stream, input, output);
     }
 
-    /// The same where rank i gives counts[i] elements, and `output` has as many as all together. The same
-    /// counts on all ranks.
+    /// Gathers inputs of different counts in `output`, in rank order, as MPI_Allgatherv does. Rank i
+    /// contributes counts[i] elements, and `output` must have as many elements as all inputs together. All
+    /// ranks must pass the same counts. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts, StreamRef stream = {}) {
         run(all_gather_uneven_call(input, output, counts), stream);
@@ -193,7 +198,8 @@ class CollectiveVerbs {
                      std::shared_ptr<const void>(kept));
     }
 
-    /// The elements of all ranks, where no rank knows how many another one gives.
+    /// Gathers inputs of different counts, if the ranks do not know each other's counts. Blocks. It makes two
+    /// calls, of which the first exchanges the counts.
     template <HostRange In>
     [[nodiscard]] auto all_gather_uneven(In&& input) {
         using T = ElementIn<In>;
@@ -206,10 +212,10 @@ class CollectiveVerbs {
         return all;
     }
 
-    /// all_gather of one value: the values of all ranks, in rank order.
+    /// Returns the values of all ranks, in rank order. Blocks.
     template <Element T>
     [[nodiscard]] std::vector<T> all_gather_value(T value) {
-        if constexpr (std::same_as<T, bool>) {  // whose vector has no elements to receive
+        if constexpr (std::same_as<T, bool>) {  // std::vector<bool> is not a contiguous range
             const auto bytes = all_gather_value(static_cast<std::uint8_t>(value));
             return {bytes.begin(), bytes.end()};
         } else {
@@ -219,8 +225,9 @@ class CollectiveVerbs {
         }
     }
 
-    /// The root's output = the inputs of all ranks, in rank order: size() times as many elements. Elsewhere
-    /// `output` is not used. The same count on all ranks. The root's input may be its place in its output.
+    /// Gathers the inputs of all ranks in the root's `output`, in rank order. The root's `output` must have
+    /// size() times as many elements as `input`; the other ranks' `output` is ignored. All ranks must pass
+    /// the same count. The root's input may be its own part of its output. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void gather(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
         run(gather_call(input, output, root), stream);
@@ -233,8 +240,9 @@ class CollectiveVerbs {
         return start(gather_call(input, output, root), stream, input, output);
     }
 
-    /// output = this rank's part of the root's input, which has size() times as many elements. Elsewhere
-    /// `input` is not used. The same count on all ranks. The root's output may be its place in its input.
+    /// Sends part i of the root's `input` to rank i's `output`. The root's `input` must have size() times
+    /// as many elements as `output`; the other ranks' `input` is ignored. All ranks must pass the same
+    /// count. The root's output may be its own part of its input. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void scatter(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
         run(scatter_call(input, output, root), stream);
@@ -247,9 +255,9 @@ class CollectiveVerbs {
         return start(scatter_call(input, output, root), stream, input, output);
     }
 
-    /// Combines the inputs of all ranks, position by position; output = this rank's part of the result.
-    /// `input` has size() times as many elements, and stays as it is, unless `output` is this rank's place in
-    /// it. The same count on all ranks.
+    /// Combines the inputs of all ranks, elementwise, and writes this rank's part of the result to `output`.
+    /// `input` must have size() times as many elements as `output`. It is unchanged, unless `output` is this
+    /// rank's part of it. All ranks must pass the same count. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
                         StreamRef stream = {}) {
@@ -265,8 +273,8 @@ class CollectiveVerbs {
         return start(reduce_scatter_call(input, output, operation), stream, input, output, operation);
     }
 
-    /// Part i of this rank's input becomes part rank() of rank i's output. Both have the same count, a
-    /// multiple of size(), on all ranks. `output` may be `input`.
+    /// Sends part i of this rank's `input` to part rank() of rank i's `output`. Both must have the same
+    /// count, a multiple of size(), on all ranks. `output` may be `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void all_to_all(In&& input, Out&& output, StreamRef stream = {}) {
         run(all_to_all_call(input, output), stream);
@@ -279,42 +287,45 @@ class CollectiveVerbs {
         return start(all_to_all_call(input, output), stream, input, output);
     }
 
-    /// Returns when all ranks have called it, and all collectives that were started before are done, and all
-    /// messages whose Work was dropped: it waits for these first, so they must not be received behind the
-    /// barrier alone. Throws the error of an operation whose Work was dropped.
+    /// Blocks until all ranks have called it. It first waits for all collectives that were started before,
+    /// and for all messages whose Work was dropped. The peer of such a message must start its matching send
+    /// or recv before its own barrier. Throws the error of an operation whose Work was dropped.
     void barrier() { run({}, {}); }
 
-    /// Starts a barrier: the Work is done when all ranks have started theirs.
+    /// Starts a barrier. Its Work is done when all ranks have started the barrier.
     [[nodiscard]] Work barrier_async() { return start({}, {}); }
 
-    /// A barrier that blocks for at most `timeout`; without one, for the group's. Where ranks are missing by
-    /// then, all others throw a TimeoutError that names every one of them, and so do these when they come
-    /// later. It is agreed: the group stays usable. Dearer than barrier(). Throws ArgumentError where the
-    /// transport has no control plane.
+    /// A barrier that reports missing ranks, like torch.distributed.monitored_barrier. Blocks for at most
+    /// `timeout`. If ranks are missing by then, all ranks throw a TimeoutError that names the missing ones;
+    /// the missing ranks throw it when they call monitored_barrier later. The error is agreed: the group
+    /// stays usable. It is slower than barrier(). Throws ArgumentError if the transport has no control
+    /// plane.
     void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
-    /// The same, with the group's own timeout.
+    /// Overload that uses the group's timeout.
     void monitored_barrier() { monitored_barrier(channel().identity().timeout); }
 
-    /// How the all_reduce calls that follow are carried out. Communicates nothing; the same on all ranks.
+    /// Sets the algorithm of subsequent all_reduce calls. All ranks must set the same one. Does not
+    /// communicate.
     void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { channel().set_algorithm(algorithm); }
 
-    /// `count` elements, the same on all ranks, in memory that the transport reaches without a copy.
-    /// Collective.
+    /// Allocates `count` elements in memory that the transport accesses without a copy. Collective; all ranks
+    /// must pass the same count.
     template <Element T>
     [[nodiscard]] Allocation<T> allocate(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
-            throw ArgumentError(detail::text("rank ", rank(), ": allocate of ", count, " elements"));
+            throw ArgumentError(detail::text("rank ", rank(), ": allocate of ", count, " elements of ",
+                                             sizeof(T), " bytes exceeds the address space"));
         }
         return {channel().allocate(count * sizeof(T)), count};
     }
 
-    /// The same in the memory of the current CUDA device. Throws ArgumentError in a group that reaches host
-    /// memory alone.
+    /// Allocates `count` elements in the memory of the current CUDA device. Collective; all ranks must pass
+    /// the same count. Throws ArgumentError if the group supports only host memory.
     template <Element T>
     [[nodiscard]] DeviceAllocation<T> allocate_on_device(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
-            throw ArgumentError(
-                detail::text("rank ", rank(), ": allocate_on_device of ", count, " elements"));
+            throw ArgumentError(detail::text("rank ", rank(), ": allocate_on_device of ", count,
+                                             " elements of ", sizeof(T), " bytes exceeds the address space"));
         }
         return {channel().allocate_on_device(count * sizeof(T)), count};
     }
@@ -350,8 +361,8 @@ class CollectiveVerbs {
         Collective call = call_on(verb, input, output);
         call.root = root;
         if (root >= 0 && root < size()) return call;
-        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(verb), " with root ", root,
-                                         ", outside [0, ", size() - 1, "]"));
+        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(verb), ": root ", root,
+                                         " is outside [0, ", size() - 1, "]"));
     }
 
     template <class In, class Out>
@@ -392,8 +403,8 @@ class CollectiveVerbs {
         Collective call = call_on(Verb::all_gather_uneven, input, output);
         call.counts = counts;
         if (counts.size() != ranks()) {
-            throw ArgumentError(detail::text("rank ", rank(), ": all_gather with ", counts.size(),
-                                             " counts in a group of ", size(), " ranks"));
+            throw ArgumentError(detail::text("rank ", rank(), ": all_gather: expected ", size(),
+                                             " counts, one for each rank, got ", counts.size()));
         }
         check_counts(call, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), call.output.count);
         check_counts(call, counts[static_cast<std::size_t>(rank())], call.input.count);
@@ -438,7 +449,7 @@ class CollectiveVerbs {
         if (expected == found) return;
         throw ArgumentError(detail::text("rank ", rank(), " of ", size(), ": ", verb_name(call.verb), " of ",
                                          call.input.count, " elements into ", call.output.count,
-                                         ": there must be ", expected, " and not ", found));
+                                         ": expected ", expected, " elements, got ", found));
     }
 };
 

@@ -1,4 +1,4 @@
-/// Work is the handle of a collective that has been started and goes on while the caller does something else.
+/// Work is the handle of a started (asynchronous) operation, like MPI_Request or PyTorch's Work.
 #pragma once
 
 #include <chrono>
@@ -10,62 +10,65 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What a communicator keeps of a started operation; Work is the user's view of it.
+/// The state of a started operation. Work is the user's handle of it.
 class WorkState {
   public:
     virtual ~WorkState() = default;
 
-    /// Blocks until the operation has ended, at most for `timeout`. Returns whether it has.
+    /// Blocks until the operation has ended, for at most `timeout`. Returns whether the operation has ended.
     virtual bool wait(std::chrono::nanoseconds timeout) = 0;
 
-    /// What `stream` does from now on comes behind the operation. Blocks where that is no GPU's, until it has
-    /// ended.
+    /// Makes subsequent work of `stream` wait for the operation. If the operation does not run on a GPU,
+    /// blocks until it has ended.
     DPTK_INLINE virtual void order_before(StreamRef stream);
 
-    /// Whether it has ended, where nobody waits: no deadline holds. Does not block.
+    /// Returns whether the operation has ended. Does not block. Unlike wait(), it does not check the
+    /// deadline.
     [[nodiscard]] DPTK_INLINE virtual bool ended();
 
-    /// Null while the operation runs and when it went well. Does not block.
+    /// Returns the operation's error; null while it runs, and if it has succeeded. Does not block.
     virtual std::exception_ptr error() = 0;
 
-    /// The same, where nobody has asked for it by error() yet.
-    virtual std::exception_ptr unseen_error() = 0;
+    /// Returns the operation's error if error() has not reported it yet, and null otherwise.
+    virtual std::exception_ptr unreported_error() = 0;
 
-    /// Of a recv that has ended: the rank whose message it was. -1 for all other operations.
+    /// Returns the sender of a recv that has ended; -1 for all other operations.
     [[nodiscard]] virtual int source_rank() const { return -1; }
 };
 
-/// Copies refer to one operation. A Work may be dropped: its communicator completes the operation, at the
-/// latest at barrier() or when it closes. The buffers must live until then, or until wait() has returned.
+/// The handle of a started operation. Copies refer to the same operation. A Work may be dropped without a
+/// wait: its communicator completes the operation, at the latest in barrier() or in its destructor. The
+/// buffers must live until then, or until wait() has returned.
 class Work {
   public:
-    /// An operation that has ended well.
+    /// Creates the handle of an operation that has succeeded.
     Work() = default;
 
-    /// An operation whose state is shared with its communicator.
+    /// Creates the handle of an operation whose state is shared with its communicator.
     explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
 
-    /// Blocks until the operation has ended; throws what it failed with.
+    /// Blocks until the operation has ended. Throws its error if it has failed.
     void wait();
 
-    /// Blocks for at most `timeout`. Returns whether the operation has ended; throws what it failed with.
-    /// A timeout changes nothing: the operation goes on, and wait() may be called again.
+    /// Blocks for at most `timeout`, and returns whether the operation has ended. Throws its error if it has
+    /// failed. A timeout does not affect the operation, and wait() may be called again.
     [[nodiscard]] bool wait(std::chrono::nanoseconds timeout);
 
-    /// What `stream` does from now on finds the result. Does not block over NCCL; otherwise until the
-    /// operation has ended. Throws what is known by then to have failed.
+    /// Makes subsequent work of `stream` wait for the operation. Over NCCL it does not block; otherwise it
+    /// blocks until the operation has ended. Throws the operation's error if it is already known.
     void wait(StreamRef stream);
 
-    /// Whether the operation has ended, well or badly. Does not block.
+    /// Returns whether the operation has ended, successfully or not. Does not block.
     [[nodiscard]] bool done();
 
-    /// What the operation failed with; null while it runs and when it went well. Does not block.
+    /// Returns the operation's error; null while it runs, and if it has succeeded. Does not block.
     [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
 
-    /// Waits, and returns the rank whose message a recv_async has received; -1 for all other operations.
+    /// Waits for the operation, and returns the sender of the message that a recv_async has received; -1
+    /// for all other operations.
     int source_rank();
 
-    /// For those who make one Work of several. Null where the operation has ended well from the start.
+    /// Returns the state, from which several Works are joined to one. Null for a default-constructed Work.
     [[nodiscard]] const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
 
   private:

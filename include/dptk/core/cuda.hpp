@@ -1,4 +1,4 @@
-/// Devices, streams, events, graphs, memory and copies of CUDA's, as owners and views.
+/// CUDA devices, streams, events, graphs, memory and copies, as owning classes and views.
 #pragma once
 
 #include "dptk/core/cuda/copy.hpp"

@@ -1,4 +1,5 @@
-/// A view of elements in a device's memory. It is no range: the host cannot read what it points to.
+/// DeviceSpan, a view of elements in device memory. It is not a range, since the host cannot read its
+/// elements.
 #pragma once
 
 #include <concepts>
@@ -14,34 +15,37 @@
 
 namespace DPTK_NAMESPACE {
 
-/// `size()` elements from `data()` on, in the memory of `device()`; std::span's counterpart for verbs.
+/// A view of `size()` elements that start at `data()` in the memory of `device()`; the counterpart of
+/// std::span for collectives on device memory.
 template <Element T>
 class DeviceSpan {
   public:
-    /// No elements.
+    /// Makes an empty view.
     DeviceSpan() = default;
 
-    /// `size` elements from `data` on, in the memory of `device`.
+    /// Makes a view of `size` elements that start at `data` in the memory of `device`.
     DeviceSpan(T* data, std::size_t size, Device device) noexcept
         : data_(data), size_(size), device_(device) {}
 
-    /// A view for reading, of elements that may be written.
+    /// Converts a view of mutable elements to a read-only view.
     template <class U>
         requires std::same_as<const U, T> && (!std::same_as<U, T>)
     DeviceSpan(const DeviceSpan<U>& other) noexcept  // NOLINT(google-explicit-constructor): a widening
         : DeviceSpan(other.data(), other.size(), other.device()) {}
 
-    /// The address of the first element, for kernels and copies: the host cannot read it.
+    /// Returns the address of the first element, for kernels and copies: the host cannot read it.
     [[nodiscard]] T* data() const noexcept { return data_; }
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// The device in whose memory they lie.
+    /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return device_; }
 
-    /// `count` elements from element `first` on. Throws ArgumentError where there are not so many.
+    /// Returns a view of `count` elements that starts at element `first`. Throws ArgumentError if the view
+    /// has fewer elements.
     [[nodiscard]] DeviceSpan subspan(std::size_t first, std::size_t count) const {
         if (first > size_ || count > size_ - first) {
-            throw ArgumentError(detail::text("elements ", first, " to ", first + count, " of ", size_));
+            throw ArgumentError(detail::text("subspan: elements [", first, ", ", first + count,
+                                             ") are out of range: the span has ", size_, " elements"));
         }
         return {data_ + first, count, device_};
     }
@@ -52,8 +56,8 @@ class DeviceSpan {
     Device device_ = {DeviceType::cuda, 0};
 };
 
-/// Elements in a device's memory: DeviceSpan<float>, cuda::DeviceBuffer<float>, or a class of the user's with
-/// data(), size() and device().
+/// Elements in device memory: DeviceSpan<float>, cuda::DeviceBuffer<float>, or a user's class with data(),
+/// size() and device().
 template <class R>
 concept DeviceRange = !std::ranges::range<R> && requires(R& range) {
     requires Element<std::remove_pointer_t<decltype(range.data())>>;

@@ -1,4 +1,5 @@
-/// DType names the element types that dptk can reduce and send, at run time; dtype_of maps C++ types to it.
+/// DType, the run-time element type (dtype) of data that dptk can send and reduce. dtype_of maps C++ types
+/// to it.
 #pragma once
 
 #include <complex>
@@ -15,8 +16,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// c64 and c128 are complex numbers of two f32 and two f64. `opaque` is a type of the user's, which dptk
-/// moves as bytes and reduces by a function of the user's only.
+/// The element types. c64 and c128 are complex numbers of two f32 and two f64. `opaque` is a user's type:
+/// dptk sends it as bytes, and reduces it only by a user's function.
 enum class DType : std::uint8_t {
     boolean,
     i8,
@@ -36,7 +37,7 @@ enum class DType : std::uint8_t {
     opaque,
 };
 
-/// The name of a dtype as messages show it: "f32".
+/// Returns the name of a dtype as messages show it: "f32".
 [[nodiscard]] constexpr std::string_view dtype_name(DType dtype) noexcept {
     switch (dtype) {
         case DType::boolean: return "bool";
@@ -59,7 +60,7 @@ enum class DType : std::uint8_t {
     return "no dtype";
 }
 
-/// Bytes of one element. 0 for opaque, of which each Buffer knows its own.
+/// Returns the bytes of one element. Returns 0 for opaque, whose element size is stored in each Buffer.
 [[nodiscard]] constexpr std::size_t dtype_size(DType dtype) noexcept {
     switch (dtype) {
         case DType::boolean:
@@ -82,19 +83,19 @@ enum class DType : std::uint8_t {
     return 0;
 }
 
-/// Whether it is a real floating-point type: f16, bf16, f32 or f64.
+/// Returns whether a dtype is a real floating-point type: f16, bf16, f32 or f64.
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept {
     return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
 }
 
-/// Whether it is complex: c64 or c128.
+/// Returns whether a dtype is complex: c64 or c128.
 [[nodiscard]] constexpr bool is_complex(DType dtype) noexcept {
     return dtype == DType::c64 || dtype == DType::c128;
 }
 
-/// Maps an element type to its DType. Specialise it for a type of your own that has the same representation
-/// as one of the DTypes: `template <> struct dptk::DTypeTraits<MyFloat> { static constexpr DType value = ...;
-/// };`
+/// Maps an element type to its DType. Specialize it for a type of your own that has the same representation
+/// as one of the DTypes:
+/// `template <> struct dptk::DTypeTraits<MyFloat> { static constexpr DType value = DType::f32; };`
 template <class T>
 struct DTypeTraits {};
 
@@ -152,7 +153,7 @@ concept HasDType = requires {
 
 }  // namespace detail
 
-/// A type that dptk can put into a collective: one with a DType, or any other that may be copied as bytes.
+/// A type that dptk can send in a collective: one with a DType, or any other that may be copied as bytes.
 template <class T>
 concept Element =
     detail::HasDType<T> || (std::is_trivially_copyable_v<std::remove_cv_t<T>> && !std::is_pointer_v<T>);
@@ -167,7 +168,7 @@ inline constexpr DType dtype_of = [] {
     }
 }();
 
-/// Calls `fn` with a value-initialised element of the C++ type behind `dtype`, and returns its result:
+/// Calls `fn` with a value-initialized element of the C++ type of `dtype`, and returns its result:
 /// `visit_dtype(dtype, [&](auto zero) { using T = decltype(zero); ... })`. Throws ArgumentError for opaque.
 template <class Fn>
 decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
@@ -187,9 +188,9 @@ decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
         case DType::f64: return fn(double{});
         case DType::c64: return fn(std::complex<float>{});
         case DType::c128: return fn(std::complex<double>{});
-        case DType::opaque: throw ArgumentError("an opaque type has no arithmetic that dptk knows");
+        case DType::opaque: throw ArgumentError("visit_dtype: the dtype opaque has no C++ type");
     }
-    throw ArgumentError(detail::text("no such DType: ", static_cast<int>(dtype)));
+    throw ArgumentError(detail::text("invalid DType: ", static_cast<int>(dtype)));
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -1,6 +1,6 @@
-/// The two 16-bit floating-point formats, as memory holds them: float16 (IEEE 754 binary16) and bfloat16 (the
-/// upper half of a float). They convert from and to float, and have no arithmetic of their own: dptk computes
-/// in float and rounds once. Types of other libraries with the same bits go by DTypeTraits.
+/// The 16-bit floating-point storage types float16 (IEEE 754 binary16, fp16) and bfloat16 (bf16, the upper
+/// half of a float). They convert from and to float and have no arithmetic of their own: dptk computes in
+/// float and rounds once. For other libraries' types with the same bits, specialize DTypeTraits.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// To the nearest binary16; ties to even, too large to infinity, NaN to a quiet NaN.
+/// Rounds to the nearest binary16: ties to even, overflow to infinity, NaN to a quiet NaN.
 [[nodiscard]] constexpr std::uint16_t float_to_float16_bits(float value) noexcept {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
@@ -35,13 +35,13 @@ namespace detail {
     const std::uint32_t sign = (bits & 0x8000U) << 16;
     const std::uint32_t magnitude = bits & 0x7fffU;
     if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f80'0000U | (magnitude << 13));
-    // No float here is subnormal: programs may flush these to zero.
+    // The code produces no subnormal float, since programs may flush subnormal floats to zero.
     const float positive = magnitude < 0x400U ? static_cast<float>(magnitude) * 0x1p-24F
                                               : std::bit_cast<float>((magnitude << 13) + 0x3800'0000U);
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(positive));
 }
 
-/// To the nearest bfloat16; ties to even, NaN to a quiet NaN.
+/// Rounds to the nearest bfloat16: ties to even, NaN to a quiet NaN.
 [[nodiscard]] constexpr std::uint16_t float_to_bfloat16_bits(float value) noexcept {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     if ((bits & 0x7fff'ffffU) > 0x7f80'0000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
@@ -54,14 +54,14 @@ namespace detail {
 
 }  // namespace detail
 
-/// IEEE 754's binary16: 5 bits of exponent, 10 of fraction. For storage: arithmetic is in float.
+/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. For storage only; arithmetic is done in float.
 struct float16 {
-    std::uint16_t bits = 0;  ///< As they lie in memory.
+    std::uint16_t bits = 0;  ///< The bits, as stored in memory.
 
     constexpr float16() = default;
-    /// The nearest value; ties go to the even one.
+    /// Rounds to the nearest value, ties to even.
     constexpr explicit float16(float value) noexcept : bits(detail::float_to_float16_bits(value)) {}
-    /// Exact.
+    /// Converts exactly.
     constexpr explicit operator float() const noexcept { return detail::float16_bits_to_float(bits); }
 
     friend constexpr bool operator==(float16 a, float16 b) noexcept {
@@ -69,14 +69,15 @@ struct float16 {
     }
 };
 
-/// The upper half of a float: 8 bits of exponent, 7 of fraction. For storage: arithmetic is in float.
+/// The upper half of a float: 8 bits of exponent, 7 of fraction. For storage only; arithmetic is done in
+/// float.
 struct bfloat16 {
-    std::uint16_t bits = 0;  ///< As they lie in memory.
+    std::uint16_t bits = 0;  ///< The bits, as stored in memory.
 
     constexpr bfloat16() = default;
-    /// The nearest value; ties go to the even one.
+    /// Rounds to the nearest value, ties to even.
     constexpr explicit bfloat16(float value) noexcept : bits(detail::float_to_bfloat16_bits(value)) {}
-    /// Exact.
+    /// Converts exactly.
     constexpr explicit operator float() const noexcept { return detail::bfloat16_bits_to_float(bits); }
 
     friend constexpr bool operator==(bfloat16 a, bfloat16 b) noexcept {

@@ -1,4 +1,4 @@
-/// What dptk has to say goes through one sink, which a program may replace. The default writes lines
+/// Log messages of dptk, which all go to one sink that a program may replace. The default sink writes lines
 /// `[dptk] rank 3: warning: ...` to stderr.
 #pragma once
 
@@ -10,12 +10,11 @@
 
 namespace DPTK_NAMESPACE {
 
-/// How much a message matters.
+/// The severity of a message.
 enum class LogLevel { info, warning, error };
 
-/// Gets the level, the rank that speaks (-1 where no rank is known yet) and one line without its end.
-/// May be called from several threads, one at a time. Must not call
-/// log itself, nor throw.
+/// Receives the level, the rank that logs (-1 if no rank is known yet) and one line without its line end.
+/// Several threads may call it, but never two at a time. It must not call log() or throw.
 using LogSink = std::function<void(LogLevel, int rank, std::string_view message)>;
 
 namespace detail {
@@ -26,7 +25,7 @@ struct LogState {
 };
 
 DPTK_EXPORT inline LogState& log_state() {
-    static LogState& state = *new LogState;  // never destroyed: destructors of statics may still log
+    static LogState& state = *new LogState;  // never destroyed: destructors of static objects may still log
     return state;
 }
 
@@ -35,7 +34,7 @@ DPTK_EXPORT inline LogState& log_state() {
 /// Replaces the sink; an empty one restores the default.
 void set_log_sink(LogSink sink);
 
-/// Information comes from rank 0 alone, warnings and errors from any rank.
+/// Passes a message to the sink. Messages of level `info` are dropped on all ranks except rank 0.
 void log(LogLevel level, int rank, std::string_view message);
 
 }  // namespace DPTK_NAMESPACE

@@ -1,5 +1,5 @@
-/// A CUDA stream that somebody else owns. Calls that work on device memory take one; none of CUDA's headers
-/// is needed to pass it on.
+/// StreamRef, a CUDA stream that the caller owns. Calls that work on device memory accept one; passing it
+/// requires none of CUDA's headers.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -8,16 +8,16 @@ struct CUstream_st;  // what CUDA's cudaStream_t points to
 
 namespace DPTK_NAMESPACE {
 
-/// Made from any cudaStream_t. Points, and owns nothing.
+/// A non-owning reference to a CUDA stream; converts from any cudaStream_t.
 class StreamRef {
   public:
-    /// The device's default stream.
+    /// Refers to the device's default stream.
     StreamRef() = default;
 
-    /// A stream of CUDA's, which outlives this.
+    /// Refers to a CUDA stream, which must outlive this object.
     StreamRef(CUstream_st* stream) noexcept : stream_(stream) {}  // NOLINT(google-explicit-constructor)
 
-    /// CUDA's handle; null for the default stream.
+    /// Returns CUDA's handle; null for the default stream.
     [[nodiscard]] CUstream_st* get() const noexcept { return stream_; }
 
     friend bool operator==(StreamRef, StreamRef) = default;

@@ -1,5 +1,5 @@
-/// What a rank does when: spans of time, recorded where somebody has asked for them (DPTK_TRACE=file.json,
-/// see ddp/detail/timeline.hpp), and nothing but a look at a pointer otherwise.
+/// Timeline tracing: named time spans of each rank, recorded if DPTK_TRACE=file.json is set (see
+/// ddp/detail/timeline.hpp). Without it a span costs one pointer check.
 #pragma once
 
 #include <atomic>
@@ -15,27 +15,27 @@
 
 namespace DPTK_NAMESPACE::trace {
 
-/// By which spans are measured.
+/// The clock that measures spans.
 using Clock = std::chrono::steady_clock;
 
-/// What a rank does beside each other.
+/// The row of a rank's timeline.
 enum class Lane : std::uint8_t { program, communication };
 
 /// A span that has ended.
 struct Event {
-    std::string name;           ///< What the rank did.
-    Lane lane = Lane::program;  ///< Where it is drawn.
-    Clock::time_point begin;    ///< When it began.
-    Clock::time_point end;      ///< When it ended.
+    std::string name;           ///< The name of the activity.
+    Lane lane = Lane::program;  ///< The row in which the span is drawn.
+    Clock::time_point begin;    ///< The time at which the span began.
+    Clock::time_point end;      ///< The time at which the span ended.
 };
 
-/// One rank's spans. From any thread.
+/// The spans of one rank. Thread-safe.
 class Recorder {
   public:
-    /// Those behind the first million are dropped.
+    /// Adds a span. After the first million, spans are dropped.
     void record(Event event);
 
-    /// All that were recorded so far.
+    /// Returns all spans that were recorded so far.
     [[nodiscard]] std::vector<Event> events() const;
 
   private:
@@ -43,24 +43,24 @@ class Recorder {
     std::vector<Event> events_;
 };
 
-/// Where this thread's spans go; null where nobody has asked for any.
+/// Receives this thread's spans; null if they are not recorded.
 inline thread_local Recorder* current = nullptr;
 
-/// A profiler that is shown the same spans, such as Nsight by core/cuda/detail/nvtx.hpp.
+/// A profiler that receives the same spans, such as Nsight by core/cuda/detail/nvtx.hpp.
 struct Profiler {
-    void (*begin)(const char* name);  ///< Of a span on this thread.
-    void (*end)();                    ///< Of the last one on this thread.
+    void (*begin)(const char* name);  ///< Begins a span on this thread.
+    void (*end)();                    ///< Ends the last span on this thread.
 };
 
-/// Null where there is none.
+/// The active profiler, or null.
 inline std::atomic<const Profiler*> profiler = nullptr;
 
-/// From its construction to its end, on this thread.
+/// A time span on this thread, from construction to destruction.
 class Span {
   public:
-    /// A span of that name.
+    /// Begins a span named `name`.
     explicit Span(std::string_view name);
-    /// "backward 3"
+    /// Begins a span named by a name and a number: "backward 3".
     Span(std::string_view name, std::size_t number);
     ~Span();
     Span(const Span&) = delete;

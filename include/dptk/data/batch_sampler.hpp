@@ -1,5 +1,5 @@
-/// BatchSampler cuts a sampler's indices into batches. It guarantees equally many batches on all ranks, so
-/// that a collective call per batch always finds its partners; where shares differ, a rank's last batches are
+/// BatchSampler splits a sampler's indices into batches. All ranks have the same number of batches, so that
+/// each batch may make collective calls. If the ranks' numbers of indices differ, a rank's last batches are
 /// shorter or empty.
 #pragma once
 
@@ -16,13 +16,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// How batches are cut.
+/// How the indices are split into batches.
 struct BatchSamplerOptions {
-    /// Leave out the last batch where some rank could not fill it. All batches are then full.
+    /// Drop the last batch if a rank cannot fill it. All batches are then full.
     bool drop_last = false;
 };
 
-/// One rank's indices, and what the rank with the most and the one with the fewest have.
+/// A range of one rank's indices that knows how many indices the rank with the most and the rank with the
+/// fewest has.
 template <class Sampler>
 concept ShardedSampler =
     std::ranges::random_access_range<const Sampler> && std::ranges::sized_range<const Sampler> &&
@@ -31,34 +32,36 @@ concept ShardedSampler =
         { sampler.smallest_share() } -> std::same_as<std::size_t>;
     };
 
-/// The batches of this rank: a range of `std::span<const std::size_t>` with equally many on all ranks. Keeps
-/// a reference to the sampler and always shows its current epoch; a span is good until its iterator moves on.
+/// The batches of this rank: a range of `std::span<const std::size_t>` whose length is the same on all
+/// ranks. Keeps a reference to the sampler and always uses its current epoch. A span is valid until its
+/// iterator is incremented.
 template <ShardedSampler Sampler>
 class BatchSampler {
   public:
     class Iterator;
 
-    /// `batch_size` is the number of indices of a batch on each rank. Throws ArgumentError where it is 0.
+    /// `batch_size` is the number of indices in a batch on each rank. Throws ArgumentError if it is 0.
     BatchSampler(const Sampler& sampler, std::size_t batch_size, BatchSamplerOptions options = {})
         : sampler_(&sampler), batch_size_(batch_size), options_(options) {
         if (batch_size == 0) throw ArgumentError("BatchSampler: batch_size must be at least 1, found 0");
     }
 
-    /// A temporary sampler would be gone before the first batch.
+    /// Deleted, since a temporary sampler would be destroyed before the first batch.
     BatchSampler(const Sampler&&, std::size_t, BatchSamplerOptions = {}) = delete;
 
-    /// The number of batches, equal on all ranks.
+    /// Returns the number of batches, which is equal on all ranks.
     [[nodiscard]] std::size_t size() const noexcept {
         if (options_.drop_last) return sampler_->smallest_share() / batch_size_;
         const std::size_t share = sampler_->largest_share();
         return share / batch_size_ + (share % batch_size_ == 0 ? 0 : 1);
     }
 
-    /// The number of indices of a full batch on each rank.
+    /// Returns the number of indices in a full batch on each rank.
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
-    /// Batch `index`, which is below size(): `batch_size` indices, or fewer, or none, at the end. Keep it in
-    /// a variable: a span of it does not keep it alive.
+    /// Returns batch `index`, which must be less than size(). It has `batch_size` indices; at the end of
+    /// the epoch it may have fewer, or none. Keep the vector in a variable: a span of it does not keep it
+    /// alive.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
         const auto indices = std::ranges::begin(*sampler_);
         const auto share = static_cast<std::size_t>(std::ranges::size(*sampler_));
@@ -67,15 +70,15 @@ class BatchSampler {
         return {indices + static_cast<std::ptrdiff_t>(first), indices + static_cast<std::ptrdiff_t>(last)};
     }
 
-    /// Whether batch `index` is full on all ranks.
+    /// Returns whether batch `index` is full on all ranks.
     [[nodiscard]] bool is_full_everywhere(std::size_t index) const {
         return index < sampler_->smallest_share() / batch_size_;
     }
 
-    /// At the first batch, which is cut here; each further one is cut when the iterator comes to it.
+    /// Returns an iterator to the first batch. Each batch is made when the iterator reaches it.
     [[nodiscard]] Iterator begin() const { return {*this, 0}; }
 
-    /// Behind the last batch.
+    /// Returns an iterator past the last batch.
     [[nodiscard]] Iterator end() const { return {*this, size()}; }
 
   private:
@@ -84,7 +87,7 @@ class BatchSampler {
     BatchSamplerOptions options_;
 };
 
-/// Holds its batch, to which the span that it gives refers. Must not outlive its BatchSampler.
+/// Owns its batch, to which the span that it returns refers. Must not outlive its BatchSampler.
 template <ShardedSampler Sampler>
 class BatchSampler<Sampler>::Iterator {
   public:
@@ -94,7 +97,7 @@ class BatchSampler<Sampler>::Iterator {
 
     Iterator() = default;
 
-    /// At batch `index`, or behind the last one.
+    /// Makes an iterator to batch `index`; past the last batch if `index` is size().
     Iterator(const BatchSampler& batches, std::size_t index) : batches_(&batches), index_(index) { fill(); }
 
     [[nodiscard]] value_type operator*() const noexcept { return batch_; }

@@ -1,5 +1,5 @@
-/// A random permutation of 0..n-1 of which each element is computed by itself, in O(1) memory: for datasets
-/// whose order is too long to write down.
+/// ComputedPermutation, a random permutation of 0..n-1 in O(1) memory. Each element is computed
+/// independently. For datasets that are too large to store their order.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A keyed bijection: a Feistel network (Luby and Rackoff, 1988) over the next power of two, through which an
-/// element goes again while it is not below n (cycle walking: Black and Rogaway, "Ciphers with Arbitrary
-/// Finite Domains", 2002). Not for secrets. Up to 1024 elements are written down, since a network that small
-/// would shuffle badly.
+/// A keyed bijection: a Feistel network (Luby and Rackoff, 1988) over the next power of two. Elements that
+/// are not below n pass through the network again (cycle walking: Black and Rogaway, "Ciphers with
+/// Arbitrary Finite Domains", 2002). Not cryptographically secure. Permutations of up to 1024 elements are
+/// stored in a table, since a network that small would shuffle badly.
 class ComputedPermutation {
   public:
-    /// `n` elements in the order that belongs to the key. Takes time and memory that do not grow with n.
+    /// Makes the permutation of `n` elements that `key` selects. Time and memory do not grow with n.
     ComputedPermutation(std::size_t n, std::uint64_t key) : size_(n) {
         if (n <= largest_table) {
             fill_table(key);
@@ -31,10 +31,11 @@ class ComputedPermutation {
         for (std::uint64_t& round : keys_) round = key = mix(key + 0x9e37'79b9'7f4a'7c15U);
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-    /// Element `position`, which is below size(). Expected time: that of less than two passes of the network.
+    /// Returns element `position`, which must be less than size(). On average this takes less than two
+    /// passes through the network.
     [[nodiscard]] std::size_t operator[](std::size_t position) const noexcept {
         if (!table_.empty()) return table_[position];
         std::uint64_t element = position;
@@ -46,9 +47,9 @@ class ComputedPermutation {
 
   private:
     static constexpr std::size_t largest_table = 1024;
-    static constexpr std::size_t rounds = 8;  // even: an odd number of bits has its halves back then
+    static constexpr std::size_t rounds = 8;  // must be even, so that the halves end with their sizes
 
-    /// A permutation of all 64-bit words that leaves no bit without an effect on any other: the end of
+    /// A permutation of all 64-bit words in which each bit affects every other bit: the finalizer of
     /// SplitMix64, https://prng.di.unimi.it/splitmix64.c
     [[nodiscard]] static constexpr std::uint64_t mix(std::uint64_t word) noexcept {
         word = (word ^ (word >> 30)) * 0xbf58'476d'1ce4'e5b9U;
@@ -57,7 +58,8 @@ class ComputedPermutation {
     }
 
     [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept {
-        // With an odd number of bits, one half has one more: the halves swap places and sizes in each round.
+        // If the number of bits is odd, one half has one bit more: the halves swap places and sizes in each
+        // round.
         unsigned low_bits = low_bits_;
         unsigned high_bits = high_bits_;
         std::uint64_t low = element & ones(low_bits);

@@ -1,5 +1,5 @@
-/// What dptk asks of a dataset: a number of samples, and a sample by its index. A std::vector is one, and so
-/// is a reader's ImageDataset. What a sample is stays the user's business.
+/// The dataset concept: a number of samples, and access to a sample by its index. A std::vector and
+/// ImageDataset satisfy it. dptk makes no assumption about the type of a sample.
 #pragma once
 
 #include <concepts>
@@ -9,7 +9,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Has `size()` samples and gives sample i, from 0 on, by `dataset[i]`.
+/// A dataset with `size()` samples, in which `dataset[i]` is sample i, counted from 0.
 template <class Dataset>
 concept IndexableDataset = requires(const Dataset& dataset, std::size_t index) {
     { dataset.size() } -> std::convertible_to<std::size_t>;

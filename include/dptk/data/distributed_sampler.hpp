@@ -1,8 +1,8 @@
-/// DistributedSampler deals the indices of a dataset to ranks, equal index for index to
-/// torch.utils.data.DistributedSampler with the same arguments, so that C++ and Python runs see the same
-/// samples in the same order. `Padding::none` instead counts each sample exactly once, and `Order::computed`
-/// takes no memory. Cutting a rank's indices into batches is left to BatchSampler, and it never communicates:
-/// each rank computes its own share.
+/// DistributedSampler distributes the indices of a dataset over the ranks. With the same arguments its
+/// indices equal those of torch.utils.data.DistributedSampler, so that C++ and Python runs see the same
+/// samples in the same order. `Padding::none` instead counts each sample exactly once, and
+/// `Order::computed` needs no memory for the order. It never communicates: each rank computes its own
+/// indices. BatchSampler splits them into batches.
 #pragma once
 
 #include <algorithm>
@@ -20,74 +20,75 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What evens out the ranks' shares where the number of replicas does not divide the dataset.
+/// How the ranks' numbers of indices are made equal if the number of replicas does not divide the dataset.
 enum class Padding {
-    repeat,  ///< PyTorch's: indices from the start of the order are repeated, so that all shares are equal.
-    none,    ///< Nothing: each index occurs once, and the first ranks may have one more than the others.
+    repeat,  ///< As in PyTorch: repeats indices from the start of the order.
+    none,    ///< Uses each index once; the first ranks may have one more.
 };
 
-/// Where a random order comes from.
+/// How a random order is generated.
 enum class Order {
-    torch,     ///< PyTorch's, drawn at the beginning of an epoch: 4 bytes a sample, 8 from 2^32 samples on.
-    computed,  ///< Another one, of which each index is computed when it is asked for, in no memory.
+    torch,     ///< PyTorch's, generated per epoch: 4 bytes a sample, 8 from 2^32 on.
+    computed,  ///< Another order, computed on access: takes no memory.
 };
 
-/// Equal on all ranks. PyTorch's names, where PyTorch has the option.
+/// Options of DistributedSampler, which must be equal on all ranks. Names are PyTorch's for options that
+/// PyTorch has.
 struct DistributedSamplerOptions {
-    bool shuffle = true;     ///< A new random order each epoch; otherwise 0, 1, 2, ...
-    std::uint64_t seed = 0;  ///< Must be equal on all ranks. Of seed + epoch, PyTorch counts the low 32 bits.
-    bool drop_last = false;  ///< Drop the tail of the order instead of padding it.
+    bool shuffle = true;                ///< Use a new random order in each epoch; otherwise 0, 1, 2, ...
+    std::uint64_t seed = 0;             ///< PyTorch uses the low 32 bits of seed + epoch.
+    bool drop_last = false;             ///< Drop the tail of the order instead of padding it.
     Padding padding = Padding::repeat;  ///< See Padding.
     Order order = Order::torch;         ///< See Order.
 };
 
-/// A group of replicas of which the caller is one, such as a ProcessGroup.
+/// A group of replicas that the caller belongs to, such as a ProcessGroup.
 template <class Group>
 concept ReplicaGroup = requires(const Group& group) {
     { group.rank() } -> std::same_as<int>;
     { group.size() } -> std::same_as<int>;
 };
 
-/// The indices of one rank in the current epoch, which is 0 at first: a random-access range of std::size_t.
-/// Rank r of W has the positions r, r + W, r + 2W, ... of the epoch's order.
+/// The indices of one rank in the current epoch, initially 0: a random-access range of std::size_t. Rank r
+/// of W has the positions r, r + W, r + 2W, ... of the epoch's order.
 class DistributedSampler {
   public:
-    /// Throws ArgumentError where `num_replicas` is 0, `rank` is not in [0, num_replicas - 1], or `drop_last`
-    /// is asked for together with `Padding::none`.
+    /// Throws ArgumentError if `num_replicas` is 0, if `rank` is not in [0, num_replicas - 1], or if
+    /// `drop_last` is combined with `Padding::none`.
     DistributedSampler(std::size_t dataset_size, std::size_t num_replicas, std::size_t rank,
                        DistributedSamplerOptions options = {});
 
-    /// With the number of replicas and the rank of `group`, which is not kept.
+    /// Uses the number of replicas and the rank of `group`, and keeps no reference to it.
     template <ReplicaGroup Group>
     DistributedSampler(std::size_t dataset_size, const Group& group, DistributedSamplerOptions options = {})
         : DistributedSampler(dataset_size, static_cast<std::size_t>(group.size()),
                              static_cast<std::size_t>(group.rank()), options) {}
 
-    /// With the size of `dataset` as it is now; neither `dataset` nor `group` is kept.
+    /// Uses the current size of `dataset`; keeps no reference to `dataset` or `group`.
     template <IndexableDataset Dataset, ReplicaGroup Group>
     DistributedSampler(const Dataset& dataset, const Group& group, DistributedSamplerOptions options = {})
         : DistributedSampler(static_cast<std::size_t>(dataset.size()), group, options) {}
 
-    /// Makes `epoch`'s indices the current ones; to be called alike on all ranks. Invalidates iterators,
-    /// except where `epoch` is the current one already: then nothing happens.
+    /// Selects the epoch whose indices this range has. Must be called with the same value on all ranks.
+    /// Invalidates iterators, unless `epoch` is already the current one: then the call does nothing.
     void set_epoch(std::int64_t epoch);
 
-    /// The epoch whose indices are current.
+    /// Returns the current epoch.
     [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
 
-    /// The number of samples that are dealt.
+    /// Returns the number of samples in the dataset.
     [[nodiscard]] std::size_t dataset_size() const noexcept { return dataset_size_; }
 
-    /// The number of ranks that they are dealt to.
+    /// Returns the number of ranks that share the dataset.
     [[nodiscard]] std::size_t num_replicas() const noexcept { return num_replicas_; }
 
-    /// The rank whose indices these are.
+    /// Returns the rank whose indices this range has.
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
 
-    /// The number of indices of this rank, the same in every epoch.
+    /// Returns the number of indices of this rank, which is the same in every epoch.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-    /// The index at a place below size().
+    /// Returns index number i of this rank; i must be less than size().
     [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
         if (!drawn_.empty()) return drawn_[i];
         if (!drawn_large_.empty()) return drawn_large_[i];
@@ -97,19 +98,21 @@ class DistributedSampler {
 
     class Iterator;
 
-    /// At the first index of this rank in the current epoch. Valid until set_epoch() changes that.
+    /// Returns an iterator to the first index of this rank in the current epoch. Valid until set_epoch()
+    /// changes the epoch.
     [[nodiscard]] Iterator begin() const noexcept;
 
-    /// Behind the last index of this rank.
+    /// Returns an iterator past the last index of this rank.
     [[nodiscard]] Iterator end() const noexcept;
 
-    /// The number of indices of the rank that has the most.
+    /// Returns the number of indices of the rank that has the most.
     [[nodiscard]] std::size_t largest_share() const noexcept;
 
-    /// The number of indices of the rank that has the fewest.
+    /// Returns the number of indices of the rank that has the fewest.
     [[nodiscard]] std::size_t smallest_share() const noexcept;
 
-    /// The number of indices of any rank. Throws ArgumentError where `rank` is not in [0, num_replicas - 1].
+    /// Returns the number of indices of a given rank. Throws ArgumentError if `rank` is not in [0,
+    /// num_replicas - 1].
     [[nodiscard]] std::size_t share(std::size_t rank) const;
 
   private:
@@ -117,13 +120,13 @@ class DistributedSampler {
 
     void check_rank(std::size_t rank) const;
 
-    /// Of the current epoch.
+    /// Generates the order of the current epoch.
     void make_order();
 
-    /// This rank's part of an order, in the order's own memory. Positions beyond the end, which only
-    /// Padding::repeat asks for, start again at 0, as often as it takes.
+    /// Returns this rank's part of an order, in the order's own memory. Positions past the end, which occur
+    /// only with Padding::repeat, wrap around to the start, as often as needed.
     template <class Index>
-    [[nodiscard]] std::vector<Index> deal(std::vector<Index> order) const {
+    [[nodiscard]] std::vector<Index> own_part(std::vector<Index> order) const {
         const std::size_t n = dataset_size_;
         const std::vector<Index> first(
             order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(n, num_replicas_)));
@@ -142,7 +145,7 @@ class DistributedSampler {
     DistributedSamplerOptions options_;
     std::int64_t epoch_ = 0;
     std::size_t size_ = 0;
-    // One of these has the epoch's order, where that is random; the drawn ones this rank's part of it.
+    // A random order is stored in one of these: drawn_ and drawn_large_ have only this rank's part of it.
     std::vector<std::uint32_t> drawn_;
     std::vector<std::size_t> drawn_large_;
     ComputedPermutation computed_{0, 0};
@@ -159,14 +162,14 @@ class DistributedSampler::Iterator {
     using iterator_category = std::input_iterator_tag;
 
     Iterator() = default;
-    /// At the index in this place of the rank's, or behind the last one.
+    /// Makes an iterator to index number `place` of the rank; past the last index if `place` is size().
     Iterator(const DistributedSampler& sampler, std::size_t place) noexcept
         : sampler_(&sampler), place_(static_cast<std::ptrdiff_t>(place)) {}
 
     [[nodiscard]] std::size_t operator*() const noexcept {
         return (*sampler_)[static_cast<std::size_t>(place_)];
     }
-    /// The index that lies `by` places on.
+    /// Returns the index that is `by` positions further.
     [[nodiscard]] std::size_t operator[](std::ptrdiff_t by) const noexcept { return *(*this + by); }
 
     Iterator& operator+=(std::ptrdiff_t by) noexcept {

@@ -40,7 +40,7 @@ DPTK_INLINE std::size_t DistributedSampler::share(std::size_t rank) const {
 
 DPTK_INLINE void DistributedSampler::check_arguments() const {
     constexpr auto most_replicas = std::numeric_limits<std::ptrdiff_t>::max();
-    // Numbers are shown signed: a huge one is a negative int of the caller's.
+    // The messages show values as signed: a huge value is a negative int that the caller passed.
     if (num_replicas_ == 0 || num_replicas_ > static_cast<std::size_t>(most_replicas)) {
         throw ArgumentError(detail::text("DistributedSampler: num_replicas must be in [1, ", most_replicas,
                                          "], found ", static_cast<std::ptrdiff_t>(num_replicas_)));
@@ -65,9 +65,9 @@ DPTK_INLINE void DistributedSampler::make_order() {
     if (options_.order == Order::computed) {
         computed_ = ComputedPermutation(dataset_size_, seed);
     } else if (dataset_size_ <= std::numeric_limits<std::uint32_t>::max()) {
-        drawn_ = deal(random_permutation<std::uint32_t>(dataset_size_, seed));
+        drawn_ = own_part(random_permutation<std::uint32_t>(dataset_size_, seed));
     } else {
-        drawn_large_ = deal(random_permutation<std::size_t>(dataset_size_, seed));
+        drawn_large_ = own_part(random_permutation<std::size_t>(dataset_size_, seed));
     }
 }
 

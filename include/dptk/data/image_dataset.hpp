@@ -1,5 +1,5 @@
-/// ImageDataset keeps labelled 8-bit images of one size in memory, and gives each as a view. Readers of file
-/// formats make it; scaling pixels and copying a batch into a network's input are left to the user.
+/// ImageDataset keeps labeled 8-bit images of one size in memory and returns views of them. Readers of file
+/// formats construct it; scaling pixels and copying a batch into a network's input are left to the caller.
 #pragma once
 
 #include <atomic>
@@ -12,66 +12,66 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What the images and labels do not tell.
+/// Properties of a dataset that its images and labels do not determine.
 struct ImageDatasetOptions {
-    /// The number of classes; 0 stands for the largest label + 1.
+    /// The number of classes; 0 means the largest label + 1.
     std::size_t classes = 0;
 };
 
-/// One image of a dataset: its pixels, by channel, row and column, and its label. Points into the dataset.
-struct LabelledImageRef {
-    std::span<const std::uint8_t> pixels;  ///< One byte each.
-    std::uint8_t label = 0;                ///< Its class, from 0 on.
+/// One image of a dataset: its pixels, by channel, row and column, and its label. A view into the dataset.
+struct LabeledImageRef {
+    std::span<const std::uint8_t> pixels;  ///< The pixels, one byte each.
+    std::uint8_t label = 0;                ///< The class, counted from 0.
 };
 
-/// Images with a label each. An IndexableDataset.
+/// Images with one label each. Satisfies IndexableDataset.
 class ImageDataset {
   public:
-    /// `pixels` are row-major, of shape [n, height, width] or [n, channels, height, width], with n `labels`.
-    /// Throws ArgumentError where the shape has another number of dimensions, where the counts of pixels,
-    /// images and labels do not agree, and where a label is not below `options.classes`.
+    /// `pixels` are row-major, of shape [n, height, width] or [n, channels, height, width], with n
+    /// `labels`. Throws ArgumentError if the shape has another number of dimensions, if the numbers of
+    /// pixels, images and labels do not match, or if a label is not below `options.classes`.
     ImageDataset(std::vector<std::uint8_t> pixels, std::span<const std::size_t> shape,
                  std::vector<std::uint8_t> labels, ImageDatasetOptions options = {});
 
     ImageDataset(ImageDataset&&) noexcept = default;
     ImageDataset& operator=(ImageDataset&&) noexcept = default;
 
-    /// The number of images.
+    /// Returns the number of images.
     [[nodiscard]] std::size_t size() const noexcept { return labels_.size(); }
 
-    /// Of each image.
+    /// Returns the number of channels of each image.
     [[nodiscard]] std::size_t channels() const noexcept { return channels_; }
 
-    /// Of each image, in pixels.
+    /// Returns the height of each image in pixels.
     [[nodiscard]] std::size_t height() const noexcept { return height_; }
 
-    /// Of each image, in pixels.
+    /// Returns the width of each image in pixels.
     [[nodiscard]] std::size_t width() const noexcept { return width_; }
 
-    /// The number of classes: labels are below it.
+    /// Returns the number of classes; all labels are below it.
     [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
 
-    /// Bytes of each image.
+    /// Returns the number of pixel bytes of each image.
     [[nodiscard]] std::size_t pixels_per_image() const noexcept { return channels_ * height_ * width_; }
 
-    /// Image `index`, which is below size(). The view is good for as long as the dataset lives.
-    [[nodiscard]] LabelledImageRef operator[](std::size_t index) const noexcept {
+    /// Returns image `index`, which must be less than size(). The view is valid as long as the dataset
+    /// exists.
+    [[nodiscard]] LabeledImageRef operator[](std::size_t index) const noexcept {
         const std::span<const std::uint8_t> all(pixels_);
         return {all.subspan(index * pixels_per_image(), pixels_per_image()), labels_[index]};
     }
 
-    /// Of all images, one after the other.
+    /// Returns the pixels of all images, one image after the other.
     [[nodiscard]] std::span<const std::uint8_t> pixels() const noexcept { return pixels_; }
 
-    /// One label for each image.
+    /// Returns the labels, one for each image.
     [[nodiscard]] std::span<const std::uint8_t> labels() const noexcept { return labels_; }
 
-    /// Tells these images from those of every other dataset that this process has made; goes along where the
-    /// dataset is moved.
+    /// Returns a number that is unique among the datasets of this process. Moving a dataset moves its id.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-    /// A dataset of copies of the images at `indices`, in that order, with the same number of classes.
-    /// Throws ArgumentError where an index is not below size().
+    /// Returns a dataset with copies of the images at `indices`, in that order, and the same number of
+    /// classes. Throws ArgumentError if an index is not less than size().
     [[nodiscard]] ImageDataset subset(std::span<const std::size_t> indices) const;
 
   private:

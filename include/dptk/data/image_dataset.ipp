@@ -23,7 +23,7 @@ DPTK_INLINE ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::sp
     height_ = shape[shape.size() - 2];
     width_ = shape[shape.size() - 1];
     if (shape[0] != labels_.size()) {
-        throw ArgumentError(detail::text("ImageDataset: expected one label an image, found ", shape[0],
+        throw ArgumentError(detail::text("ImageDataset: expected one label per image, found ", shape[0],
                                          " images and ", labels_.size(), " labels"));
     }
     if (pixels_.size() != size() * pixels_per_image()) {
@@ -45,7 +45,7 @@ DPTK_INLINE ImageDataset ImageDataset::subset(std::span<const std::size_t> indic
             throw ArgumentError(detail::text("ImageDataset: expected indices below ", size(),
                                              " for a subset, found ", index));
         }
-        const LabelledImageRef image = (*this)[index];
+        const LabeledImageRef image = (*this)[index];
         pixels.insert(pixels.end(), image.pixels.begin(), image.pixels.end());
         labels.push_back(image.label);
     }

@@ -1,6 +1,6 @@
 /// Random permutations of 0..n-1, equal to those of torch.randperm on the CPU for the same n and seed.
-/// PyTorch has one algorithm for small n and another, which it got in version 2.6, from 214,748,364 on; both
-/// are here.
+/// PyTorch uses one algorithm for small n and, since version 2.6, another for n of at least 214,748,364;
+/// this header implements both.
 #pragma once
 
 #include <concepts>
@@ -20,10 +20,10 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// From this n on, torch.randperm draws 64 bits for each element.
+/// For n of at least this, torch.randperm draws 64 bits for each element.
 inline constexpr std::size_t first_large_permutation = std::numeric_limits<std::uint32_t>::max() / 20;
 
-/// torch's generator takes the low 32 bits of its seed.
+/// PyTorch's generator uses only the low 32 bits of its seed.
 [[nodiscard]] inline std::mt19937 torch_generator(std::uint64_t seed) {
     return std::mt19937(static_cast<std::uint32_t>(seed));
 }
@@ -37,7 +37,7 @@ inline constexpr std::size_t first_large_permutation = std::numeric_limits<std::
     return high << 32 | draw_32_bits(generator);
 }
 
-/// The form for n below `first_large_permutation`.
+/// The algorithm for n below `first_large_permutation`.
 template <std::unsigned_integral Index>
 [[nodiscard]] std::vector<Index> small_random_permutation(std::size_t n, std::uint64_t seed) {
     std::mt19937 generator = torch_generator(seed);
@@ -50,7 +50,8 @@ template <std::unsigned_integral Index>
     return order;
 }
 
-/// The form for n from `first_large_permutation` on; right, but not torch's, for smaller n too.
+/// The algorithm for n of at least `first_large_permutation`. For smaller n it also returns a permutation,
+/// but not PyTorch's.
 template <std::unsigned_integral Index>
 [[nodiscard]] std::vector<Index> large_random_permutation(std::size_t n, std::uint64_t seed) {
     std::mt19937 generator = torch_generator(seed);
@@ -65,15 +66,15 @@ template <std::unsigned_integral Index>
 
 }  // namespace detail
 
-/// A permutation of 0..n-1, equal to `torch.randperm(n)` with a fresh CPU generator seeded with `seed`, of
-/// which the low 32 bits count. Takes n elements of `Index`, which may be as small as n - 1 allows.
-/// Throws ArgumentError where it is too small for that.
+/// Returns a permutation of 0..n-1, equal to `torch.randperm(n)` with a fresh CPU generator seeded with
+/// `seed`, of which only the low 32 bits are used. `Index` is any unsigned type that can hold n - 1;
+/// otherwise throws ArgumentError. Allocates n elements of this type.
 template <std::unsigned_integral Index = std::size_t>
 [[nodiscard]] std::vector<Index> random_permutation(std::size_t n, std::uint64_t seed) {
     constexpr std::size_t largest = std::numeric_limits<Index>::max();
     if (n != 0 && n - 1 > largest) {
         throw ArgumentError(detail::text("a permutation of ", n, " indices needs an index type that holds ",
-                                         n - 1, ", but the largest value of the one given is ", largest));
+                                         n - 1, ", but the largest value of the given type is ", largest));
     }
     return n < detail::first_large_permutation ? detail::small_random_permutation<Index>(n, seed)
                                                : detail::large_random_permutation<Index>(n, seed);

@@ -1,5 +1,6 @@
-/// How one array lies in memory. Contiguous ranges need nothing of this; ArrayTraits teaches dptk arrays that
-/// are none, such as a matrix of another library. The headers of dptk/adapters specialise it.
+/// Array layout: where the elements of one array lie in memory. Contiguous ranges need nothing from this
+/// header. A specialization of ArrayTraits lets dptk use other arrays, such as the matrices of another
+/// library, as parameters. The headers in dptk/adapters specialize it.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +16,40 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What ParameterRef::layout is for an array whose first index runs fastest.
+/// Value of ParameterRef::layout for a column-major array, whose first index varies fastest.
 inline constexpr std::uint64_t column_major = 1;
 
-/// Elements in memory: all of them one behind the other or, in a part of a larger array, in runs of equal
-/// length and at equal distances: element k is k / run * stride + k % run elements behind the first. One run
-/// is one parameter; of several, each is a parameter of its own, "weight.run[3]". Points, and owns nothing.
+/// A non-owning view of an array's elements. The elements are contiguous or, in a part of a larger array,
+/// form runs of equal length at equal distances: element k lies k / run * stride + k % run elements after
+/// the first element. A contiguous array becomes one parameter. Otherwise each run becomes a parameter of
+/// its own, named "weight.run[3]".
 struct ArrayRef {
-    /// From the first one on; `count` is that of all runs together. Its `device` is where they lie.
+    /// Begins at the first element. `count` is the number of elements in all runs. `device` is the memory
+    /// in which they lie.
     Buffer elements;
-    std::vector<std::size_t> shape;  ///< The logical one: rows, then columns, in either order of elements.
-    /// The order of elements, as in ParameterRef: 0 where the last index runs fastest, or column_major.
+    /// The logical shape: rows, then columns, for either order of elements.
+    std::vector<std::size_t> shape;
+    /// The order of elements, as in ParameterRef: 0 if the last index varies fastest (row-major), or
+    /// column_major.
     std::uint64_t layout = 0;
-    /// Elements in a run, of which `elements.count` is a multiple. 0: all are one run.
+    /// The number of elements in a run, which divides `elements.count`. 0 means that all elements are one
+    /// run.
     std::size_t run = 0;
-    std::size_t stride = 0;  ///< Elements from the beginning of a run to that of the next.
+    /// The number of elements from the beginning of a run to the beginning of the next.
+    std::size_t stride = 0;
 
-    /// Whether all elements lie one behind the other.
+    /// Returns whether all elements are contiguous.
     [[nodiscard]] bool is_contiguous() const noexcept;
 
-    /// How many elements lie one behind the other: all, or those of a run.
+    /// Returns the number of contiguous elements: all elements, or those of one run.
     [[nodiscard]] std::size_t run_length() const noexcept { return is_contiguous() ? elements.count : run; }
 
-    /// `length` elements from element `first` on, which must lie in one run.
+    /// Returns `length` elements, beginning with element `first`. They must lie in one run.
     [[nodiscard]] Buffer piece(std::size_t first, std::size_t length) const noexcept;
 };
 
-/// Says where the elements of an array lie. Specialised for a class of arrays, it makes these parameters and
-/// gradients, as contiguous ranges are:
+/// Describes where the elements of an array lie. A specialization for an array class lets arrays of this
+/// class be parameters and gradients, as contiguous ranges are:
 ///
 /// ```cpp
 /// template <>
@@ -58,33 +65,33 @@ struct ArrayRef {
 /// };
 /// ```
 ///
-/// array() reads the address anew each time: at construction, and in each step of each rank by itself. The
-/// address is not const: an array that cannot be written is no parameter. It may throw for an array that
-/// cannot be one: DistributedDataParallel then throws ArgumentError with that text on all ranks. Arrays that
-/// are no borrowed ranges are kept by reference, and outlive the training. A contiguous range that has a
-/// specialisation is taken as that says.
+/// dptk calls array() at construction and in each step, on each rank, since the address may change. The
+/// address must not be const: dptk writes parameters. array() may throw if an array cannot be a parameter:
+/// DistributedDataParallel then throws ArgumentError with that text on all ranks. Arrays that are not
+/// borrowed ranges are kept by reference and must outlive the training. A specialization takes precedence
+/// over the treatment of a class as a contiguous range.
 template <class A>
 struct ArrayTraits {};
 
 namespace detail {
 
-/// An array that a specialisation of ArrayTraits knows.
+/// An array type for which ArrayTraits is specialized.
 template <class A>
 concept KnownArray = requires { typename ArrayTraits<std::remove_cv_t<A>>::Element; };
 
 [[nodiscard]] std::string layout_text(std::uint64_t layout);
 
-/// Throws ArgumentError where a value's elements and its gradient's, as many, are in different orders. Those
-/// of one dimension are in any.
+/// Throws ArgumentError if a value and its gradient, which have equally many elements, differ in shape or
+/// in the order of elements. Arrays with one dimension match every shape and order.
 template <class Value, class Gradient>
 void check_same_order(const std::string& name, const Value& value, const Gradient& gradient) {
     if (value.shape.size() == 1 || gradient.shape.size() == 1) return;
     if (gradient.shape != value.shape)
-        throw ArgumentError(text("parameter ", name, " is ", shape_text(value.shape), ", but its gradient ",
-                                 shape_text(gradient.shape)));
+        throw ArgumentError(text("parameter ", name, " has shape ", shape_text(value.shape),
+                                 ", but its gradient has shape ", shape_text(gradient.shape)));
     if (gradient.layout != value.layout)
-        throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout), ", but its gradient ",
-                                 layout_text(gradient.layout)));
+        throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout),
+                                 ", but its gradient is ", layout_text(gradient.layout)));
 }
 
 }  // namespace detail

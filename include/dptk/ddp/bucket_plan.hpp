@@ -1,6 +1,7 @@
-/// Which parameters travel together. plan_buckets is a pure function from sizes and caps to buckets, with
-/// PyTorch's rule (compute_bucket_assignment_by_size): small gradients are cheap to compute but dear to send
-/// one by one.
+/// Bucket assignment: which gradients are sent together. plan_buckets is a pure function from parameter
+/// sizes and bucket caps to buckets. It follows PyTorch's compute_bucket_assignment_by_size: small
+/// gradients share a bucket, since sending each alone would be slow. The order of the parameters is decided
+/// by ddp/detail/bucket_order.hpp.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +13,29 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What the plan must know of a parameter.
+/// The properties of a parameter that plan_buckets needs.
 struct PlannedParameter {
-    std::size_t count = 0;     ///< Its elements.
-    DType dtype = DType::f32;  ///< Of its gradient.
-    Device device = {};        ///< Where its gradient lies.
+    std::size_t count = 0;     ///< Number of elements.
+    DType dtype = DType::f32;  ///< Element type of the gradient.
+    Device device = {};        ///< The memory in which the gradient lies.
 };
 
-/// Gradients that travel together.
+/// Gradients that are sent together, in one collective.
 struct Bucket {
-    DType dtype = DType::f32;  ///< Of all its gradients.
-    Device device = {};        ///< Where all its gradients lie.
-    /// Indices into the list that was planned.
+    DType dtype = DType::f32;  ///< Element type of all gradients in the bucket.
+    Device device = {};        ///< The memory in which all its gradients lie.
+    /// Indices into the list of parameters that was given to plan_buckets.
     std::vector<std::size_t> parameters;
 };
 
-/// Buckets in the order in which they leave.
+/// Buckets in the order in which they are sent.
 using BucketPlan = std::vector<Bucket>;
 
-/// Fills buckets with `parameters` in the order given, one dtype and device each. A bucket closes when its
-/// bytes reach its cap after a parameter was added, so that a parameter is never split. The first bucket of
-/// each dtype and device is closed by caps[0] bytes, the second by caps[1], and so on; the last cap goes for
-/// all that follow. Buckets come in the order of their first parameter. Throws ArgumentError where caps is
-/// empty.
+/// Packs `parameters` into buckets, in the given order, so that each bucket has one dtype and one device. A
+/// bucket is complete as soon as its size reaches its cap; parameters are never split. For each dtype and
+/// device, the first bucket has the cap caps[0], in bytes, the second caps[1], and so on; the last cap
+/// applies to all further buckets. Buckets are sorted by their first parameter. Throws ArgumentError if
+/// `caps` is empty.
 [[nodiscard]] BucketPlan plan_buckets(std::span<const PlannedParameter> parameters,
                                       std::span<const std::size_t> caps);
 

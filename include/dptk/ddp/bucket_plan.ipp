@@ -11,7 +11,7 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE BucketPlan plan_buckets(std::span<const PlannedParameter> parameters,
                                     std::span<const std::size_t> caps) {
-    if (caps.empty()) throw ArgumentError("plan_buckets needs at least one cap");
+    if (caps.empty()) throw ArgumentError("plan_buckets: expected at least one cap, got none");
 
     struct Filling {
         Bucket bucket;

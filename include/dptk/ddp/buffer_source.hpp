@@ -1,4 +1,5 @@
-/// Remembers where a program keeps what belongs to a model and is no parameter: running means, counters.
+/// Model buffers, such as BatchNorm's running statistics: BufferSource re-reads the addresses of a model's
+/// state that is not a parameter.
 #pragma once
 
 #include <concepts>
@@ -12,20 +13,23 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What `DistributedDataParallelOptions::buffers` is made from. Nothing here is collective.
+/// Gives access to the buffers of a model, for DistributedDataParallelOptions::buffers. No call is
+/// collective.
 class BufferSource {
   public:
-    /// A range of contiguous ranges of any elements, or a tuple of such ranges, which must outlive this.
-    /// Their addresses are read anew at each step; their number and sizes stay.
+    /// Accepts a range of contiguous ranges of any element type, or a tuple of such ranges, which must
+    /// outlive this object. Addresses are re-read at each step; the number of ranges and their sizes must
+    /// not change.
     template <MutableBufferList B>
         requires(!std::is_rvalue_reference_v<B &&> || BufferListOutlivesCall<B>) &&
                 (!std::same_as<std::remove_cvref_t<B>, BufferSource>)
     explicit BufferSource(B&& list) : collect_(collector(std::forward<B>(list))) {}
 
-    /// Of types that are known at run time alone: where they are, as often as it is asked.
+    /// Accepts a function that returns the buffers, for types that are known only at run time. It is called
+    /// whenever the addresses are needed.
     explicit BufferSource(std::function<std::vector<Buffer>()> collect);
 
-    /// All buffers, always in the same order, with the addresses of this moment.
+    /// Returns all buffers with their current addresses, always in the same order.
     [[nodiscard]] std::vector<Buffer> collect() const { return collect_(); }
 
   private:

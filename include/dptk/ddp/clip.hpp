@@ -1,6 +1,6 @@
-/// Clipping of averaged gradients, which are the same on all ranks: nothing communicates. Those in host
-/// memory here; DistributedDataParallel clips its own wherever they are, and ShardedOptimizer its parts of
-/// them.
+/// Gradient clipping by norm or by value, for averaged gradients in host memory. Averages are equal on all
+/// ranks, so that clipping does not communicate. DistributedDataParallel has members that clip its own
+/// averages, in host or device memory, and ShardedOptimizer has members that clip its parts of them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// action(element, store): store(value) replaces the element. In double.
+/// Calls action(element, store) for each gradient element, in double; store(value) replaces the element.
 template <class Action>
 void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
     require_host_memory(parameters, "clipping and scaling");
@@ -37,31 +37,32 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     }
 }
 
-/// What gradients of that norm are multiplied with, at most 1. PyTorch's; not a number where the norm is none
-/// or infinite, so that nobody goes on with what is left of such gradients.
+/// Returns the factor for gradients with this norm, at most 1, as PyTorch computes it. Returns NaN if the
+/// norm is infinite or NaN, so that training does not silently continue with such gradients.
 [[nodiscard]] double clip_factor(double norm, double max_norm) noexcept;
 
-/// Divides the gradients by the scale. Returns whether all were finite.
+/// Divides the gradients by `scale`. Returns whether all were finite.
 [[nodiscard]] bool unscale(const std::vector<ParameterRef>& parameters, double scale);
 
-/// Of two sizes; what is not a number is larger than all that are.
+/// Returns the larger of two values. NaN counts as larger than every number.
 [[nodiscard]] double larger(double a, double b) noexcept;
 
 void check_norm_type(double norm_type);
 
 }  // namespace detail
 
-/// The norm of gradients as it was before they were clipped.
+/// The norm of gradients before they were clipped.
 class GradientNorm {
   public:
-    /// One that is known.
+    /// Holds a norm that is already known.
     explicit GradientNorm(double norm) : norm_(norm) {}
 
-    /// An f64 that is to come in device memory.
+    /// Holds a norm that is still being computed: an f64 in device memory.
     GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm);
 
-    /// Of gradients in device memory: blocks until it is known. Ask before they are clipped again. Throws
-    /// ArgumentError while a step is captured.
+    /// Returns the norm. If the gradients are in device memory, blocks until the norm is computed; call
+    /// value() before they are clipped again. Throws ArgumentError while a step is captured into a CUDA
+    /// graph.
     [[nodiscard]] double value() const;
 
   private:
@@ -70,13 +71,13 @@ class GradientNorm {
     detail::OwnedBuffer on_device_;
 };
 
-/// Where the norm of all gradients together is above `max_norm`, multiplies them so that it comes to that.
-/// Returns the norm before. `norm_type` is 1 or more; infinity takes the largest absolute value. As
-/// torch.nn.utils.clip_grad_norm_; where the norm is infinite or not a number, all gradients are not a number
-/// then. Throws ArgumentError for a norm_type below 1.
+/// Scales all gradients so that their total norm is at most `max_norm`. Returns the norm before.
+/// `norm_type` is at least 1; infinity selects the largest absolute value. Equals
+/// torch.nn.utils.clip_grad_norm_, except that all gradients become NaN if the norm is infinite or NaN.
+/// Throws ArgumentError if `norm_type` is below 1.
 double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm, double norm_type = 2);
 
-/// Moves each gradient into [-limit, limit]. As torch.nn.utils.clip_grad_value_.
+/// Clamps each gradient element to [-limit, limit], as torch.nn.utils.clip_grad_value_ does.
 void clip_grad_value(const std::vector<ParameterRef>& parameters, double limit);
 
 }  // namespace DPTK_NAMESPACE

@@ -28,7 +28,9 @@ DPTK_INLINE double larger(double a, double b) noexcept {
 }
 
 DPTK_INLINE void check_norm_type(double norm_type) {
-    if (!(norm_type >= 1)) throw ArgumentError(text("clip_grad_norm with a norm_type of ", norm_type));
+    if (!(norm_type >= 1))
+        throw ArgumentError(
+            text("clip_grad_norm: invalid norm_type ", norm_type, ": expected a number of at least 1"));
 }
 
 }  // namespace DPTK_NAMESPACE::detail
@@ -41,7 +43,8 @@ DPTK_INLINE GradientNorm::GradientNorm(std::shared_ptr<detail::DeviceLane> lane,
 DPTK_INLINE double GradientNorm::value() const {
     if (!lane_) return norm_;
     if (lane_->is_captured())
-        throw ArgumentError("the norm of gradients in a step that is captured into a CUDA graph");
+        throw ArgumentError(
+            "GradientNorm::value() cannot be called while a step is captured into a CUDA graph");
     double norm = 0;
     lane_->wait_for_user_stream();
     lane_->read(on_device_.elements.slice(0, 1), &norm);

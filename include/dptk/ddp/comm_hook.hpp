@@ -1,5 +1,5 @@
-/// Communication hooks: how one bucket of gradients is summed over the ranks. DistributedDataParallel's own
-/// way is an all-reduce; ddp/hooks/ has others.
+/// Communication hooks (DDP comm hooks): a hook replaces the all-reduce that sums one bucket of gradients
+/// over the ranks. dptk/ddp/hooks has ready-made hooks.
 #pragma once
 
 #include <concepts>
@@ -18,39 +18,39 @@
 
 namespace DPTK_NAMESPACE {
 
-/// One bucket, as a hook gets it.
+/// One bucket of gradients, as it is passed to a communication hook.
 struct HookBucket {
-    /// A gradient's place in the bucket.
+    /// One gradient of the bucket.
     struct Gradient {
-        /// Its parameter's number.
+        /// The index of its parameter.
         std::size_t parameter = 0;
-        std::vector<std::size_t> shape;  ///< Of the parameter.
-        Buffer elements;                 ///< Those of this gradient alone.
+        std::vector<std::size_t> shape;  ///< The shape of the parameter.
+        Buffer elements;                 ///< The elements of this gradient only.
     };
 
-    /// In the order in which buckets leave; the same buckets in each step, but for the one behind which they
-    /// are made anew.
+    /// The bucket's index in the order of sending. It is the same in each step, until buckets are rebuilt.
     std::size_t index = 0;
-    bool is_last = false;  ///< Whether it is the last one of its step.
-    /// Counts from 0.
+    bool is_last = false;  ///< Whether this is the last bucket of the step.
+    /// The number of the step, from 0.
     std::size_t step = 0;
-    /// What this rank's gradients have been multiplied with already: the sum over ranks is the average. Where
-    /// they are in device memory, `device_weight` alone has it, and this is NaN.
+    /// The factor by which this rank's gradients have already been multiplied, so that the sum over the
+    /// ranks is the average. If the gradients are in device memory, only `device_weight` holds the factor,
+    /// and this is NaN.
     double weight = 1;
-    /// All gradients, with zeros between them.
+    /// All gradients, with padding zeros between them.
     Buffer elements;
-    std::vector<Gradient> gradients;  ///< In the order in which they lie in the bucket.
+    std::vector<Gradient> gradients;  ///< All gradients, in the order in which they lie in the bucket.
 
-    /// Where `elements` are in device memory: the stream that has them ready, and behind which they are taken
-    /// as the sum. A hook puts its work there, and need not wait for it.
+    /// The stream on which `elements` are ready, if they are in device memory. A hook enqueues its work
+    /// there and need not wait for it; dptk reads the sum on the same stream.
     StreamRef stream = {};
-    /// One f64 in device memory.
+    /// The weight of this rank's gradients, as one f64 in device memory.
     Buffer device_weight = {};
-    /// Of dptk's own hooks; null in host memory.
+    /// The stream, events and kernels of dptk for this device, for dptk's own hooks. Null in host memory.
     std::shared_ptr<detail::DeviceLane> lane = nullptr;
 };
 
-/// For one DistributedDataParallel at a time.
+/// Base class of communication hooks. Each hook object is for one DistributedDataParallel.
 class CommHook {
   public:
     CommHook() = default;
@@ -58,18 +58,19 @@ class CommHook {
     CommHook& operator=(const CommHook&) = delete;
     virtual ~CommHook() = default;
 
-    /// Its name and options: what must be equal on all ranks.
+    /// Returns the hook's name and options, which must be equal on all ranks.
     [[nodiscard]] virtual std::string description() const = 0;
 
-    /// Replaces the bucket's elements by their sum over the ranks. Collective; blocks, on a thread of dptk's
-    /// own while backward goes on, where the transport can do that and has a processor for it; else inside
-    /// synchronize() or a mark. For device memory it is called where a bucket is full, with its device as the
-    /// current one, and need not block. It must not call the DistributedDataParallel. `group` is the hook's
-    /// alone. What it throws breaks the job.
+    /// Replaces the bucket's elements with their sum over the ranks. Collective; blocks. It runs on a
+    /// background thread, overlapped with backward, if the transport supports that and a processor is free
+    /// for it; otherwise it runs inside synchronize() or mark_ready(). If the elements are in device
+    /// memory, it is called when the bucket is full, with that device as the current CUDA device, and need
+    /// not block. It must not call the DistributedDataParallel. Only this hook uses `group`. An exception
+    /// aborts the job.
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
 
-    /// Whether it does the same on the device in all steps from now on, as in a CUDA graph, for which it is
-    /// called once.
+    /// Returns whether the hook enqueues the same device work in all subsequent steps. A CUDA graph
+    /// requires this: the hook is called once, when the graph is captured.
     [[nodiscard]] virtual bool is_capturable() const { return true; }
 };
 
@@ -81,7 +82,7 @@ class FunctionHook final : public CommHook {
 
     explicit FunctionHook(Function function);
 
-    [[nodiscard]] std::string description() const override { return "a function of the program's"; }
+    [[nodiscard]] std::string description() const override { return "a user-defined function"; }
     void reduce(ProcessGroup& group, HookBucket& bucket) override { function_(group, bucket); }
 
   private:
@@ -90,7 +91,8 @@ class FunctionHook final : public CommHook {
 
 }  // namespace detail
 
-/// A hook of the program's own: reduce(group, bucket) as above.
+/// Makes a communication hook of a function reduce(group, bucket), which does what CommHook::reduce
+/// describes.
 template <class F>
     requires std::invocable<F&, ProcessGroup&, HookBucket&>
 [[nodiscard]] std::shared_ptr<CommHook> comm_hook(F&& reduce) {

@@ -1,7 +1,8 @@
-/// DataParallel trains replicas of a model side by side in one process, with a thread for each: PyTorch's
-/// nn.DataParallel, for a program that cannot be several processes. One main replica is stepped; in each step
-/// its values go to all others, and all gradients come to it. DistributedDataParallel gives the same results
-/// for less: docs/ddp.md says what the difference costs.
+/// Single-process data parallelism: DataParallel trains several replicas of a model, each on a thread of
+/// its own, like PyTorch's nn.DataParallel. In each step, the main replica broadcasts its values to the
+/// other replicas, and their gradients are summed in the main replica. Prefer DistributedDataParallel if
+/// the program can run as several processes: it computes the same results with less overhead (docs/ddp.md
+/// compares them).
 #pragma once
 
 #include <concepts>
@@ -25,36 +26,39 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// One replica, and the thread that works with it. All but start() runs on that. What is collective here ends
-/// the job where it fails on one replica alone, so that the others wait for nobody.
+/// One replica and the thread that works on it. All member functions except start() run on that thread. If
+/// a collective step fails on one replica only, the job is aborted, so that the other replicas do not wait
+/// for it.
 class ModelReplica {
   public:
     explicit ModelReplica(ParameterSource source);
 
-    /// Throws BackendError where there can be no further thread.
+    /// Runs `action` on the replica's thread. Throws BackendError if no thread can be created.
     [[nodiscard]] Work start(std::function<void()> action);
 
-    /// Finds the other replicas, and compares itself with them. Collective.
+    /// Connects to the other replicas, and compares the parameters with theirs. Collective.
     void join(const ThreadJob& job, int number);
 
     void leave() { group_.reset(); }
 
-    /// Throws ArgumentError where its parameters have changed.
+    /// Throws ArgumentError if the parameters have changed.
     void read_addresses() { parameters_.read_addresses(); }
 
-    /// Takes the main replica's values. Collective.
-    void take_values();
+    /// Receives the main replica's values. Collective.
+    void receive_values();
 
-    /// The main replica's gradients = the sum of all replicas' * weight. Collective.
+    /// Sets the main replica's gradients to the sum of all replicas' gradients, each multiplied by its
+    /// `weight`. Collective.
     void reduce(double weight);
 
-    /// Between steps, from any thread.
+    /// Returns the parameters. May be called between steps, from any thread.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
     void compare();
 
-    /// Those of tied parameters, but for the first of each.
+    /// Returns the parameters whose gradient is already the gradient of an earlier parameter (tied
+    /// parameters).
     [[nodiscard]] std::vector<std::size_t> repeated_gradients() const;
 
     void reduce_gradients(double weight);
@@ -69,16 +73,18 @@ class ModelReplica {
 
 }  // namespace detail
 
-/// The replicas are equal models, each in host memory or on one device; they outlive this object. One thread
-/// at a time. Each replica's work is done by a thread of its own.
+/// Trains equal replicas of a model in one process, each in host memory or on one device. The replicas must
+/// outlive this object. Each replica's work runs on a thread of its own. The object must be used by one
+/// thread at a time.
 class DataParallel {
   public:
-    /// The first is the main one. Throws ArgumentError where there is none, or the parameters of one are
-    /// unusable or on several devices; MismatchError where two differ, also in which parameters are tied to
-    /// one gradient. Replicas on devices connect here.
+    /// Connects the replicas; the first one is the main replica. Throws ArgumentError if there is no
+    /// replica, or if the parameters of a replica are unusable or on several devices. Throws MismatchError
+    /// if two replicas differ, including in which parameters are tied to one gradient.
     explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {});
 
-    /// Of a range of models, each with a for_each_parameter or a container of pairs of value and gradient.
+    /// Accepts a range of models, each with a for_each_parameter or a container of pairs of value and
+    /// gradient.
     template <std::ranges::forward_range Models>
         requires(!std::same_as<std::ranges::range_value_t<Models>, ParameterSource>)
     explicit DataParallel(Models& models, ThreadOptions options = {})
@@ -90,24 +96,26 @@ class DataParallel {
     DataParallel(const DataParallel&) = delete;
     DataParallel& operator=(const DataParallel&) = delete;
 
-    /// One step over a batch of samples, given by their indices: all replicas take the main one's values; the
-    /// batch is cut into parts whose sizes differ by at most one; forward_backward(replica, part) computes
-    /// the mean gradients over a part in the replica of that number, on its thread and device; and the main
-    /// replica's gradients are then the mean over the batch. Replicas without samples are not called; the
-    /// others' gradients are unspecified. Returns what the calls return, in the order of the parts. Blocks.
+    /// Runs one step over a batch of samples, which are given by their indices. All replicas receive the
+    /// main replica's values. The batch is split into parts whose sizes differ by at most one.
+    /// forward_backward(replica, part) computes the mean gradients over a part in the replica with that
+    /// index, on the replica's thread and device. Afterwards, the main replica's gradients are the mean
+    /// over the batch; those of the other replicas are unspecified. Replicas without samples are not
+    /// called. Returns the results of the calls, in the order of the parts. Blocks.
     ///
-    /// Throws ArgumentError for an empty batch, and for parameters that have changed. What forward_backward
-    /// throws is thrown here, that of the first replica, when all have ended; the next step may begin.
+    /// Throws ArgumentError if the batch is empty, or if parameters have changed. If forward_backward
+    /// throws, the exception of the first such replica is rethrown after all replicas have finished; the
+    /// next step may then begin.
     template <class ForwardBackward>
         requires std::invocable<ForwardBackward&, std::size_t, std::span<const std::size_t>>
     auto step(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
         using Result = std::invoke_result_t<ForwardBackward&, std::size_t, std::span<const std::size_t>>;
-        if (batch.empty()) throw ArgumentError("DataParallel: a step without samples");
+        if (batch.empty()) throw ArgumentError("DataParallel::step: the batch is empty");
         if constexpr (std::is_void_v<Result>) {
-            carry_out(batch, forward_backward);
+            run_step(batch, forward_backward);
         } else {
             std::vector<std::optional<Result>> found(replicas_.size());
-            carry_out(batch, [&](std::size_t replica, std::span<const std::size_t> part) {
+            run_step(batch, [&](std::size_t replica, std::span<const std::size_t> part) {
                 found[replica].emplace(forward_backward(replica, part));
             });
             std::vector<Result> results;
@@ -118,10 +126,10 @@ class DataParallel {
         }
     }
 
-    /// The main replica's parameters in registration order, with the addresses of the last step.
+    /// Returns the main replica's parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept;
 
-    /// The number of replicas.
+    /// Returns the number of replicas.
     [[nodiscard]] std::size_t size() const noexcept { return replicas_.size(); }
 
   private:
@@ -135,10 +143,10 @@ class DataParallel {
     }
 
     template <class ForwardBackward>
-    void carry_out(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
+    void run_step(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
         on_all([](detail::ModelReplica& replica, std::size_t) { replica.read_addresses(); });
         on_all([&](detail::ModelReplica& replica, std::size_t number) {
-            replica.take_values();
+            replica.receive_values();
             const std::span<const std::size_t> part = part_of(batch, number);
             if (!part.empty()) forward_backward(number, part);
         });
@@ -151,8 +159,9 @@ class DataParallel {
     [[nodiscard]] std::span<const std::size_t> part_of(std::span<const std::size_t> batch,
                                                        std::size_t replica) const;
 
-    /// action(replica, its number) on each replica's thread. When all have ended, throws what the first has
-    /// thrown, a cause before what comes of it.
+    /// Calls action(replica, index) on each replica's thread, and waits for all. Then rethrows the first
+    /// exception; PeerLostError, which is a consequence of another failure, is rethrown only if there is no
+    /// other exception.
     template <class Action>
     void on_all(Action&& action) {
         std::vector<Work> works;
@@ -161,7 +170,7 @@ class DataParallel {
         try {
             for (std::size_t number = 0; number < replicas_.size(); ++number)
                 works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
-        } catch (const std::exception& error) {  // those that run must not wait for the others
+        } catch (const std::exception& error) {  // started replicas must not wait
             cause = std::current_exception();
             job_.job_state->fail(error.what());
         }
@@ -178,7 +187,7 @@ class DataParallel {
         if (consequence) std::rethrow_exception(consequence);
     }
 
-    /// Each on its own thread, since their groups wait for each other.
+    /// Disconnects each replica on its own thread, since leaving a group waits for the other replicas.
     void leave() noexcept;
 
     detail::ThreadJob job_;

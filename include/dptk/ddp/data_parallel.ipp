@@ -8,7 +8,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/device_calls.hpp"
-#include "dptk/core/detail/own_thread.hpp"
+#include "dptk/core/detail/thread_kind.hpp"
 #include "dptk/ddp/detail/gradient_bucket.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
 
@@ -18,7 +18,7 @@ DPTK_INLINE ModelReplica::ModelReplica(ParameterSource source) : parameters_(std
 
 DPTK_INLINE Work ModelReplica::start(std::function<void()> action) {
     return Work(thread_.start([action = std::move(action)] {
-        is_own_thread = false;  // the program's code runs here, too
+        is_background_thread = false;  // the program's own code also runs on this thread
         action();
         return -1;
     }));
@@ -29,7 +29,7 @@ DPTK_INLINE void ModelReplica::join(const ThreadJob& job, int number) {
     break_job_unless_agreed(group_->channel().job(), [&] { compare(); });
 }
 
-DPTK_INLINE void ModelReplica::take_values() {
+DPTK_INLINE void ModelReplica::receive_values() {
     break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
 }
 
@@ -46,16 +46,17 @@ DPTK_INLINE void ModelReplica::compare() {
         for (const ParameterRef& parameter : parameters_.refs()) {
             if (parameter.device != device())
                 throw ArgumentError(text("parameter ", parameter.name, " is on ",
-                                         device_name(parameter.device), ", and the first on ",
+                                         device_name(parameter.device), ", but the first parameter is on ",
                                          device_name(device())));
         }
-    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+    } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         problem = error.what();
     }
     check_no_problem<ArgumentError>(*group_, problem);
     std::string table = is_on_device() ? "on a device\n" : "in host memory\n";
     for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
-    for (const std::size_t i : repeated_gradients()) table += text("gradient ", i, " stands before\n");
+    for (const std::size_t i : repeated_gradients())
+        table += text("gradient ", i, " is shared with an earlier parameter\n");
     check_equal_tables(*group_, "replicas", table);
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
 }
@@ -109,7 +110,7 @@ DPTK_INLINE const std::vector<ParameterRef>& DataParallel::parameters() const no
 }
 
 DPTK_INLINE int DataParallel::number_of(const std::vector<ParameterSource>& replicas) {
-    if (replicas.empty()) throw ArgumentError("DataParallel of no replica");
+    if (replicas.empty()) throw ArgumentError("DataParallel: expected at least one replica, got none");
     return static_cast<int>(replicas.size());
 }
 
@@ -123,7 +124,7 @@ DPTK_INLINE std::span<const std::size_t> DataParallel::part_of(std::span<const s
 DPTK_INLINE void DataParallel::leave() noexcept {
     try {
         on_all([](detail::ModelReplica& replica, std::size_t) { replica.leave(); });
-    } catch (const std::exception&) {  // it has been thrown before
+    } catch (const std::exception&) {  // the constructor or step() has already reported it
     }
 }
 

@@ -1,8 +1,9 @@
-/// Training where ranks have different numbers of batches, and none knows how many the others have. Those
-/// that have run out shadow the steps of the others. PyTorch's Join.
+/// Uneven inputs: training with different numbers of batches per rank, like PyTorch's Join. A rank that has
+/// run out of batches shadows the steps of the others: it takes part in their collectives without gradients
+/// of its own.
 ///
-/// Where the numbers of samples are known in each step, none of this is needed: begin_step(0) is a step
-/// without samples.
+/// Programs that know the number of samples in each step do not need Join: begin_step(0) is a step without
+/// samples.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +19,36 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Under PyTorch's names. Equal on all ranks.
+/// Options of Join, named as in PyTorch. They must be equal on all ranks.
 struct JoinOptions {
-    /// GradientPostprocessing without sample counts: the sum over those that still have batches, divided by
-    /// the number of all ranks; or by the number of those. Sample counts weigh samples in either case.
+    /// Selects the divisor of averages without sample counts: the number of all ranks if true, or the
+    /// number of ranks that still have batches if false. Averages with sample counts weight samples in
+    /// either case.
     bool divide_by_initial_world_size = true;
-    /// As soon as one rank has run out, all ranks throw.
+    /// Makes all ranks throw as soon as one rank has run out of batches.
     bool throw_on_early_termination = false;
 };
 
-/// All ranks: begin_step() before each batch, and finish() behind the last one.
+/// Coordinates ranks with different numbers of batches. Each rank calls begin_step() before each of its
+/// batches, and finish() after the last one.
 class Join {
   public:
-    /// Throws MismatchError on all ranks where the options differ. Collective; the group must outlive this.
+    /// Throws MismatchError on all ranks if the options differ. Collective. The group must outlive this
+    /// object.
     explicit Join(ProcessGroup& group, JoinOptions options = {});
 
-    /// What else communicates in a step, in the order in which a step does it: shadow() makes the collectives
-    /// of one step on a rank that has no batch; finish(last) is called on all ranks when none has, where
-    /// `last` is a rank that was among the last to have one.
+    /// Registers other communication of a step; call it in the order in which a step communicates. shadow()
+    /// does the collectives of one step on a rank that has no batch. finish(last) is called on all ranks
+    /// when no rank has a batch left; `last` is one of the ranks that had the last batch.
     void add(std::function<void()> shadow, std::function<void(int last)> finish = {});
 
-    /// At the end all ranks get the values of a rank that was among the last.
+    /// Registers a DistributedDataParallel. At the end, all ranks receive the values of a rank that had the
+    /// last batch.
     void add(DistributedDataParallel& ddp);
 
-    /// A shadow goes on to step its part. `between`: what the program calls that communicates between
-    /// synchronize() and step(), such as sharded.clip_grad_norm().
+    /// Registers a ShardedOptimizer. A shadow still steps this rank's part of the parameters. `between`
+    /// must do the collectives that the program calls between synchronize() and step(), such as
+    /// sharded.clip_grad_norm().
     template <class O>
     void add(ShardedOptimizer<O>& sharded, std::function<void()> between = {}) {
         const auto shadow = [&sharded, between = std::move(between)] {
@@ -54,12 +60,12 @@ class Join {
             {shadow, {}, [&sharded](const detail::JoinRound& round) { sharded.set_joined(round); }});
     }
 
-    /// This rank has a batch. Collective, blocks. Throws Error on all ranks alike, in the same step, where
-    /// one has run out and the options say so.
-    void begin_step() { static_cast<void>(meet(true)); }
+    /// Reports that this rank has a batch. Collective, blocks. If throw_on_early_termination is set and a
+    /// rank has run out of batches, throws Error on all ranks in the same step.
+    void begin_step() { static_cast<void>(exchange_presence(true)); }
 
-    /// This rank has run out of batches: does what the others' steps need until they have, too. Collective,
-    /// blocks until then. Throws as begin_step().
+    /// Reports that this rank has run out of batches, and shadows the steps of the other ranks until they
+    /// have, too. Collective; blocks until then. Throws as begin_step() does.
     void finish();
 
   private:
@@ -69,8 +75,8 @@ class Join {
         std::function<void(const detail::JoinRound&)> set_round;
     };
 
-    /// Returns whether any rank has a batch.
-    bool meet(bool has_batch);
+    /// Exchanges which ranks have a batch. Returns whether any rank has one.
+    bool exchange_presence(bool has_batch);
 
     [[noreturn]] void throw_early(const std::vector<std::uint8_t>& present);
 

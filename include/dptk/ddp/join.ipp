@@ -25,7 +25,7 @@ DPTK_INLINE void Join::add(DistributedDataParallel& ddp) {
 }
 
 DPTK_INLINE void Join::finish() {
-    while (meet(false)) {
+    while (exchange_presence(false)) {
         for (const Member& member : members_) member.shadow();
     }
     for (const Member& member : members_) {
@@ -35,7 +35,7 @@ DPTK_INLINE void Join::finish() {
     steps_ = 0;
 }
 
-DPTK_INLINE bool Join::meet(bool has_batch) {
+DPTK_INLINE bool Join::exchange_presence(bool has_batch) {
     const std::vector<std::uint8_t> present =
         group_.all_gather_value(static_cast<std::uint8_t>(has_batch ? 1 : 0));
     const auto count = static_cast<int>(std::ranges::count(present, 1));
@@ -53,7 +53,7 @@ DPTK_INLINE bool Join::meet(bool has_batch) {
 DPTK_INLINE void Join::throw_early(const std::vector<std::uint8_t>& present) {
     const auto first = std::ranges::find(present, 0) - present.begin();
     detail::throw_agreed(group_, Error(detail::text("rank ", first, " has run out of batches after ", steps_,
-                                                    " steps, and others have not")));
+                                                    " steps, but other ranks have not")));
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -1,5 +1,6 @@
-/// Dynamic loss scaling: the loss is multiplied so that small gradients survive in 16 bits, by as much as the
-/// large ones allow. PyTorch's GradScaler, with one verdict for all ranks.
+/// Dynamic loss scaling for 16-bit gradients, like PyTorch's GradScaler. The loss is multiplied by a scale
+/// so that small gradients do not underflow; the scale grows until large gradients overflow. All ranks use
+/// the same scale.
 #pragma once
 
 #include <concepts>
@@ -12,27 +13,28 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Under PyTorch's names, with its defaults. Equal on all ranks.
+/// Options of LossScaler, with PyTorch's names and defaults. They must be equal on all ranks.
 struct LossScalerOptions {
-    double init_scale = 65536;    ///< Of the first step.
-    double growth_factor = 2;     ///< What the scale is multiplied with when it grows.
-    double backoff_factor = 0.5;  ///< The same after an overflow.
-    /// Steps without an overflow after which the scale grows.
+    double init_scale = 65536;    ///< The scale of the first step.
+    double growth_factor = 2;     ///< The factor by which the scale grows.
+    double backoff_factor = 0.5;  ///< The factor that is applied after an overflow.
+    /// The number of steps without an overflow after which the scale grows.
     int growth_interval = 2000;
 };
 
-/// In each step: the loss is multiplied by scale(); behind synchronize(), unscale(); where that returns
-/// false, the optimizer's step is left out; update().
+/// Scales losses, and adapts the scale. In each step, multiply the loss by scale(), call unscale() after
+/// synchronize(), skip the optimizer's step if unscale() returned false, and call update().
 class LossScaler {
   public:
-    /// Throws ArgumentError for options that make no sense.
+    /// Throws ArgumentError if an option is out of range.
     explicit LossScaler(LossScalerOptions options = {});
 
-    /// What the next loss is multiplied with.
+    /// Returns the factor for the next loss.
     [[nodiscard]] double scale() const noexcept { return scale_; }
 
-    /// Divides the averages of a DistributedDataParallel or a ShardedOptimizer by the scale, wherever they
-    /// are. Returns whether all are finite, on all ranks: the same on all of them. Collective, blocks.
+    /// Divides the averages of a DistributedDataParallel or a ShardedOptimizer by the scale, in host or
+    /// device memory. Returns whether all averages are finite, with the same result on all ranks.
+    /// Collective, blocks.
     template <class Trainee>
         requires requires(Trainee& trainee) {
             { trainee.unscale(1.0) } -> std::same_as<bool>;
@@ -41,20 +43,21 @@ class LossScaler {
         return trainee.unscale(scale_);
     }
 
-    /// The same of gradients in host memory.
+    /// Divides gradients in host memory by the scale. Returns whether all are finite on all ranks.
+    /// Collective, blocks.
     [[nodiscard]] bool unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const;
 
-    /// Behind each step: what unscale() has returned. Does not communicate.
+    /// Adapts the scale after each step; `was_finite` is the result of unscale(). Does not communicate.
     void update(bool was_finite);
 
-    /// For checkpoints.
+    /// The state of the scaler, for checkpoints.
     struct State {
-        double scale = 0;    ///< scale()
-        int good_steps = 0;  ///< Steps without an overflow since the scale has changed.
+        double scale = 0;    ///< The current scale.
+        int good_steps = 0;  ///< Steps without an overflow since the scale last changed.
     };
-    /// What load_state() takes, on all ranks.
+    /// Returns the state for load_state(). It is equal on all ranks.
     [[nodiscard]] State state() const noexcept { return {scale_, good_steps_}; }
-    /// Goes on from what state() gave.
+    /// Restores a state that state() returned. Call it on all ranks.
     void load_state(const State& state) noexcept;
 
   private:

@@ -15,8 +15,7 @@ DPTK_INLINE LossScaler::LossScaler(LossScalerOptions options)
     if (!good)
         throw ArgumentError(
             "LossScaler: init_scale must be positive, growth_factor above 1, backoff_factor in (0, 1), "
-            "and "
-            "growth_interval positive");
+            "and growth_interval positive");
 }
 
 DPTK_INLINE bool LossScaler::unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const {

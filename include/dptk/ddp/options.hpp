@@ -1,5 +1,4 @@
-/// How gradients are reduced: the options of DistributedDataParallel, under PyTorch's names where PyTorch has
-/// them.
+/// Options of DistributedDataParallel, with PyTorch's names where PyTorch has the option.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +12,47 @@
 
 namespace DPTK_NAMESPACE {
 
-/// When a gradient may travel.
+/// When a gradient may be sent.
 enum class Ready : std::uint8_t {
-    /// All are ready when synchronize() is called.
+    /// All gradients are ready when synchronize() is called.
     at_synchronize,
-    /// Each is announced by mark_ready(i) or mark_unused(i), and buckets travel while backward goes on, where
-    /// that leaves it its processor: docs/ddp.md.
+    /// Each gradient is reported by mark_ready(i) or mark_unused(i). Buckets are sent while backward runs,
+    /// if the processors allow it: see docs/ddp.md.
     marked,
 };
 
-/// Equal on all ranks.
+/// Options of DistributedDataParallel. They must be equal on all ranks, except `stream`.
 struct DistributedDataParallelOptions {
-    /// A bucket travels when its gradients reach this size, in MiB. Default: 25.
+    /// The bucket size, in MiB, at which a bucket is complete. Default: 25.
     std::optional<double> bucket_cap_mb = std::nullopt;
-    /// The same for the first bucket to leave. Default: 1 where bucket_cap_mb is left at its default, else
-    /// equal to it.
+    /// The size, in MiB, of the first bucket that is sent. Default: bucket_cap_mb if that is set, otherwise
+    /// 1.
     std::optional<double> first_bucket_mb = std::nullopt;
-    /// Whether gradients are marked: see Ready.
+    /// Whether gradients are marked as ready one by one: see Ready.
     Ready ready = Ready::at_synchronize;
-    /// What a model keeps besides its parameters, such as BatchNorm's statistics: where broadcast_buffers is
-    /// set, all ranks get rank 0's at the beginning of each step. All in host memory; or all on devices,
-    /// where the gradients are there as well, and a mistake of rank 0's leaves the others' unspecified.
+    /// The model's state besides its parameters, such as BatchNorm's statistics. With broadcast_buffers,
+    /// all ranks receive rank 0's buffers at the beginning of each step. Buffers must be all in host
+    /// memory, or all on devices. The latter requires gradients on the same devices, and a mistake on rank
+    /// 0 then leaves the other ranks' buffers unspecified.
     std::optional<BufferSource> buffers = std::nullopt;
-    /// Whether all ranks get rank 0's buffers at the beginning of each step.
+    /// Whether all ranks receive rank 0's buffers at the beginning of each step.
     bool broadcast_buffers = true;
-    /// Under Ready::marked: a gradient that is not marked before synchronize() takes no part in the step,
-    /// instead of being an error. One that takes part on no rank is left as it is; one that takes part on
-    /// some ranks is averaged, with zeros for the others. Costs a collective of a byte for each parameter.
+    /// Under Ready::marked: treats a gradient that is not marked before synchronize() as unused, instead of
+    /// as an error. The gradient of a parameter that no rank uses is left unchanged; if some ranks use it,
+    /// the others contribute zeros. Costs a collective with one byte per parameter.
     bool find_unused_parameters = false;
-    /// Promises that the same parameters take part in each step, so that find_unused_parameters looks at the
-    /// first one alone.
+    /// Promises that the same parameters are used in each step, so that find_unused_parameters checks only
+    /// the first step.
     bool static_graph = false;
-    /// Demands that gradients lie in the memory that gradient_memory(i) gives: another address is an error of
-    /// the step.
+    /// Requires that gradients lie in the memory that gradient_memory(i) returns. Another address is an
+    /// error of the step.
     bool gradient_as_bucket_view = false;
-    /// Whether all ranks get rank 0's values at construction.
+    /// Whether all ranks receive rank 0's values at construction.
     bool init_sync = true;
-    /// For gradients in device memory: the stream in which they are computed and used; the default stream
-    /// where it is left out. It outlives the DistributedDataParallel. Not compared between ranks.
+    /// The stream on which gradients in device memory are computed and used. Default: the default stream.
+    /// It must outlive the DistributedDataParallel. It is not compared between ranks.
     StreamRef stream = {};
-    /// Names of parameters that are neither sent at construction nor averaged.
+    /// Names of parameters that are neither broadcast at construction nor averaged.
     std::vector<std::string> parameters_to_ignore = {};
 };
 

@@ -1,5 +1,5 @@
-/// One parameter as the data-parallel code sees it: a name for messages, a shape, and where its value and its
-/// gradient lie. Points, and owns nothing.
+/// ParameterRef describes one parameter: its name, its shape, and where its value and its gradient lie. It
+/// does not own the memory.
 #pragma once
 
 #include <cstddef>
@@ -15,44 +15,52 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What a late gradient's function does where there is none yet: return a null pointer, or make one.
+/// What ParameterRef::lazy_gradient does if the gradient does not exist yet: return a null pointer, or
+/// allocate it.
 enum class IfMissing { null, make };
 
-/// What a model's own for_each_parameter(sink) may give to the sink, and what parameters() returns. Value and
-/// gradient are `count` elements of `dtype` each, one behind the other, on one device. The memory stays the
-/// program's: dptk writes rank 0's values into it at construction, and averages in each step, and asks for
-/// the addresses anew each time. On all ranks there are as many parameters, in the same order, with equal
-/// name, dtype, shape, count and layout; MismatchError where not. Number, count, dtype and device stay what
-/// they were at construction; ArgumentError where not.
+/// One parameter of a model, non-owning. A model's for_each_parameter(sink) may pass it to the sink, and
+/// parameters() returns it. Value and gradient are `count` contiguous elements of `dtype` each, on one
+/// device. dptk writes rank 0's values and the averages into this memory, and asks for the addresses again
+/// in each step.
+///
+/// All ranks must have equally many parameters, in the same order, with equal name, dtype, shape, count and
+/// layout; otherwise MismatchError is thrown. The number of parameters, and the count, dtype and device of
+/// each, must not change after construction; otherwise ArgumentError is thrown.
 struct ParameterRef {
-    /// How messages call it: "weights[2]", "conv1.bias". Where empty, ParameterSink makes one.
+    /// The name for error messages: "weights[2]", "conv1.bias". ParameterSink generates a name if it is
+    /// empty.
     std::string name;
-    /// The logical shape, the first dimension first, whatever the order in memory. The product may be below
-    /// `count`, where a backend's layout pads.
+    /// The logical shape, first dimension first, independent of the order in memory. Its product may be
+    /// below `count` if a backend's layout has padding.
     std::vector<std::size_t> shape;
-    DType dtype = DType::f32;  ///< Of value and gradient: a floating-point type.
-    Device device = {};        ///< Where both of them lie; the host's memory, unless said otherwise.
-    /// Elements in memory, of the value and of the gradient alike.
+    DType dtype = DType::f32;  ///< Element type of value and gradient: a floating-point type.
+    Device device = {};        ///< The memory in which value and gradient lie. Default: host memory.
+    /// The number of elements of the value, and of the gradient, including padding.
     std::size_t count = 0;
-    void* value = nullptr;  ///< The first element. Null only where `count` is 0.
-    /// The gradient's first element. Null where another container has it, or where it is late.
+    void* value = nullptr;  ///< The first element. May be null only if `count` is 0.
+    /// The gradient's first element. Null if another container has the gradient, or if it is lazy.
     void* gradient = nullptr;
-    /// Of a gradient whose memory comes and goes with each backward, under Ready::marked: where it is now.
-    /// `gradient` is then null until mark_ready(i, gradient). Called by accumulate(), and by synchronize()
-    /// for what this rank has not marked; may throw. The memory stays until synchronize() has returned, and
-    /// clip_grad_norm() and its like where they follow. One that is made is written whole by who asks for it.
+    /// Returns the current address of a lazy gradient, whose memory each backward allocates;
+    /// only under Ready::marked. `gradient` is then null until mark_ready(i, gradient). accumulate() calls
+    /// this function, and so does synchronize() for gradients that this rank has not marked; it may throw.
+    /// The memory must exist until synchronize() has returned, and during subsequent calls such as
+    /// clip_grad_norm(). With IfMissing::make, the new gradient may be uninitialized: the caller overwrites
+    /// all of it.
     std::function<void*(IfMissing)> lazy_gradient = {};
-    /// Distinguishes memory layouts of one logical shape; equal on all ranks. 0: row-major; column_major; or
-    /// a number of the program's own, such as a hash of strides.
+    /// Distinguishes memory layouts of one logical shape. 0 means row-major; other values are column_major,
+    /// or a number that the program chooses, such as a hash of strides. Must be equal on all ranks.
     std::uint64_t layout = 0;
 };
 
 namespace detail {
 
-/// Throws ArgumentError where a parameter is not in host memory, which is all that `who` works on.
+/// Throws ArgumentError if a parameter is not in host memory. `who` names the feature that requires host
+/// memory.
 void require_host_memory(std::span<const ParameterRef> parameters, std::string_view who);
 
-/// Throws ArgumentError where a gradient's memory comes and goes, which `who` cannot follow.
+/// Throws ArgumentError if a parameter has a lazy gradient. `who` names the feature that does not support
+/// them.
 void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who);
 
 }  // namespace detail

@@ -27,7 +27,7 @@ DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
         throw ArgumentError(detail::text("parameter ", parameter.name, " ", what));
     };
     if (!is_floating(parameter.dtype))
-        fail(detail::text("is of ", dtype_name(parameter.dtype), ", which has no gradient"));
+        fail(detail::text("is of ", dtype_name(parameter.dtype), ": expected a floating-point type"));
     if (parameter.device.type != DeviceType::cpu && detail::registered_device_calls() == nullptr)
         fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
     if (parameter.count == 0) return;
@@ -52,7 +52,7 @@ DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,
         detail::check_same_order(value.name, value, gradient);
         if (value.device != gradient.device)
             throw ArgumentError(detail::text("parameter ", value.name, " is on ", device_name(value.device),
-                                             ", but its gradient on ", device_name(gradient.device)));
+                                             ", but its gradient is on ", device_name(gradient.device)));
         value.gradient = gradient.value;
     }
 }

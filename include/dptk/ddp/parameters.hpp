@@ -1,11 +1,12 @@
-/// Finding the parameters in whatever container or model a program has. for_each_parameter(model, sink) is
-/// the one customisation point: a member of the model, then a function found by ADL, then the built-in
-/// shapes.
-///
-/// Built-in shapes, nested as one likes: a contiguous range of floating-point numbers is one parameter, and
-/// so is device memory with data(), size() and device(), and an array of a library for which dptk/adapters
-/// has a header; a range of parameters; pointers to them; std::pair of two such arrays is a value and its
-/// gradient; tuples; maps, in the order of their keys.
+/// Parameter discovery: finds the parameters in a model or in containers. for_each_parameter(model, sink)
+/// is the customization point. It uses a member function of the model, then a function found by ADL, then
+/// the built-in support for the following types, nested to any depth:
+/// - a contiguous range of floating-point numbers, which is one parameter;
+/// - device memory with data(), size() and device(), which is one parameter;
+/// - an array of a library for which dptk/adapters has a header, which is one parameter;
+/// - std::pair of two such arrays, which are a value and its gradient;
+/// - ranges, tuples, and pointers to parameters;
+/// - maps, in the order of their keys.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +47,7 @@ template <class R>
 concept FloatingDeviceMemory =
     DeviceRange<R> && is_floating(dtype_of<DeviceElement<R>>) && !std::is_const_v<DeviceElement<R>>;
 
-/// The elements of one parameter, wherever they are.
+/// The elements of one parameter, in host or device memory.
 template <class R>
 concept FloatingElements =
     KnownArray<std::remove_reference_t<R>> || FloatingRange<R> || FloatingDeviceMemory<R>;
@@ -72,7 +73,7 @@ template <FloatingElements R>
     ArrayRef array;
     if constexpr (KnownArray<R>) {
         static_assert(!std::is_const_v<R>,
-                      "dptk: a const array cannot take rank 0's values or the averaged gradients");
+                      "dptk: a const array cannot receive rank 0's values or the averaged gradients");
         return ArrayTraits<std::remove_cv_t<R>>::array(elements);
     } else if constexpr (FloatingRange<R>) {
         array.elements = {std::ranges::data(elements), static_cast<std::size_t>(std::ranges::size(elements)),
@@ -91,31 +92,31 @@ template <FloatingElements R>
 
 }  // namespace detail
 
-/// Takes parameters one by one. A model's own for_each_parameter calls it as sink(value),
-/// sink(value, gradient) or sink("name", value, gradient), where value and gradient are contiguous ranges, or
-/// device memory, of equal size (a shape() member tells the dimensions), or as sink(ParameterRef).
+/// Receives parameters one by one. A model's own for_each_parameter calls it as sink(value), sink(value,
+/// gradient), sink("name", value, gradient), or sink(ParameterRef). Value and gradient are contiguous
+/// ranges, or device memory, of equal size; a shape() member gives their dimensions.
 class ParameterSink {
   public:
-    /// Takes a parameter as it is described. Where it has no name, it gets path(), or at the top its number:
-    /// "[3]".
+    /// Adds a parameter as described. If its name is empty, it is named path(), or by its index, "[3]", if
+    /// the path is empty.
     void operator()(ParameterRef parameter);
 
-    /// Takes one array: values whose gradients are in another container, or those gradients.
+    /// Adds one array: a value whose gradient is in another container, or that gradient.
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
         const ArrayRef array = detail::array_of(value);
         add(array, array.run_length());
     }
 
-    /// Takes a value and its gradient. Throws ArgumentError where they differ in size, shape, order of
-    /// elements or device.
+    /// Adds a value and its gradient. Throws ArgumentError if they differ in size, shape, order of elements
+    /// or device.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
         static_assert(detail::dtype_of_elements<Value> == detail::dtype_of_elements<Gradient>,
                       "dptk: a parameter's value and its gradient have different element types");
         const ArrayRef values = detail::array_of(value);
         const ArrayRef gradients = detail::array_of(gradient);
-        check_alike(values, gradients);
+        check_compatible(values, gradients);
         const std::size_t run = std::min(values.run_length(), gradients.run_length());
         const std::size_t first = parameters_.size();
         add(values, run);
@@ -123,13 +124,14 @@ class ParameterSink {
             parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
     }
 
-    /// The same under a name, which is added to the path as inside() does.
+    /// Adds a value and its gradient with a name, which is appended to the path as inside() does.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
         inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
     }
 
-    /// Names what `visit` finds after `step`: inside("[3]", ...) below "weights" makes "weights[3]".
+    /// Appends `step` to the names of the parameters that `visit` adds: inside("[3]", ...) within "weights"
+    /// makes "weights[3]".
     template <class Visit>
     void inside(std::string_view step, Visit&& visit) {
         const std::size_t length = path_.size();
@@ -139,21 +141,22 @@ class ParameterSink {
         path_.resize(length);
     }
 
-    /// The name of the place that is being visited, "layers[3].weight"; empty at the top.
+    /// Returns the name of the place that is being visited, such as "layers[3].weight". It is empty at the
+    /// top level.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    /// What has been taken so far, in this order. It may be changed or moved out.
+    /// Returns the parameters that were added so far, in this order. They may be modified or moved out.
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:
     [[nodiscard]] std::string next_name() const;
 
-    /// Where an array is no contiguous one, each of its runs is a parameter: "weight.run[3]".
+    /// Adds an array as one parameter or, if it is not contiguous, each of its runs as "weight.run[3]".
     void add(const ArrayRef& array, std::size_t run);
 
     void add_piece(std::string name, const Buffer& elements, std::vector<std::size_t> shape,
                    std::uint64_t layout);
 
-    void check_alike(const ArrayRef& value, const ArrayRef& gradient) const;
+    void check_compatible(const ArrayRef& value, const ArrayRef& gradient) const;
 
     std::string path_;
     std::vector<ParameterRef> parameters_;
@@ -161,7 +164,7 @@ class ParameterSink {
 
 namespace detail::access {
 
-void for_each_parameter() = delete;  // what follows finds users' functions by ADL alone
+void for_each_parameter() = delete;  // makes the lookup below find users' functions by ADL only
 
 template <class M>
 concept HasMemberForEachParameter =
@@ -260,8 +263,8 @@ struct ForEachParameter {
 
 }  // namespace detail::access
 
-/// Calls `sink` for every parameter of `model`, always in the same order. See the top of this header.
-/// Throws ArgumentError for a null pointer, or a gradient of another size than its value.
+/// Calls `sink` for every parameter of `model`, always in the same order. The top of this header lists the
+/// supported types. Throws ArgumentError for a null pointer, or if a gradient and its value differ in size.
 inline constexpr detail::access::ForEachParameter for_each_parameter{};
 
 }  // namespace DPTK_NAMESPACE

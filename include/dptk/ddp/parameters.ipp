@@ -33,7 +33,7 @@ DPTK_INLINE void ParameterSink::add_piece(std::string name, const Buffer& elemen
     parameters_.push_back(std::move(parameter));
 }
 
-DPTK_INLINE void ParameterSink::check_alike(const ArrayRef& value, const ArrayRef& gradient) const {
+DPTK_INLINE void ParameterSink::check_compatible(const ArrayRef& value, const ArrayRef& gradient) const {
     const std::string name = next_name();
     if (gradient.elements.count != value.elements.count) {
         throw ArgumentError(detail::text("parameter ", name, " has ", value.elements.count,
@@ -42,7 +42,7 @@ DPTK_INLINE void ParameterSink::check_alike(const ArrayRef& value, const ArrayRe
     detail::check_same_order(name, value, gradient);
     if (gradient.elements.device != value.elements.device) {
         throw ArgumentError(detail::text("parameter ", name, " is on ", device_name(value.elements.device),
-                                         ", but its gradient on ", device_name(gradient.elements.device)));
+                                         ", but its gradient is on ", device_name(gradient.elements.device)));
     }
 }
 

@@ -1,4 +1,5 @@
-/// Data parallelism whose result does not depend on the number of ranks, bit by bit.
+/// Bitwise reproducible data parallelism: the result does not depend on the number of ranks, to the last
+/// bit.
 #pragma once
 
 #include <cstddef>
@@ -14,53 +15,55 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Each step's batch is computed in `shards` pieces, the same ones at every number of ranks: each rank
-/// computes equally many, one after the other, and the pieces' gradients are summed over one fixed tree.
-/// Piece s of all steps is what DistributedSampler(size, shards, s) gives.
+/// Averages gradients so that the result is bitwise equal for every number of ranks. Each step's batch is
+/// computed in `shards` pieces, which are the same for every number of ranks. Each rank computes equally
+/// many pieces, one after the other, and the gradients of all pieces are summed in the order of a fixed
+/// binary tree. Piece s consists of the samples that DistributedSampler(size, shards, s) returns.
 ///
-/// 1, 2, 4 and 8 ranks then leave the same bits, where the program's own arithmetic does for one piece: the
-/// same binary on the same kind of machine. Its price against DistributedDataParallel: nothing overlaps
-/// backward; each rank keeps some more copies of its gradients, about the binary logarithm of its pieces, in
-/// f32 (f64 for f64); and where its pieces are no node of the tree (shards and ranks not both powers of two),
-/// it sends as many copies as nodes make them up.
+/// 1, 2, 4 and 8 ranks then compute the same bits, if the program's own arithmetic does so for one piece:
+/// the same binary on the same kind of machine. Compared with DistributedDataParallel, nothing overlaps
+/// backward. Each rank keeps additional copies of its gradients, about log2 of its number of pieces, in f32
+/// (f64 for f64). If `shards` and the number of ranks are not both powers of two, a rank's pieces may not
+/// form one node of the tree; the rank then sends one copy for each node.
 class ReproducibleDataParallel {
   public:
-    /// Values and gradients as for DistributedDataParallel. Gives all ranks rank 0's values. Collective.
-    /// Throws on all ranks alike: ArgumentError where `shards` is no multiple of the number of ranks, or a
-    /// rank's parameters are unusable; MismatchError where they differ. The group must outlive this.
+    /// Accepts values and gradients as DistributedDataParallel does, and broadcasts rank 0's values.
+    /// Collective. Throws on all ranks: ArgumentError if `shards` is not a multiple of the number of ranks,
+    /// or if a rank's parameters are unusable; MismatchError if the parameters differ between ranks. The
+    /// group must outlive this object.
     template <class Values, class Gradients>
     ReproducibleDataParallel(ProcessGroup& group, Values&& values, Gradients&& gradients, std::size_t shards)
         : ReproducibleDataParallel(
               group, ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
               shards) {}
 
-    /// The same for whatever a ParameterSource finds: ParameterSource(model) of a model with a
-    /// for_each_parameter, or of a container of pairs of value and gradient.
+    /// Accepts a ParameterSource: for example ParameterSource(model) with a model that has a
+    /// for_each_parameter, or with a container of pairs of value and gradient.
     ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards);
 
-    /// The numbers of the pieces that this rank computes, in this order.
+    /// Returns the indices of the pieces that this rank computes, in this order.
     [[nodiscard]] std::vector<std::size_t> shards() const;
 
-    /// Takes the gradients of the next of these pieces, the mean over its `sample_count` samples, 0 included.
-    /// Throws ArgumentError where this rank has given all of them. Does not communicate.
+    /// Adds the gradients of this rank's next piece, the mean over its `sample_count` samples, which may be
+    /// 0. Throws ArgumentError if this rank has already added all of its pieces. Does not communicate.
     void add_shard(std::size_t sample_count);
 
-    /// Ends the step: on return the gradients are the mean over all pieces' samples. Collective, blocks.
-    /// Throws ArgumentError on all ranks where one has not added all of its pieces, or has other parameters
-    /// than at construction; the next step may begin.
+    /// Ends the step: on return, the gradients are the mean over all pieces' samples. Collective, blocks.
+    /// Throws ArgumentError on all ranks if a rank has not added all of its pieces, or if its parameters
+    /// have changed since construction; the next step may then begin.
     void synchronize();
 
-    /// The parameters in registration order, with the addresses of the last piece.
+    /// Returns the parameters in registration order, with the addresses of the last piece.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
   private:
-    /// All gradients of one dtype in a row, in the type in which they are summed.
+    /// All gradients of one dtype, concatenated, in the type in which they are summed.
     struct Row {
         DType dtype;  // f32 or f64
         std::size_t count = 0;
         std::vector<std::size_t> parameters;
     };
-    using Memory = std::vector<std::vector<std::byte>>;  // of each row
+    using Memory = std::vector<std::vector<std::byte>>;  // one block for each row
 
     struct Sum {
         detail::TreeNode node;
@@ -69,8 +72,8 @@ class ReproducibleDataParallel {
 
     void lay_out();
 
-    /// For all gradients; with zeros behind them in each row, and else with whatever an earlier step has
-    /// left.
+    /// Returns memory for all gradients. Padding at the end of each row is zero; other contents are
+    /// unspecified.
     [[nodiscard]] Memory take_memory();
 
     [[nodiscard]] detail::TreeNode range_of(int rank) const;
@@ -79,13 +82,13 @@ class ReproducibleDataParallel {
 
     void read_addresses();
 
-    /// leaf = gradients * samples
+    /// Computes leaf = gradients * samples.
     void read_gradients(Sum& leaf, double samples) const;
 
-    /// gradients = total * factor
+    /// Computes gradients = total * factor.
     void write_gradients(double factor);
 
-    /// action(gradient, its place in the rows) for each parameter.
+    /// Calls action(gradient, its place in the rows) for each parameter.
     template <class Action>
     void for_each_gradient(Action&& action, Memory& memory) const {
         for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -104,10 +107,11 @@ class ReproducibleDataParallel {
 
     [[nodiscard]] Buffer buffer(std::size_t row, void* data, std::size_t count) const;
 
-    /// Each rank gets a slice of all ranks' nodes, sums it over the tree, and gives the result to all.
+    /// Sums the nodes of all ranks over the tree: an all-to-all gives each rank one slice of all nodes,
+    /// each rank sums its slice, and an all-gather distributes the results.
     void exchange();
 
-    /// Where the sum below a node is; in the place of its leftmost part.
+    /// Computes the sum below a node, and returns its address, which is that of the leftmost part.
     template <class Place>
     std::byte* evaluate(const detail::TreeNode& node, std::size_t row, std::size_t count,
                         Place&& place) const {
@@ -125,12 +129,12 @@ class ReproducibleDataParallel {
     detail::TreeNode root_;
     std::vector<Row> rows_;
 
-    std::vector<Sum> sums_;      // of the pieces so far: as few nodes as make them up
-    std::vector<Memory> spare_;  // as much as a step has needed at once
+    std::vector<Sum> sums_;      // the sums of the pieces so far, in as few nodes as possible
+    std::vector<Memory> spare_;  // memory for reuse
     Memory total_;
     std::vector<std::byte> out_;
     std::vector<std::byte> in_;
-    std::size_t given_ = 0;
+    std::size_t added_ = 0;
     std::size_t samples_ = 0;
     std::string problem_;
 };

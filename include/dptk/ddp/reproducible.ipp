@@ -23,8 +23,9 @@ DPTK_INLINE ReproducibleDataParallel::ReproducibleDataParallel(ProcessGroup& gro
         detail::require_lasting_gradients(parameters_.refs(), "ReproducibleDataParallel");
         detail::require_host_memory(parameters_.refs(), "ReproducibleDataParallel");
         if (shards == 0 || shards % ranks != 0)
-            throw ArgumentError(
-                detail::text(shards, " shards are no multiple of the number of ranks, ", ranks));
+            throw ArgumentError(detail::text("invalid number of shards ", shards,
+                                             ": expected a positive multiple of the number of ranks, ",
+                                             ranks));
     } catch (const std::exception& error) {
         problem = error.what();
     }
@@ -46,18 +47,18 @@ DPTK_INLINE std::vector<std::size_t> ReproducibleDataParallel::shards() const {
 
 DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
     const detail::TreeNode own = range_of(group_.rank());
-    if (own.first + given_ == own.end)
+    if (own.first + added_ == own.end)
         throw ArgumentError(
-            detail::text("rank ", group_.rank(), ": all ", given_, " shards of the step have been added"));
+            detail::text("rank ", group_.rank(), ": all ", added_, " shards of the step have been added"));
     read_addresses();
-    Sum leaf{{own.first + given_, own.first + given_ + 1}, take_memory()};
+    Sum leaf{{own.first + added_, own.first + added_ + 1}, take_memory()};
     if (sample_count > 0 && problem_.empty()) {
         read_gradients(leaf, static_cast<double>(sample_count));
     } else {
         for (std::vector<std::byte>& row : leaf.memory) std::ranges::fill(row, std::byte{0});
     }
     sums_.push_back(std::move(leaf));
-    ++given_;
+    ++added_;
     samples_ += sample_count;
     while (sums_.size() > 1) {
         const detail::TreeNode both{sums_[sums_.size() - 2].node.first, sums_.back().node.end};
@@ -71,8 +72,8 @@ DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
 
 DPTK_INLINE void ReproducibleDataParallel::synchronize() {
     const detail::TreeNode own = range_of(group_.rank());
-    if (own.first + given_ != own.end && problem_.empty())
-        problem_ = detail::text("has added ", given_, " of its ", own.end - own.first, " shards");
+    if (own.first + added_ != own.end && problem_.empty())
+        problem_ = detail::text("has added ", added_, " of its ", own.end - own.first, " shards");
     try {
         detail::check_no_problem<ArgumentError>(group_, std::exchange(problem_, {}));
     } catch (...) {
@@ -188,7 +189,7 @@ DPTK_INLINE void ReproducibleDataParallel::exchange() {
 DPTK_INLINE void ReproducibleDataParallel::reset() {
     for (Sum& sum : sums_) spare_.push_back(std::move(sum.memory));
     sums_.clear();
-    given_ = 0;
+    added_ = 0;
     samples_ = 0;
 }
 

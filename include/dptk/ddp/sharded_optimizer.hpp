@@ -1,6 +1,6 @@
-/// ZeRO stage 1 (Rajbhandari et al., ZeRO, SC 2020): each rank gets an equal part of the averaged gradients,
-/// steps these parameters alone, and so keeps an equal part of the optimizer's state; the new values then go
-/// to all ranks.
+/// Sharded optimizer, ZeRO stage 1 (Rajbhandari et al., ZeRO, SC 2020): each rank receives an equal part of
+/// the averaged gradients, steps these parameters only, and keeps only that part of the optimizer's state.
+/// The new values are then sent to all ranks.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +23,21 @@
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
 #include "dptk/ddp/detail/sharded_parameters.hpp"
+#include "dptk/ddp/no_sync.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace DPTK_NAMESPACE {
 
-/// An optimizer of the program's own, from step(slot, value, gradient). A slot is a part of a parameter, the
-/// same one in each step.
+/// Wraps a function step(slot, value, gradient) as an optimizer. A slot is a part of a parameter, and is
+/// the same part in each step.
 template <std::floating_point T>
 class FunctionOptimizer {
   public:
     using Scalar = T;  ///< The element type of values and gradients.
-    /// Called with a slot, its values, which it changes, and their averaged gradients.
+    /// A function that is called with a slot, its values, which it updates, and their averaged gradients.
     using Function = std::function<void(std::size_t, std::span<T>, std::span<const T>)>;
 
-    /// One step of a slot, by a function of the program's.
+    /// Accepts the function that steps one slot.
     explicit FunctionOptimizer(Function function) : function_(std::move(function)) {}
 
     /// Calls the function with these arguments.
@@ -44,7 +45,7 @@ class FunctionOptimizer {
         function_(slot, value, gradient);
     }
 
-    /// Nothing: what the function remembers is its own.
+    /// Returns an empty state: dptk does not manage the function's state.
     [[nodiscard]] OptimizerState<T> state(std::size_t) const { return {}; }
     /// Does nothing.
     void set_state(std::size_t, const OptimizerState<T>&) {}
@@ -53,26 +54,29 @@ class FunctionOptimizer {
     Function function_;
 };
 
-/// Beside DistributedDataParallelOptions. Equal on all ranks.
+/// Options of ShardedOptimizer, in addition to DistributedDataParallelOptions. They must be equal on all
+/// ranks.
 struct ShardedOptimizerOptions {
-    /// step() also makes the averages: each piece is summed over the ranks, stepped and written to all while
-    /// the caches have it, where all ranks share one host's memory; elsewhere one behind the other. Nothing
-    /// can be done to averages before, such as clipping, and nothing overlaps backward.
+    /// Makes step() compute the averages as well. If all ranks share one host's memory, each piece is
+    /// summed over the ranks, stepped, and written to all ranks while it is in the processor's caches.
+    /// Otherwise, these phases run one after the other. Averages cannot be clipped or unscaled with this
+    /// option, and nothing overlaps backward.
     bool fused_step = false;
-    /// PyTorch's name: values may live in value_memory(i), from which and to which they need not be copied.
+    /// Allows values to live in value_memory(i), so that they need not be copied. The name is PyTorch's.
     bool parameters_as_bucket_view = false;
 };
 
-/// Takes DistributedDataParallel's place in a training loop, and the optimizer's: begin_step, backward (which
-/// marks, under Ready::marked), synchronize, and step. Containers, options and weights are those of
-/// DistributedDataParallel; all parameters are of the optimizer's type.
+/// Replaces DistributedDataParallel and the optimizer in a training loop: call begin_step(), backward (with
+/// marks under Ready::marked), synchronize(), and step(). Containers, options and weights are those of
+/// DistributedDataParallel. All parameters must have the optimizer's element type.
 template <Optimizer O>
 class ShardedOptimizer {
   public:
     using Scalar = typename O::Scalar;  ///< The element type of the optimizer and of all parameters.
 
-    /// Collective. Throws on all ranks alike, as DistributedDataParallel does; ArgumentError where a
-    /// parameter is of another type than the optimizer's. The group must outlive this.
+    /// Accepts values and gradients in two containers. Collective. Throws on all ranks as
+    /// DistributedDataParallel does; throws ArgumentError if a parameter's element type differs from the
+    /// optimizer's. The group must outlive this object.
     template <class Values, class Gradients>
         requires(!std::same_as<std::remove_cvref_t<Gradients>, O>)
     ShardedOptimizer(ProcessGroup& group, Values&& values, Gradients&& gradients, O optimizer,
@@ -81,7 +85,7 @@ class ShardedOptimizer {
                            ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
                            std::move(optimizer), std::move(options), sharded) {}
 
-    /// A model with a for_each_parameter, or a container of pairs of value and gradient.
+    /// Accepts a model with a for_each_parameter, or a container of pairs of value and gradient.
     template <class Model>
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     ShardedOptimizer(ProcessGroup& group, Model&& model, O optimizer,
@@ -89,7 +93,7 @@ class ShardedOptimizer {
         : ShardedOptimizer(group, ParameterSource(std::forward<Model>(model)), std::move(optimizer),
                            std::move(options), sharded) {}
 
-    /// Of parameters that were found already.
+    /// Accepts a ParameterSource, which finds the parameters.
     ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,
                      DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : optimizer_(std::move(optimizer)), options_(sharded) {
@@ -108,56 +112,56 @@ class ShardedOptimizer {
         shards_ = std::make_unique<Shards>(*reducer_, pieces);
     }
 
-    /// Begins a step, as DistributedDataParallel's does. Collective.
+    /// Begins a step, as DistributedDataParallel::begin_step does. Collective.
     void begin_step() { reducer_->begin_step(); }
-    /// The same where this rank has `sample_count` samples, by which the average weighs its gradients. On all
-    /// ranks or on none.
+    /// Begins a step in which this rank has `sample_count` samples; the average weights its gradients by
+    /// them. Either all ranks give a count, or none does.
     void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
-    /// Under Ready::marked: gradient `i`, in registration order, is complete. From any thread.
+    /// Reports that gradient `i`, in registration order, is complete. For Ready::marked. May be called from
+    /// any thread.
     void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
-    /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
+    /// Reports that parameter `i` is unused in this step on this rank, which contributes zeros. For
+    /// Ready::marked.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
-    /// Steps and marks do nothing while the result lives: see DistributedDataParallel::no_sync.
-    [[nodiscard]] detail::GradientReducer::NoSync no_sync() {
-        return detail::GradientReducer::NoSync(*reducer_);
-    }
-    /// Takes a micro-batch's gradients into dptk's sums, and sets them to zero: see
+    /// Disables steps and marks while the returned object exists: see DistributedDataParallel::no_sync.
+    [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
+    /// Adds a micro-batch's gradients to internal sums, and sets them to zero: see
     /// DistributedDataParallel::accumulate. Does not communicate.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
-    /// Ends backward: on return this rank has its part of the average, unless step() is to make it. The
-    /// program's own gradients stay as they are. Collective, blocks. Throws as
+    /// Ends backward: on return, this rank has its part of the average, unless fused_step is set. The
+    /// program's own gradients are unchanged. Collective, blocks. Throws as
     /// DistributedDataParallel::synchronize does.
     void synchronize() { reducer_->synchronize(); }
-    /// begin_step(sample_count) and synchronize() in one.
+    /// Calls begin_step(sample_count) and synchronize().
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
-    /// synchronize() of a rank that has run out of samples while others have not: see Join. Collective,
-    /// blocks.
+    /// Takes part in a step of the other ranks after this rank has run out of samples: see Join.
+    /// Collective, blocks.
     void shadow() { reducer_->shadow(); }
 
-    /// Of the steps that follow: see Join.
+    /// Applies a join round to subsequent steps: see Join.
     void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
-    /// Gives all ranks the values of rank `root`. Collective, blocks.
+    /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
-    /// Behind synchronize(): steps this rank's part, and sends its values to all. Collective, blocks. Throws
-    /// ArgumentError where no step was synchronized since the last one. What the optimizer throws breaks the
-    /// job.
+    /// Steps this rank's part, and sends its values to all ranks. Call it after synchronize(). Collective,
+    /// blocks. Throws ArgumentError if synchronize() was not called since the last step(). An exception of
+    /// the optimizer aborts the job.
     void step() {
-        if (reducer_->steps() == steps_) throw ArgumentError("step() without synchronize()");
+        if (reducer_->steps() == steps_)
+            throw ArgumentError("step() without synchronize(): call synchronize() first");
         steps_ = reducer_->steps();
         detail::break_job_unless_agreed(reducer_->group().channel().job(), [&] {
-            if (options_.fused_step && shards_->is_shared()) return step_shared();
+            if (options_.fused_step && shards_->is_shared()) return step_in_shared_memory();
             if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
-            step_apart();
+            step_and_gather();
         });
     }
 
-    /// Behind synchronize(): multiplies all averages, where the norm of all of them together is above
-    /// `max_norm`, so that it comes to that. Returns the norm before. As clip_grad_norm does in one process.
-    /// Collective, blocks.
+    /// Scales all averages so that their total norm is at most `max_norm`, as clip_grad_norm does in one
+    /// process. Returns the norm before. Call it after synchronize(). Collective, blocks.
     double clip_grad_norm(double max_norm) {
         check_has_averages("clip_grad_norm");
         double sum = 0;
@@ -171,15 +175,15 @@ class ShardedOptimizer {
         return norm;
     }
 
-    /// Behind synchronize(): moves each average into [-limit, limit]. Does not communicate.
+    /// Clamps each average to [-limit, limit]. Call it after synchronize(). Does not communicate.
     void clip_grad_value(double limit) {
         check_has_averages("clip_grad_value");
         const auto bound = static_cast<Scalar>(limit);
         for_each_gradient([&](Scalar& element) { element = std::clamp(element, -bound, bound); });
     }
 
-    /// Whether all averages are finite, divided by `scale`: for losses that were multiplied by it. The same
-    /// on all ranks. Collective, blocks.
+    /// Divides all averages by `scale`, for losses that were multiplied by it. Returns whether all are
+    /// finite, with the same result on all ranks. Collective, blocks.
     [[nodiscard]] bool unscale(double scale) {
         check_has_averages("unscale");
         bool finite = true;
@@ -191,36 +195,37 @@ class ShardedOptimizer {
                0;
     }
 
-    /// The parameters in registration order.
+    /// Returns the parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return reducer_->parameters();
     }
 
-    /// The memory of gradient `i` in its bucket, as DistributedDataParallel::gradient_memory. Behind step()
-    /// it holds whatever was sent last, unless there are parameters_as_bucket_view.
+    /// Returns the memory of gradient `i` in its bucket: see DistributedDataParallel::gradient_memory.
+    /// After step() its contents are unspecified, unless parameters_as_bucket_view is set.
     [[nodiscard]] std::span<Scalar> gradient_memory(std::size_t i) {
         const Buffer buffer = reducer_->gradient_memory(i);
         return {static_cast<Scalar*>(buffer.data), buffer.count};
     }
 
-    /// Memory with the values of parameter `i`, as they are at construction and behind each step(). Values
-    /// that the program has there itself are not copied, which may begin between any steps. Throws
-    /// ArgumentError without parameters_as_bucket_view, and for a parameter that is ignored.
+    /// Returns memory with the values of parameter `i`, which is up to date at construction and after each
+    /// step(). A program that keeps its values there avoids copies; it may start to do so between any two
+    /// steps. Throws ArgumentError without parameters_as_bucket_view, and for an ignored parameter.
     [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
         if (!options_.parameters_as_bucket_view)
-            throw ArgumentError("value_memory() is for parameters_as_bucket_view");
+            throw ArgumentError("value_memory() requires ShardedOptimizerOptions::parameters_as_bucket_view");
         reducer_->check_in_bucket(i);
         return shards_->value_memory(i);
     }
 
-    /// The optimizer, which steps this rank's part: to change its learning rate, say, alike on all ranks.
+    /// Returns the optimizer that steps this rank's part, for example to change its learning rate. Change
+    /// it identically on all ranks.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
 
-    /// The optimizer's state of all parameters, in registration order, on rank `root`; empty on all others.
-    /// Its form does not depend on the number of ranks. Collective, blocks.
+    /// Returns the optimizer's state of all parameters, in registration order, on rank `root`, and an empty
+    /// state on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
     [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
         ProcessGroup& group = reducer_->group();
-        std::int64_t sizes[] = {0, 0};  // arrays of each parameter, and steps
+        std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and of steps
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             const OptimizerState<Scalar> own = optimizer_.state(slot);
             sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
@@ -239,18 +244,19 @@ class ShardedOptimizer {
         return all;
     }
 
-    /// Goes on with what state() has given, at whatever number of ranks: each takes its own part. All ranks
-    /// give the same. Throws ArgumentError where it is of other parameters. Does not communicate.
+    /// Restores a state that state() returned, for any number of ranks: each rank takes its own part. All
+    /// ranks must pass the same state. Throws ArgumentError if it belongs to other parameters. Does not
+    /// communicate.
     void load_state(const std::vector<OptimizerState<Scalar>>& all) {
         if (all.size() != parameters().size())
-            throw ArgumentError(detail::text("an optimizer's state of ", all.size(), " parameters, for ",
-                                             parameters().size()));
+            throw ArgumentError(detail::text("load_state: expected an optimizer's state of ",
+                                             parameters().size(), " parameters, got ", all.size()));
         for (std::size_t i = 0; i < all.size(); ++i) {
             for (const std::vector<Scalar>& array : all[i].arrays) {
                 if (array.size() != parameters()[i].count)
-                    throw ArgumentError(detail::text("parameter ", parameters()[i].name, " has ",
-                                                     parameters()[i].count,
-                                                     " elements, and its optimizer's state ", array.size()));
+                    throw ArgumentError(detail::text(
+                        "load_state: parameter ", parameters()[i].name, " has ", parameters()[i].count,
+                        " elements, but its optimizer's state has ", array.size()));
             }
         }
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
@@ -268,7 +274,7 @@ class ShardedOptimizer {
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
 
-    /// A piece's number is its slot.
+    /// The pieces of this rank. A piece's index is its slot.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }
 
     void check_types() {
@@ -276,7 +282,7 @@ class ShardedOptimizer {
         for (const ParameterRef& parameter : parameters()) {
             if (parameter.dtype != dtype_of<Scalar> && problem.empty())
                 problem = detail::text("parameter ", parameter.name, " is of ", dtype_name(parameter.dtype),
-                                       ", and the optimizer of ", dtype_name(dtype_of<Scalar>));
+                                       ", but the optimizer is of ", dtype_name(dtype_of<Scalar>));
         }
         detail::check_no_problem<ArgumentError>(reducer_->group(), problem);
     }
@@ -291,7 +297,7 @@ class ShardedOptimizer {
         optimizer_.step(slot, shards_->value(piece), shards_->gradient(piece));
     }
 
-    void step_apart() {
+    void step_and_gather() {
         {
             const trace::Span span("sharded step");
             for (std::size_t slot = 0; slot < pieces().size(); ++slot) step_piece(slot);
@@ -300,16 +306,16 @@ class ShardedOptimizer {
         shards_->gather_values();
     }
 
-    void step_shared() {
+    void step_in_shared_memory() {
         const trace::Span span("fused step");
-        reducer_->group().barrier();  // all ranks have filled their buckets, and none uses its values
+        reducer_->group().barrier();  // all ranks have filled their buckets, and none still reads its values
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             shards_->reduce(pieces()[slot], reducer_->reduction());
             step_piece(slot);
-            shards_->spread(pieces()[slot]);
+            shards_->write_to_peers(pieces()[slot]);
         }
         reducer_->group().barrier();
-        shards_->take_values();
+        shards_->copy_values_out();
     }
 
     template <class Action>
@@ -319,7 +325,7 @@ class ShardedOptimizer {
         }
     }
 
-    /// One array of the parameters in a bucket.
+    /// Gathers one array of the state, for the parameters in a bucket, on rank `root`.
     void gather(std::size_t b, std::size_t array, int root, std::vector<OptimizerState<Scalar>>& all) {
         detail::GradientBucket& bucket = reducer_->buckets()[b];
         ProcessGroup& group = reducer_->group();

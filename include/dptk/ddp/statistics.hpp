@@ -1,4 +1,4 @@
-/// What a DistributedDataParallel has done so far, and how long it took.
+/// Statistics of DistributedDataParallel: bucket sizes, bytes, and times of the steps so far.
 #pragma once
 
 #include <cstddef>
@@ -8,32 +8,33 @@
 
 namespace DPTK_NAMESPACE {
 
-/// In seconds, on the host: of steps that it does not wait for, on devices, no communication is measured.
+/// Times in seconds, measured on the host. For device steps that the host does not wait for, communication
+/// is not measured.
 struct StepTimes {
-    /// From the beginning of the step to synchronize().
+    /// Time from the beginning of the step to synchronize().
     double compute = 0;
-    /// During which a bucket travelled; buckets travel one after the other.
+    /// Time during which a bucket was being sent. Buckets are sent one after the other.
     double communication = 0;
-    /// That part of it during which this rank computed.
+    /// The part of `communication` during which this rank computed.
     double overlapped = 0;
 
-    /// Adds another step's.
+    /// Adds the times of another step.
     StepTimes& operator+=(const StepTimes& other) noexcept;
 };
 
-/// What ShardedOptimizer::step() sends is not in these numbers.
+/// Statistics of one rank. They do not include what ShardedOptimizer::step() sends.
 struct DdpStatistics {
-    /// Bytes of gradients in each bucket, in the order in which they leave: at construction, and now.
+    /// Bytes of gradients in each bucket at construction, in the order of sending.
     std::vector<std::size_t> first_bucket_bytes;
-    /// Bytes of gradients in each bucket, in the order in which they leave: now.
+    /// Bytes of gradients in each bucket now, in the order of sending.
     std::vector<std::size_t> bucket_bytes;
-    /// The parameters in the order in which they became ready in the last step, under Ready::marked.
+    /// The parameters in the order in which they became ready in the last step. For Ready::marked.
     std::vector<std::size_t> arrival_order;
-    std::size_t steps = 0;  ///< How many there have been.
-    /// Of the buckets of all steps.
+    std::size_t steps = 0;  ///< The number of completed steps.
+    /// The total bytes of the buckets of all steps.
     std::size_t bytes = 0;
-    StepTimes last_step;  ///< Of the step that has ended last.
-    StepTimes all_steps;  ///< Their sums.
+    StepTimes last_step;  ///< Times of the last completed step.
+    StepTimes all_steps;  ///< Sums of the times of all steps.
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -1,5 +1,5 @@
-/// What somebody writes to run networks on a library or device of their own: the concept that Sequential asks
-/// of its backend. nn/reference is the shortest example.
+/// The backend concept of Sequential, for running networks on another library or device: NetworkBackend
+/// with its parts LayerParameter and NetworkLayer. nn/reference is the shortest implementation.
 #pragma once
 
 #include <concepts>
@@ -11,21 +11,20 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
-/// A parameter of a layer, with its gradient, in memory of the backend's layout. `count()` elements may be
-/// more than the shape has; the surplus is padding, zero in values and gradients.
-/// - `name()`: "weight" or "bias"; `shape()`: PyTorch's
-/// - `layout()`: 0 for row-major, else a hash that is equal exactly where memory can be copied as it is
-/// - `values()`, `gradient()`: where the elements lie
-/// - `set_value_storage(storage)`: from now on the values lie there, in `count()` elements, to which they are
-/// copied
-/// - `set_gradient_storage(storage)`: from now on the gradient is written there, to `count()` elements
-/// - `import_values`, `export_values`, `export_gradient`: from and to row-major elements in host memory
+/// A parameter of a layer, with its gradient, in the backend's memory layout. `count()` may exceed the
+/// number of elements in the shape; the surplus is padding, which is zero in values and gradients.
+/// - `name()`: "weight" or "bias"; `shape()`: PyTorch's shape
+/// - `layout()`: 0 for row-major, otherwise a hash; memory can be copied unchanged if the hashes are equal
+/// - `values()`, `gradient()`: views of the elements
+/// - `set_value_storage(storage)`: moves the values to `storage`, which has `count()` elements
+/// - `set_gradient_storage(storage)`: makes gradients be written to `storage`, of `count()` elements
+/// - `import_values`, `export_values`, `export_gradient`: convert from and to row-major host memory
 template <class P, class Scalar, class Elements>
 concept LayerParameter = requires(P& parameter, const P& constant, Elements storage, std::span<Scalar> out,
                                   std::span<const Scalar> in) {
@@ -42,12 +41,12 @@ concept LayerParameter = requires(P& parameter, const P& constant, Elements stor
     parameter.export_gradient(out);
 };
 
-/// A layer, for one network and any batch size. Calls come in this order: forward, then, as often as wanted,
-/// backward_parameters and perhaps backward_input for the batch of the last forward.
-/// - `forward(input)`: the output. The input stays as it is until the backward calls are done.
-/// - `parameters()`: in registration order, weight before bias
-/// - `backward_parameters(output_gradient)`: overwrites the gradients of all its parameters
-/// - `backward_input(output_gradient)`: the gradient of the input; may use up the output gradient
+/// A layer, for one network and any batch size. Calls have this order: forward, then, any number of times,
+/// backward_parameters and optionally backward_input for the batch of the last forward.
+/// - `forward(input)`: returns the output. The input must stay unchanged until the backward calls are done.
+/// - `parameters()`: returns the parameters in registration order, weight before bias
+/// - `backward_parameters(output_gradient)`: overwrites the gradients of all parameters
+/// - `backward_input(output_gradient)`: returns the gradient of the input; may overwrite the output gradient
 template <class L, class Activation>
 concept NetworkLayer = requires(L& layer, const Activation& activation) {
     { layer.forward(activation) } -> std::same_as<Activation>;
@@ -56,17 +55,18 @@ concept NetworkLayer = requires(L& layer, const Activation& activation) {
     { layer.backward_input(activation) } -> std::same_as<Activation>;
 };
 
-/// A backend: who computes, for one network at a time.
+/// A backend performs the computations of one network at a time.
 /// - `Scalar`: the element type of parameters, inputs and outputs
-/// - `Tensor`: a row-major array as the program gives and takes it: nn::Tensor, or DeviceTensor
-/// - `Elements`: a view of a parameter's: std::span, or DeviceSpan
-/// - `Activation`: what flows between layers, in the backend's own layout; points, and is cheap to copy
+/// - `Tensor`: the row-major array type of inputs and outputs: nn::Tensor, or DeviceTensor
+/// - `Elements`: a view of a parameter's elements: std::span, or DeviceSpan
+/// - `Activation`: a non-owning, cheaply copied reference to data between layers, in the backend's layout
 /// - `Parameter`, `Layer`: see LayerParameter and NetworkLayer
-/// - `make_layers(specs, shapes, generator)`: the layers; `shapes` is shapes_through() of the specs. Draws
-///   initial_values() for each parameter in registration order, so that all backends start alike.
-/// - `wrap(input)`: an input [n, ...] as an activation; forward begins with it
-/// - `wrap_gradient(output_gradient)`: the same of an output gradient, with which backward begins
-/// - `store(activation, tensor)`: an activation, as the elements of a tensor that has room for them
+/// - `make_layers(specs, shapes, generator)`: returns the layers; `shapes` is shapes_through() of the specs.
+///   Draws initial_values() for each parameter in registration order, so that all backends start with equal
+///   values.
+/// - `wrap(input)`: converts an input [n, ...] to an activation; the first step of forward
+/// - `wrap_gradient(output_gradient)`: converts an output gradient; the first step of backward
+/// - `store(activation, tensor)`: writes the elements of an activation to a tensor that has enough room
 template <class B>
 concept NetworkBackend = LayerParameter<typename B::Parameter, typename B::Scalar, typename B::Elements> &&
                          NetworkLayer<typename B::Layer, typename B::Activation> &&

@@ -1,5 +1,5 @@
-/// Softmax cross-entropy, the loss of classification: its mean over a batch, its gradient, and how many
-/// predictions are right, in one pass over row-major logits.
+/// Softmax cross-entropy, the loss for classification. Computes its mean over a batch, its gradient, and
+/// the number of correct predictions, in one pass over row-major logits.
 #pragma once
 
 #include <cmath>
@@ -15,18 +15,19 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// Of a batch, or of a part of it.
+/// The loss of a batch, or of a part of it.
 struct LossResult {
     /// The mean over the samples, in nats.
     double loss = 0;
-    /// Samples whose largest logit is the label's. Of equal logits the first one counts.
+    /// The number of samples whose largest logit is that of their label. Of equal logits the first one
+    /// counts.
     std::size_t correct = 0;
 };
 
 namespace detail {
 
-/// One sample: writes softmax(logits) to `probabilities`, and returns log(Σ exp) relative to the largest
-/// logit.
+/// Processes one sample: writes softmax(logits) to `probabilities`, and returns log(Σ exp) relative to the
+/// largest logit.
 template <std::floating_point T>
 double softmax(std::span<const T> logits, std::size_t largest, std::span<T> probabilities) {
     const double shift = static_cast<double>(logits[largest]);
@@ -45,7 +46,7 @@ std::size_t index_of_largest(std::span<const T> logits) {
     return best;
 }
 
-/// Also false for a negative label.
+/// Returns whether a label is in [0, classes); false for negative labels.
 template <std::integral Label>
 bool is_class(Label label, std::size_t classes) {
     return label >= 0 && static_cast<std::make_unsigned_t<Label>>(label) < classes;
@@ -53,27 +54,25 @@ bool is_class(Label label, std::size_t classes) {
 
 }  // namespace detail
 
-/// Softmax cross-entropy: the mean over the batch of log(Σ exp(logits)) - logits[label].
-/// \param logits [n, classes], row-major
-/// \param labels n of them, each in [0, classes)
-/// \param gradient becomes [n, classes]: the gradient of the mean with respect to the logits,
-///        (softmax(logits) - one_hot(label)) / n
-/// \throws ArgumentError for a label that is no class, or where labels and logits differ in number
+/// Computes softmax cross-entropy: the mean over the batch of log(Σ exp(logits)) - logits[label]. `logits`
+/// are [n, classes], row-major, with n `labels`, each in [0, classes). `gradient` becomes [n, classes], the
+/// gradient of the mean with respect to the logits: (softmax(logits) - one_hot(label)) / n. Throws
+/// ArgumentError if a label is not a class, or if the numbers of labels and samples differ.
 template <std::floating_point T, std::integral Label>
 LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label> labels,
                                  Tensor<T>& gradient) {
     if (logits.shape().size() != 2 || logits.size() == 0)
-        throw ArgumentError(dptk::detail::text("softmax_cross_entropy needs logits [n, classes], but gets ",
+        throw ArgumentError(dptk::detail::text("softmax_cross_entropy: expected logits [n, classes], got ",
                                                dptk::detail::shape_text(logits.shape())));
     const std::size_t n = logits.shape()[0];
     const std::size_t classes = logits.shape()[1];
     if (labels.size() != n)
-        throw ArgumentError(
-            dptk::detail::text("softmax_cross_entropy: ", labels.size(), " labels for ", n, " samples"));
+        throw ArgumentError(dptk::detail::text("softmax_cross_entropy: expected ", n,
+                                               " labels, one per sample, got ", labels.size()));
     for (std::size_t i = 0; i < n; ++i)
         if (!detail::is_class(labels[i], classes))
-            throw ArgumentError(dptk::detail::text("softmax_cross_entropy: the label ", labels[i],
-                                                   " of sample ", i, " is not one of ", classes, " classes"));
+            throw ArgumentError(dptk::detail::text("softmax_cross_entropy: expected labels in [0, ", classes,
+                                                   "), got ", labels[i], " for sample ", i));
 
     gradient.resize(logits.shape());
     LossResult result;
@@ -93,7 +92,7 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label>
     return result;
 }
 
-/// The same for labels in a container.
+/// Computes softmax cross-entropy for labels in a container.
 template <std::floating_point T, class Labels>
 
     requires requires(const Labels& labels) { std::span(labels); }

@@ -1,6 +1,6 @@
-/// Ready-made networks for image classification, as lists of layer descriptions: small enough to train on a
-/// laptop, and the ones that the benchmarks measure. They fit any image size that their pooling leaves pixels
-/// of.
+/// Ready-made networks for image classification, as lists of layer descriptions: mlp, lenet and convnet.
+/// They are small enough to train on a laptop; the benchmarks use them. They accept every image size for
+/// which pooling leaves at least one pixel.
 #pragma once
 
 #include <array>
@@ -14,15 +14,15 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// A multi-layer perceptron with hidden layers of 256 and 128; any image size.
+/// Returns a multi-layer perceptron with hidden layers of 256 and 128, for any image size.
 [[nodiscard]] std::vector<LayerSpec> mlp(std::size_t classes);
 
-/// After LeNet-5, with ReLU and max pooling, and with a padding that keeps the size in both convolutions, so
-/// that images from 4 × 4 on fit.
+/// Returns a network like LeNet-5, but with ReLU and max pooling, and with padding that keeps the size in
+/// both convolutions, so that images must be at least 4 × 4.
 [[nodiscard]] std::vector<LayerSpec> lenet(std::size_t classes);
 
-/// Two 3 × 3 convolutions (64 and 128 channels), each with ReLU and pooling, and a hidden layer of 512;
-/// images from 4 × 4 on. 4.3 million parameters for 3 × 32 × 32 images and 10 classes.
+/// Returns two 3 × 3 convolutions (64 and 128 channels), each with ReLU and pooling, and a hidden layer of
+/// 512, for images of at least 4 × 4. It has 4.3 million parameters for 3 × 32 × 32 images and 10 classes.
 [[nodiscard]] std::vector<LayerSpec> convnet(std::size_t classes);
 
 namespace detail {
@@ -36,8 +36,8 @@ inline constexpr std::array<NamedModel, 3> models{{{"mlp", mlp}, {"lenet", lenet
 
 }  // namespace detail
 
-/// The model with the name `name`, as a command line gives it: "mlp", "lenet" or "convnet".
-/// \throws ArgumentError that lists the names, where there is no such model
+/// Returns the model named "mlp", "lenet" or "convnet", for command lines. Throws ArgumentError that lists
+/// the names if no such model exists.
 [[nodiscard]] std::vector<LayerSpec> make_model(std::string_view name, std::size_t classes);
 
 }  // namespace DPTK_NAMESPACE::nn

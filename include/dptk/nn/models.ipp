@@ -48,7 +48,7 @@ DPTK_INLINE std::vector<LayerSpec> make_model(std::string_view name, std::size_t
         if (model.name == name) return model.make(classes);
         names += dptk::detail::text(names.empty() ? "" : ", ", model.name);
     }
-    throw ArgumentError(dptk::detail::text("there is no model \"", name, "\"; there are: ", names));
+    throw ArgumentError(dptk::detail::text("unknown model \"", name, "\": expected one of ", names));
 }
 
 }  // namespace DPTK_NAMESPACE::nn

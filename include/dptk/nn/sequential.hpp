@@ -1,6 +1,6 @@
-/// Sequential: a network of layers, one after the other, with forward and backward and no tape. Gradients
-/// live in memory that the caller may supply, such as DDP's buckets, and each one is announced when it is
-/// complete.
+/// Sequential, a network of consecutive layers, with forward and backward and without an autograd tape. The
+/// caller may supply the memory of gradients, such as DDP's buckets, and a callback reports each gradient
+/// as soon as it is complete.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 #include "dptk/nn/backend.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 
 namespace DPTK_NAMESPACE::nn {
@@ -30,22 +30,22 @@ namespace DPTK_NAMESPACE::nn {
 /// Whether backward also computes the gradient of the network's input, which training does not need.
 enum class InputGradient { skip, compute };
 
-/// Layers in a row on a backend: `Sequential<Reference<double>>`, `Sequential<Cpu>`. One thread at a time.
-/// Parameters are numbered in registration order, weight before bias, and called as PyTorch's nn.Sequential
-/// does: "0.weight", "0.bias", "2.weight".
+/// Consecutive layers on a backend: `Sequential<Reference<double>>`, `Sequential<Cpu>`. Not thread-safe.
+/// Parameters are numbered in registration order, weight before bias, and named as in PyTorch's
+/// nn.Sequential: "0.weight", "0.bias", "2.weight".
 template <NetworkBackend Backend>
 class Sequential {
   public:
     using Scalar = typename Backend::Scalar;  ///< The element type of parameters, inputs and outputs.
-    /// In host memory or a device's, as the backend has it.
+    /// The tensor type, in host or device memory, depending on the backend.
     using Tensor = typename Backend::Tensor;
-    /// A view of a parameter's elements, there.
+    /// A view of a parameter's elements, in the same kind of memory.
     using Elements = typename Backend::Elements;
 
-    /// \param input_shape of one sample, without the batch dimension
-    /// \param seed of the initial values, which are the same on all backends; see initial_values
-    /// \throws ArgumentError where a layer does not fit what comes before it
-    /// \throws BackendError where the library below refuses a layer
+    /// Makes a network of the layers `specs` for samples of `input_shape`, which excludes the batch
+    /// dimension. `seed` determines the initial values, which are the same on all backends; see
+    /// initial_values(). Throws ArgumentError if a layer does not fit its input, and BackendError if the
+    /// backend's library rejects a layer.
     Sequential(std::vector<LayerSpec> specs, const Shape& input_shape, std::uint64_t seed,
                Backend backend = Backend{})
         : backend_(std::move(backend)),
@@ -65,10 +65,10 @@ class Sequential {
     Sequential(Sequential&&) noexcept = default;
     Sequential& operator=(Sequential&&) noexcept = default;
 
-    /// The output [n, ...output_shape()] for the input [n, ...input_shape()]. n may differ from call to call;
-    /// what a batch size needs is made at its first use and kept. The input must live, unchanged, until the
-    /// last backward for it; the output lives until the next forward. \throws ArgumentError where the shape
-    /// is not that, or n is 0
+    /// Returns the output [n, ...output_shape()] for the input [n, ...input_shape()]. n may differ between
+    /// calls; resources for a batch size are created at its first use and kept. The input must exist,
+    /// unchanged, until the last backward for it; the output is valid until the next forward. Throws
+    /// ArgumentError if the input has another shape, or if n is 0.
     const Tensor& forward(const Tensor& input) {
         const std::size_t n = input.shape().empty() ? 0 : input.shape()[0];
         require_shape("the input", input, n, input_shape());
@@ -82,15 +82,15 @@ class Sequential {
         return output_;
     }
 
-    /// Computes the gradients of all parameters for the batch of the last forward, and overwrites what was
-    /// there. \param output_gradient the gradient of the loss with respect to the output, of the output's
-    /// shape \param on_ready is called with the index of each parameter as soon as its gradient is complete:
-    /// with the last parameter first, in descending order
-    /// \throws ArgumentError where there was no forward, or the shape is not the output's
+    /// Computes the gradients of all parameters for the batch of the last forward, and overwrites the
+    /// previous gradients. `output_gradient` is the gradient of the loss with respect to the output, and
+    /// has the output's shape. `on_ready` is called with the index of each parameter as soon as its
+    /// gradient is complete, in descending order of the indices. Throws ArgumentError if there was no
+    /// forward, or if the shape is not the output's.
     template <std::invocable<std::size_t> OnReady>
     void backward(const Tensor& output_gradient, OnReady&& on_ready,
                   InputGradient input_gradient = InputGradient::skip) {
-        if (batch_size_ == 0) throw ArgumentError("Sequential: backward needs a forward before it");
+        if (batch_size_ == 0) throw ArgumentError("Sequential: call forward() before backward()");
         require_shape("the output gradient", output_gradient, batch_size_, output_shape());
         Activation gradient = backend_.wrap_gradient(output_gradient);
         for (std::size_t i = layers_.size(); i-- > 0;) {
@@ -98,25 +98,26 @@ class Sequential {
             layers_[i]->backward_parameters(gradient);
             const std::size_t first = i == 0 ? 0 : parameters_end_[i - 1];
             for (std::size_t p = parameters_end_[i]; p-- > first;) on_ready(p);
-            const bool anyone_below = first > 0;
-            if (!anyone_below && input_gradient == InputGradient::skip) return;
+            const bool has_parameters_below = first > 0;
+            if (!has_parameters_below && input_gradient == InputGradient::skip) return;
             gradient = layers_[i]->backward_input(gradient);
         }
         input_gradient_.resize(batch_size_, input_shape());
         backend_.store(gradient, input_gradient_);
     }
 
-    /// The same, and tells nobody when a gradient is complete.
+    /// Computes the gradients of all parameters, without a callback.
     void backward(const Tensor& output_gradient, InputGradient input_gradient = InputGradient::skip) {
         backward(
             output_gradient, [](std::size_t) {}, input_gradient);
     }
 
-    /// What the last backward with InputGradient::compute found: the gradient of the input, of its shape.
+    /// Returns the gradient of the input from the last backward with InputGradient::compute, in the input's
+    /// shape.
     [[nodiscard]] const Tensor& input_gradient() const noexcept { return input_gradient_; }
 
     /// Calls `sink(ParameterRef)` for each parameter in registration order. The pointers are valid until
-    /// set_value_storage or set_gradient_storage, or the end of the network.
+    /// set_value_storage() or set_gradient_storage() is called, or the network is destroyed.
     template <std::invocable<ParameterRef> Sink>
     void for_each_parameter(Sink&& sink) {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -132,60 +133,60 @@ class Sequential {
         }
     }
 
-    /// How many parameters there are: a weight and a bias count as two.
+    /// Returns the number of parameters: a weight and a bias count as two.
     [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 
-    /// From now on the gradient of parameter `i` is written to `storage`, which outlives the network or the
-    /// next call for `i`. Until then the network has memory of its own for it, and releases that here. \param
-    /// storage as many elements as ParameterRef::count says; best aligned to 64 bytes \throws ArgumentError
-    /// where it has another size
+    /// Makes subsequent gradients of parameter `i` be written to `storage`, which must outlive the network
+    /// or the next call for `i`. Releases the network's own memory for this gradient. `storage` has
+    /// ParameterRef::count elements and should be aligned to 64 bytes. Throws ArgumentError if its size
+    /// differs.
     void set_gradient_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the gradient storage", storage.size(), parameter.count());
         parameter.set_gradient_storage(storage);
     }
 
-    /// From now on the values of parameter `i` lie in `storage`, to which they are copied, and which outlives
-    /// the network or the next call for `i`: memory that a ShardedOptimizer writes, for one. The same sizes
-    /// and errors.
+    /// Moves the values of parameter `i` to `storage`, which must outlive the network or the next call for
+    /// `i`, for example memory that a ShardedOptimizer updates. `storage` has ParameterRef::count elements
+    /// and should be aligned to 64 bytes. Throws ArgumentError if its size differs.
     void set_value_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the value storage", storage.size(), parameter.count());
         parameter.set_value_storage(storage);
     }
 
-    /// The values of parameter `i`, row-major in its shape, whatever the backend's layout.
+    /// Returns the values of parameter `i`, row-major in its shape, whatever the backend's layout.
     [[nodiscard]] std::vector<Scalar> parameter_values(std::size_t i) {
         std::vector<Scalar> values(element_count(parameter_at(i).shape()));
         parameter_at(i).export_values(values);
         return values;
     }
 
-    /// The gradient of parameter `i`, row-major in its shape, whatever the backend's layout.
+    /// Returns the gradient of parameter `i`, row-major in its shape, whatever the backend's layout.
     [[nodiscard]] std::vector<Scalar> parameter_gradient(std::size_t i) {
         std::vector<Scalar> values(element_count(parameter_at(i).shape()));
         parameter_at(i).export_gradient(values);
         return values;
     }
 
-    /// Sets the values of parameter `i` from row-major elements of its shape.
-    /// \throws ArgumentError where there are more or fewer
+    /// Sets the values of parameter `i` from row-major elements of its shape. Throws ArgumentError if the
+    /// number of elements differs.
     void set_parameter_values(std::size_t i, std::span<const Scalar> values) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the values", values.size(), element_count(parameter.shape()));
         parameter.import_values(values);
     }
 
-    /// The shape of one sample, without the batch dimension.
+    /// Returns the shape of one sample, without the batch dimension.
     [[nodiscard]] const Shape& input_shape() const noexcept { return shapes_.front(); }
 
-    /// The shape of one sample's output, without the batch dimension.
+    /// Returns the shape of one sample's output, without the batch dimension.
     [[nodiscard]] const Shape& output_shape() const noexcept { return shapes_.back(); }
 
-    /// The layers as they were given to the constructor.
+    /// Returns the layers that were passed to the constructor.
     [[nodiscard]] const std::vector<LayerSpec>& specs() const noexcept { return specs_; }
 
-    /// The backend that computes the network.
+    /// Returns the backend that computes the network.
     [[nodiscard]] const Backend& backend() const noexcept { return backend_; }
 
   private:
@@ -214,8 +215,9 @@ class Sequential {
 
     Parameter& parameter_at(std::size_t i) {
         if (i >= parameters_.size())
-            throw ArgumentError(dptk::detail::text("Sequential: there is no parameter ", i, "; there are ",
-                                                   parameters_.size()));
+            throw ArgumentError(dptk::detail::text("Sequential: parameter index ", i,
+                                                   " is out of range: there are ", parameters_.size(),
+                                                   " parameters"));
         return *parameters_[i];
     }
 

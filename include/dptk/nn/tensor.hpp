@@ -1,6 +1,6 @@
-/// Tensor: a dense row-major array in host memory, as data loaders fill it and as networks take and return
-/// it. It owns its memory, aligned to 64 bytes, and keeps it when it is resized to something smaller, so that
-/// a warmed-up training step allocates nothing here.
+/// Tensor, a dense row-major array in host memory, for data loaders and for the inputs and outputs of
+/// networks. It owns its memory, aligned to 64 bytes, and keeps it when it is resized to fewer elements, so
+/// that training steps after the first ones allocate nothing.
 #pragma once
 
 #include <algorithm>
@@ -17,24 +17,24 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// Sizes of the dimensions, outermost first: {channels, height, width}.
+/// The sizes of the dimensions, outermost first: {channels, height, width}.
 using Shape = std::vector<std::size_t>;
 
-/// The number of elements of `shape`; 1 for a shape without dimensions.
-/// \throws ArgumentError where it does not fit into std::size_t
+/// Returns the number of elements of `shape`; 1 for a shape without dimensions. Throws ArgumentError if the
+/// number does not fit into std::size_t.
 [[nodiscard]] std::size_t element_count(std::span<const std::size_t> shape);
 
-/// Memory for elements, aligned to 64 bytes; it grows and never shrinks. Owns, moves, and is not copied.
+/// Memory for elements, aligned to 64 bytes. It grows and never shrinks. Movable, not copyable.
 template <class T>
 class AlignedArray {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
   public:
-    static constexpr std::size_t alignment = 64;  ///< In bytes, of the first element.
+    static constexpr std::size_t alignment = 64;  ///< The alignment of the first element, in bytes.
 
     AlignedArray() = default;
 
-    /// `count` zeros.
+    /// Makes an array of `count` zeros.
     explicit AlignedArray(std::size_t count) { reserve(count); }
 
     AlignedArray(AlignedArray&& other) noexcept
@@ -46,8 +46,8 @@ class AlignedArray {
         return *this;
     }
 
-    /// Makes room for `count` elements, and returns where they are. Where it has to grow, what it held is
-    /// lost and the elements are zero.
+    /// Makes room for `count` elements, and returns their address. If the memory must grow, the previous
+    /// contents are lost and the elements are zero.
     T* reserve(std::size_t count) {
         if (count <= capacity_) return data_.get();
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
@@ -59,10 +59,11 @@ class AlignedArray {
         return data_.get();
     }
 
-    /// The address of the first element, until reserve() has to grow; null where there never was room.
+    /// Returns the address of the first element, which is valid until reserve() must grow; null if no
+    /// memory was ever reserved.
     [[nodiscard]] T* data() const noexcept { return data_.get(); }
 
-    /// The number of elements that there is room for.
+    /// Returns the number of elements that the memory has room for.
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   private:
@@ -74,14 +75,14 @@ class AlignedArray {
     std::size_t capacity_ = 0;
 };
 
-/// A row-major array of `T`; the last dimension is contiguous. Owns, moves, and is not copied.
+/// A row-major array of `T`; the last dimension is contiguous. Movable, not copyable.
 template <class T>
 class Tensor {
   public:
-    /// No dimensions and no elements.
+    /// Makes a tensor without dimensions and elements.
     Tensor() = default;
 
-    /// Zeros of the shape `shape`.
+    /// Makes a tensor of zeros with the shape `shape`.
     explicit Tensor(Shape shape)
         : size_(element_count(shape)), memory_(element_count(shape)), shape_(std::move(shape)) {}
 
@@ -97,42 +98,43 @@ class Tensor {
         return *this;
     }
 
-    /// Takes the shape `shape`. The elements are unspecified afterwards; memory is allocated only where there
-    /// was never room for as many, so pointers into the tensor may change.
+    /// Changes the shape to `shape`. The elements are unspecified afterwards. Memory is allocated, and
+    /// pointers into the tensor change, only if the tensor never had room for as many elements.
     void resize(std::span<const std::size_t> shape) {
         shape_.assign(shape.begin(), shape.end());
         make_room();
     }
 
-    /// The same for the shape [n, ...sample].
+    /// Changes the shape to [n, ...sample], like the overload above.
     void resize(std::size_t n, std::span<const std::size_t> sample) {
         shape_.assign(1, n);
         shape_.insert(shape_.end(), sample.begin(), sample.end());
         make_room();
     }
 
-    /// The extent of each dimension, the outermost first.
+    /// Returns the size of each dimension, outermost first.
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-    /// The address of the first element, until resize() needs more room than there ever was.
+    /// Returns the address of the first element, which is valid until resize() needs more memory than ever
+    /// before.
     [[nodiscard]] T* data() noexcept { return memory_.data(); }
 
-    /// The same, for reading.
+    /// Returns the address of the first element, for reading.
     [[nodiscard]] const T* data() const noexcept { return memory_.data(); }
 
-    /// A view of all elements, row by row: valid until the next resize().
+    /// Returns a view of all elements, in row-major order, valid until the next resize().
     [[nodiscard]] std::span<T> values() noexcept { return {data(), size_}; }
 
-    /// The same, for reading.
+    /// Returns a read-only view of all elements.
     [[nodiscard]] std::span<const T> values() const noexcept { return {data(), size_}; }
 
-    /// Element `index` in row-major order, which must be below size(): nothing checks it.
+    /// Returns element `index` in row-major order, which must be less than size(); this is not checked.
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return data()[index]; }
 
-    /// The same, for reading.
+    /// Returns element `index` for reading, without a check.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
 
     /// Sets all elements to `value`.
@@ -140,7 +142,7 @@ class Tensor {
 
   private:
     void make_room() {
-        size_ = 0;  // should one of these throw
+        size_ = 0;  // stays 0 if a call below throws
         const std::size_t count = element_count(shape_);
         memory_.reserve(count);
         size_ = count;

@@ -1,4 +1,4 @@
-/// Adam and AdamW, by PyTorch's formulas (Kingma and Ba 2015; Loshchilov and Hutter 2019).
+/// The optimizers Adam and AdamW, by PyTorch's formulas (Kingma and Ba 2015; Loshchilov and Hutter 2019).
 #pragma once
 
 #include <cmath>
@@ -13,33 +13,33 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Under PyTorch's names, with its defaults for Adam.
+/// Options of Adam and AdamW, with PyTorch's names and its defaults for Adam.
 struct AdamOptions {
     /// The learning rate; not negative.
     double lr = 1e-3;
-    double beta1 = 0.9;    ///< How much stays of the mean of the gradients; from 0 on, below 1.
-    double beta2 = 0.999;  ///< The same of the mean of their squares.
+    double beta1 = 0.9;    ///< The decay of the running mean of gradients; in [0, 1).
+    double beta2 = 0.999;  ///< The decay of the running mean of squared gradients; in [0, 1).
     double eps = 1e-8;     ///< Added to the divisor; not negative.
-    /// Of Adam's L2 penalty, or of AdamW's decay; not negative.
+    /// The factor of Adam's L2 penalty or of AdamW's weight decay; not negative.
     double weight_decay = 0;
 };
 
-/// Where weight decay goes: into the gradient, or straight to the values.
+/// Whether weight decay is added to the gradient or applied to the values directly.
 enum class WeightDecay {
     in_gradient,  ///< Adam's L2 penalty.
-    of_values     ///< AdamW's.
+    of_values     ///< AdamW's decoupled weight decay.
 };
 
-/// What Adam and AdamW share: m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²;
-/// p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), in step t of the slot.
+/// The common part of Adam and AdamW. In step t of a slot:
+/// m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps).
 template <std::floating_point T, WeightDecay decay>
 class AdamBase {
   public:
     using Scalar = T;  ///< The element type of values, gradients and moments.
 
-    /// One step of the parameter in slot `slot`, usually its index. The slot's moments start as zeros at its
-    /// first step. \param gradient is only read \throws ArgumentError where value and gradient differ in
-    /// size, or the slot had another size before
+    /// Performs one step on the parameter in slot `slot`, usually the parameter's index. Only reads
+    /// `gradient`. The slot's moments are zeros before its first step. Throws ArgumentError if value and
+    /// gradient differ in size, or if the slot had another size before.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const auto t = static_cast<double>(state.steps);
@@ -64,24 +64,25 @@ class AdamBase {
         }
     }
 
-    /// Sets the learning rate of the steps that follow.
-    /// \throws ArgumentError where it is negative or not finite
+    /// Sets the learning rate of subsequent steps. Throws ArgumentError if it is negative or not finite.
     void set_lr(double lr) {
         detail::require_not_negative(name_, "lr", lr);
         options_.lr = lr;
     }
 
-    /// The learning rate of the next step.
+    /// Returns the learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
-    /// Both moments of a slot, m and then v, for checkpoints; no arrays before its first step.
+    /// Returns both moments of a slot, m and then v, for checkpoints. Has no arrays before the slot's first
+    /// step.
     [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
 
-    /// Goes on with what state(slot) gave. \throws ArgumentError for a state of another optimizer's
+    /// Restores a state that state(slot) returned. Throws ArgumentError for a state of another kind of
+    /// optimizer.
     void set_state(std::size_t slot, OptimizerState<T> state) { slots_.set(slot, std::move(state)); }
 
   protected:
-    /// \param name in errors \throws ArgumentError where an option is out of its range
+    /// `name` appears in error messages. Throws ArgumentError if an option is out of range.
     AdamBase(std::string_view name, AdamOptions options) : name_(name), options_(options), slots_(name, 2) {
         detail::require_not_negative(name, "eps", options.eps);
         detail::require_not_negative(name, "weight_decay", options.weight_decay);
@@ -98,22 +99,22 @@ class AdamBase {
     detail::OptimizerSlots<T> slots_;
 };
 
-/// `torch.optim.Adam` (no amsgrad), with its L2 penalty: g += weight_decay · p; m = β₁ m + (1 - β₁) g;
-/// v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps), in step t of the slot.
+/// `torch.optim.Adam` (without amsgrad), with its L2 penalty. In step t of a slot: g += weight_decay · p; m
+/// = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²; p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps).
 template <std::floating_point T>
 class Adam : public AdamBase<T, WeightDecay::in_gradient> {
   public:
-    /// \throws ArgumentError where an option is out of its range
+    /// Throws ArgumentError if an option is out of range.
     explicit Adam(AdamOptions options = {}) : AdamBase<T, WeightDecay::in_gradient>("Adam", options) {}
 };
 
-/// `torch.optim.AdamW`: p -= lr · weight_decay · p before the step, which is Adam's without the penalty.
-/// Made without options it has PyTorch's weight_decay, 0.01; options that are given have 0 unless they say
-/// otherwise.
+/// `torch.optim.AdamW`: p -= lr · weight_decay · p, then Adam's step without the penalty. The default
+/// options have PyTorch's weight_decay of 0.01; an AdamOptions that the caller constructs has 0 unless it
+/// is set.
 template <std::floating_point T>
 class AdamW : public AdamBase<T, WeightDecay::of_values> {
   public:
-    /// \throws ArgumentError where an option is out of its range
+    /// Throws ArgumentError if an option is out of range.
     explicit AdamW(AdamOptions options = {.weight_decay = 0.01})
         : AdamBase<T, WeightDecay::of_values>("AdamW", options) {}
 };

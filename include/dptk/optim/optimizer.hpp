@@ -1,5 +1,6 @@
-/// What dptk's optimizers have in common: they step one flat span of a parameter at a time, and keep what
-/// they remember of it in a numbered slot, so that they serve whole parameters as well as slices of them.
+/// The optimizer concept and the state (momentum, moments) that dptk's optimizers keep. An optimizer
+/// updates one flat span of a parameter at a time and keeps its state in a numbered slot, so that it can
+/// process whole parameters as well as slices of them.
 #pragma once
 
 #include <concepts>
@@ -16,17 +17,17 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What an optimizer remembers of one slot, for checkpoints and for moving it to other ranks.
+/// The state of one slot, for checkpoints and for moving it to other ranks.
 template <std::floating_point T>
 struct OptimizerState {
-    /// Steps that the slot has taken.
+    /// The number of steps that the slot has performed.
     std::int64_t steps = 0;
-    /// As many values in each as the slot has: momentum, second moments. None before its first step, and
-    /// where the optimizer remembers nothing.
+    /// Momentum or moments, each with as many values as the parameter. Empty before the slot's first step,
+    /// and if the optimizer keeps no state.
     std::vector<std::vector<T>> arrays = {};
 };
 
-/// `step(slot, value, gradient)` changes `value`; slots are numbers from 0 on.
+/// An optimizer: `step(slot, value, gradient)` updates `value`; slots are numbered from 0.
 template <class O>
 concept Optimizer =
     requires(O& optimizer, const O& same, std::size_t slot, std::span<typename O::Scalar> value,
@@ -38,14 +39,15 @@ concept Optimizer =
 
 namespace detail {
 
-/// The states of an optimizer's slots.
+/// The states of all slots of an optimizer.
 template <std::floating_point T>
 class OptimizerSlots {
   public:
-    /// `name` is the optimizer's, for messages; each slot that is used has so many arrays.
+    /// `name` is the optimizer's name in messages; each slot that is used has `arrays` arrays.
     OptimizerSlots(std::string_view name, std::size_t arrays) : name_(name), arrays_(arrays) {}
 
-    /// The slot of a step, with arrays of zeros at its first. Throws ArgumentError where sizes do not match.
+    /// Returns the state of the slot that performs a step. On the first step its arrays are zeros. Throws
+    /// ArgumentError if sizes do not match.
     [[nodiscard]] OptimizerState<T>& begin_step(std::size_t slot, std::size_t values, std::size_t gradients) {
         if (values != gradients)
             throw ArgumentError(text(name_, ": slot ", slot, " has ", values, " values but ", gradients,
@@ -55,8 +57,8 @@ class OptimizerSlots {
         if (state.arrays.empty()) state.arrays.assign(arrays_, std::vector<T>(values, T{0}));
         for (const std::vector<T>& array : state.arrays) {
             if (array.size() != values)
-                throw ArgumentError(text(name_, ": slot ", slot, " had ", array.size(),
-                                         " values before, and now has ", values));
+                throw ArgumentError(text(name_, ": expected ", array.size(), " values in slot ", slot,
+                                         ", the size of its state, got ", values));
         }
         ++state.steps;
         return state;
@@ -66,11 +68,11 @@ class OptimizerSlots {
         return slot < slots_.size() ? slots_[slot] : OptimizerState<T>();
     }
 
-    /// Throws ArgumentError for a state of another optimizer's.
+    /// Throws ArgumentError for a state of another kind of optimizer.
     void set(std::size_t slot, OptimizerState<T> state) {
         if (!state.arrays.empty() && state.arrays.size() != arrays_)
-            throw ArgumentError(text(name_, ": a state of ", state.arrays.size(), " arrays for slot ", slot,
-                                     ", which has ", arrays_));
+            throw ArgumentError(text(name_, ": expected a state of ", arrays_, " arrays for slot ", slot,
+                                     ", got ", state.arrays.size()));
         if (slot >= slots_.size()) slots_.resize(slot + 1);
         slots_[slot] = std::move(state);
     }
@@ -81,7 +83,7 @@ class OptimizerSlots {
     std::vector<OptimizerState<T>> slots_;
 };
 
-/// Throws ArgumentError where an option is negative or not finite.
+/// Throws ArgumentError if an option is negative or not finite.
 void require_not_negative(std::string_view optimizer, std::string_view option, double value);
 
 }  // namespace detail

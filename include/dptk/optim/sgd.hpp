@@ -1,4 +1,4 @@
-/// Stochastic gradient descent with momentum and weight decay, by PyTorch's formula.
+/// Stochastic gradient descent (SGD) with momentum and weight decay, by PyTorch's formula.
 #pragma once
 
 #include <concepts>
@@ -11,13 +11,13 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Under PyTorch's names.
+/// Options of SGD, with PyTorch's names.
 struct SgdOptions {
     /// The learning rate.
     double lr;
-    /// How much of the last step goes into the next one; 0: nothing, and no state is kept.
+    /// The fraction of the previous step that is added to the next one. If 0, no state is kept.
     double momentum = 0;
-    /// The L2 penalty: how much of the values is added to their gradients.
+    /// The factor of the L2 penalty: weight_decay times the value is added to the gradient.
     double weight_decay = 0;
 };
 
@@ -28,16 +28,16 @@ class SGD {
   public:
     using Scalar = T;  ///< The element type of values, gradients and momentum.
 
-    /// \throws ArgumentError where an option is negative or not finite
+    /// Throws ArgumentError if an option is negative or not finite.
     explicit SGD(SgdOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
         detail::require_not_negative("SGD", "momentum", options.momentum);
         detail::require_not_negative("SGD", "weight_decay", options.weight_decay);
         set_lr(options.lr);
     }
 
-    /// One step of the parameter in slot `slot`, usually its index. The slot's momentum starts at its first
-    /// step. \param gradient is only read \throws ArgumentError where value and gradient differ in size, or
-    /// the slot had another size before
+    /// Performs one step on the parameter in slot `slot`, usually the parameter's index. Only reads
+    /// `gradient`. The slot's momentum starts at its first step. Throws ArgumentError if value and gradient
+    /// differ in size, or if the slot had another size before.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const T lr = static_cast<T>(options_.lr);
@@ -54,20 +54,21 @@ class SGD {
         }
     }
 
-    /// Sets the learning rate of the steps that follow.
-    /// \throws ArgumentError where it is negative or not finite
+    /// Sets the learning rate of subsequent steps. Throws ArgumentError if it is negative or not finite.
     void set_lr(double lr) {
         detail::require_not_negative("SGD", "lr", lr);
         options_.lr = lr;
     }
 
-    /// The learning rate of the next step.
+    /// Returns the learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
-    /// The momentum of a slot, for checkpoints; no arrays where there is none.
+    /// Returns the momentum of a slot, for checkpoints. Has no arrays without momentum, and before the
+    /// slot's first step.
     [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
 
-    /// Goes on with what state(slot) gave. \throws ArgumentError for a state of another optimizer's
+    /// Restores a state that state(slot) returned. Throws ArgumentError for a state of another kind of
+    /// optimizer.
     void set_state(std::size_t slot, OptimizerState<T> state) { slots_.set(slot, std::move(state)); }
 
   private:

@@ -1,4 +1,4 @@
-/// A batch of images as a network takes it: pixels as floating-point numbers, and their labels.
+/// A batch of images in the form that a network accepts: floating-point pixels, and their labels.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Owns the memory of a batch. Reused for the next one.
+/// Owns the memory of a batch and reuses it for the next one.
 template <class T>
 class ImageBatch {
   public:
-    /// Copies the images `indices` of the dataset, every pixel multiplied by `scale`. Memory is reused.
+    /// Copies the images `indices` of the dataset, with every pixel multiplied by `scale`. Reuses the
+    /// memory.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices, T scale) {
         images_.resize(nn::Shape{indices.size(), dataset.channels(), dataset.height(), dataset.width()});
         labels_.clear();
         T* pixel = images_.values().data();
         for (const std::size_t index : indices) {
-            const LabelledImageRef image = dataset[index];
+            const LabeledImageRef image = dataset[index];
             for (const std::uint8_t value : image.pixels) *pixel++ = static_cast<T>(value) * scale;
             labels_.push_back(image.label);
         }
     }
 
-    /// [n, channels, height, width]
+    /// Returns the images, of shape [n, channels, height, width].
     [[nodiscard]] const nn::Tensor<T>& images() const noexcept { return images_; }
 
-    /// n of them.
+    /// Returns the n labels.
     [[nodiscard]] const std::vector<std::uint8_t>& labels() const noexcept { return labels_; }
 
   private:

@@ -1,4 +1,4 @@
-/// What a training run shows while it goes on: a bar that is redrawn in place, or plain lines for a log.
+/// Progress output of a training run: a bar that is redrawn in place, or plain lines for a log.
 #pragma once
 
 #include <chrono>
@@ -9,18 +9,18 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Where a training run stands. All numbers are over all ranks.
+/// The progress of a training run. All numbers are over all ranks.
 struct TrainingProgress {
-    int epoch = 0;                  ///< From 1 on.
-    int epochs = 0;                 ///< In the whole run.
-    std::size_t batch = 0;          ///< Done in this epoch.
-    std::size_t batches = 0;        ///< In each epoch.
-    double loss = 0;                ///< The mean over the samples of this epoch so far.
-    double samples_per_second = 0;  ///< Over all ranks, in this epoch so far.
-    double seconds_left = 0;        ///< To the end of the last epoch.
+    int epoch = 0;                  ///< The current epoch, counted from 1.
+    int epochs = 0;                 ///< The number of epochs of the whole run.
+    std::size_t batch = 0;          ///< The number of batches done in this epoch.
+    std::size_t batches = 0;        ///< The number of batches in each epoch.
+    double loss = 0;                ///< The mean loss over the samples of this epoch so far.
+    double samples_per_second = 0;  ///< The throughput of all ranks together in this epoch so far.
+    double seconds_left = 0;        ///< The estimated time to the end of the last epoch.
 };
 
-/// A bar that is redrawn in place, lines for a log, or nothing.
+/// The style of the output: a bar that is redrawn in place, lines for a log, or no output.
 enum class ProgressStyle { bar, lines, none };
 
 namespace detail {
@@ -29,16 +29,16 @@ namespace detail {
 
 }  // namespace detail
 
-/// Writes to stdout. Give ranks other than 0 the style `none`.
+/// Writes progress to stdout. Use the style `none` on all ranks except rank 0.
 class ProgressPrinter {
   public:
-    /// In that style.
+    /// Makes a printer of the given style.
     explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
 
-    /// Redraws the bar, or writes a line where there was none for five seconds.
+    /// Redraws the bar. In the style `lines`, writes a line if the last one is at least five seconds old.
     void update(const TrainingProgress& progress);
 
-    /// Writes a line of its own, in the place of the bar.
+    /// Writes a separate line, which replaces the bar.
     void line(const std::string& text);
 
   private:

@@ -1,6 +1,7 @@
-/// The training loop of an image classifier on dptk's own networks: sampler, DDP, loss and SGD put together,
-/// with the gradients living in DDP's buckets. Every number that it gives is over all ranks, each sample
-/// counted once. What is another thing in host memory and on a GPU, a TrainerComputation does.
+/// Trainer, the training loop of an image classifier on dptk's own networks: it combines sampler, DDP, loss
+/// and SGD, and computes gradients directly in DDP's buckets. Every number that it returns is over all
+/// ranks, with each sample counted once. TrainerComputation has the parts that differ between host memory
+/// and GPUs.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +31,12 @@
 
 namespace DPTK_NAMESPACE {
 
-/// What a pass over a dataset has found.
+/// The result of a pass over a dataset.
 struct EpochResult {
     double loss = 0;          ///< The mean over the samples.
-    double accuracy = 0;      ///< The share of samples whose largest logit is the label's.
-    std::size_t samples = 0;  ///< How many there were, over all ranks.
-    double seconds = 0;       ///< On this rank's clock.
+    double accuracy = 0;      ///< The fraction of samples whose largest logit is that of their label.
+    std::size_t samples = 0;  ///< The number of samples, over all ranks.
+    double seconds = 0;       ///< The duration, by this rank's clock.
 };
 
 /// Trains a network on this rank's share of a dataset, and evaluates it.
@@ -44,11 +45,12 @@ class Trainer {
   public:
     using Scalar = typename Backend::Scalar;  ///< The element type of the network.
 
-    /// Gives all ranks rank 0's parameters. Collective; group and network must outlive the trainer, and a
-    /// network's GPU is the current device whenever the trainer is used. Throws as DistributedDataParallel,
-    /// ReproducibleDataParallel and SGD do; on all ranks alike ArgumentError for a batch size of 0, fewer
-    /// than 1 epoch, a hook beside reproducible shards, or options that are not for such a network, and
-    /// MismatchError where options differ.
+    /// Broadcasts rank 0's parameters to all ranks. Collective. Group and network must outlive the trainer,
+    /// and the network's GPU must be the current device in all calls. Throws the exceptions of
+    /// DistributedDataParallel, ReproducibleDataParallel and SGD. Throws ArgumentError on all ranks for a
+    /// batch size of 0, fewer than 1 epoch, a comm hook together with reproducible shards, or options that
+    /// the network's backend does not support, and MismatchError on all ranks if options differ between
+    /// ranks.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
         : group_(group),
           options_(std::move(options)),
@@ -65,11 +67,11 @@ class Trainer {
         computation_.put_gradients_into(*ddp_);
     }
 
-    /// One epoch of SGD over the dataset, in the order of (seed, epoch), with at most batch_size samples a
-    /// rank and step. `on_progress` is called on all ranks about twenty times. Collective. On a GPU, only
-    /// these times wait for it, and the end.
+    /// Trains one epoch with SGD, in the sample order that (seed, epoch) determines, with at most
+    /// batch_size samples per rank and step. Calls `on_progress` on all ranks about twenty times.
+    /// Collective. With a GPU, the host waits for the GPU only before these calls and at the end.
     ///
-    /// Throws Error on all ranks alike when the loss is no longer finite.
+    /// Throws Error on all ranks if the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
         const std::vector<DistributedSampler> samplers = own_samplers(dataset, epoch);
@@ -92,7 +94,7 @@ class Trainer {
         return result;
     }
 
-    /// Loss and accuracy over the dataset, each sample counted once. Collective.
+    /// Returns loss and accuracy over the dataset, with each sample counted once. Collective.
     EpochResult evaluate(const ImageDataset& dataset) {
         const DistributedSampler sampler(dataset, group_, {.shuffle = false, .padding = Padding::none});
         const auto begin = std::chrono::steady_clock::now();
@@ -105,7 +107,7 @@ class Trainer {
         return over_all_ranks(evaluation_, begin);
     }
 
-    /// The parameters, for hashes and checkpoints.
+    /// Returns the parameters, for hashes and checkpoints.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
         return reproducible_ ? reproducible_->parameters() : ddp_->parameters();
     }
@@ -113,18 +115,18 @@ class Trainer {
   private:
     using Batches = BatchSampler<DistributedSampler>;
     using Computation = detail::TrainerComputation<Backend>;
-    /// Sums over this rank's samples, in memory of the backend's.
+    /// Sums over this rank's samples, in the backend's memory.
     using Totals = typename Computation::Totals;
 
-    /// On all ranks, before they do different things. Collective.
+    /// Checks the options on all ranks, so that no rank continues with different ones. Collective.
     void check_options() {
         std::string problem;
         if (options_.batch_size == 0) {
-            problem = "Trainer: a batch size of 0";
+            problem = "Trainer: batch_size must be at least 1, got 0";
         } else if (options_.epochs < 1) {
-            problem = detail::text("Trainer: ", options_.epochs, " epochs");
+            problem = detail::text("Trainer: epochs must be at least 1, got ", options_.epochs);
         } else if (options_.comm_hook && options_.reproducible_shards > 0) {
-            problem = "Trainer: a hook sums in an order of its own, and not reproducible_shards";
+            problem = "Trainer: comm_hook and reproducible_shards cannot be combined; set only one of them";
         } else {
             problem = computation_.problem(options_);
         }
@@ -138,7 +140,7 @@ class Trainer {
                          options_.cuda_graph));
     }
 
-    /// This rank's share of the epoch's samples: one, or one for each of its shards.
+    /// Returns samplers for this rank's share of the epoch's samples: one, or one for each of its shards.
     [[nodiscard]] std::vector<DistributedSampler> own_samplers(const ImageDataset& dataset, int epoch) const {
         const DistributedSamplerOptions options{.seed = options_.seed, .padding = Padding::none};
         std::vector<DistributedSampler> samplers;
@@ -152,7 +154,7 @@ class Trainer {
         return samplers;
     }
 
-    /// Step `index` of the epoch, with a batch of each of this rank's shares.
+    /// Performs step `index` of the epoch, with one batch from each of this rank's shares.
     void step(const ImageDataset& dataset, const std::vector<Batches>& shares, std::size_t index) {
         if (reproducible_) return reproducible_step(dataset, shares, index);
         const std::vector<std::size_t> batch = shares.front()[index];
@@ -236,7 +238,7 @@ class Trainer {
     ProcessGroup& group_;
     TrainerOptions options_;
     std::optional<DistributedDataParallel> ddp_;
-    std::optional<ReproducibleDataParallel> reproducible_;  // one of the two
+    std::optional<ReproducibleDataParallel> reproducible_;  // either ddp_ or reproducible_ is set
     Computation computation_;
     Totals training_;
     Totals evaluation_;

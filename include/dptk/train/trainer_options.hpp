@@ -1,4 +1,4 @@
-/// What a Trainer can be told.
+/// The options of a Trainer: epochs, batch size, optimizer, sample order, communication and GPU settings.
 #pragma once
 
 #include <cstddef>
@@ -12,32 +12,33 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Equal on all ranks, where nothing else is said.
+/// Options of a Trainer. They must be equal on all ranks unless their comment says otherwise.
 struct TrainerOptions {
-    int epochs = 10;  ///< How many are planned, for what is shown meanwhile; train_epoch makes one.
-    /// Per rank; per shard, where there are reproducible_shards.
+    int epochs = 10;  ///< The number of planned epochs, for progress output; train_epoch() runs one.
+    /// The number of samples per rank, or per shard with reproducible shards.
     std::size_t batch_size = 32;
-    SgdOptions sgd = {.lr = 0.01};  ///< Of the optimizer.
-    /// Of the order of the samples.
+    SgdOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
+    /// The seed of the order of the samples.
     std::uint64_t seed = 0;
-    /// What a pixel is multiplied by.
+    /// The factor that each pixel is multiplied by.
     double pixel_scale = 1.0 / 255;
-    /// Under Ready::marked, buckets travel on a thread of their own while backward goes on: worth it where
-    /// there is a core for that thread.
+    /// With Ready::marked, a background thread sends buckets while backward still runs: useful if the
+    /// thread has a CPU core of its own.
     Ready ready = Ready::at_synchronize;
-    /// How buckets are summed: see set_comm_hook of DistributedDataParallel. The same on all ranks.
+    /// How buckets are summed: see DistributedDataParallel::set_comm_hook().
     std::shared_ptr<CommHook> comm_hook = nullptr;
-    /// In so many pieces each step's batch is computed, for the same bits at every number of ranks: see
-    /// ReproducibleDataParallel. 0: by DistributedDataParallel. For networks in host memory.
+    /// The number of pieces into which each step's batch is split. Results then have the same bits for
+    /// every number of ranks: see ReproducibleDataParallel. If 0, DistributedDataParallel is used. Only for
+    /// networks in host memory.
     std::size_t reproducible_shards = 0;
-    /// For networks on a GPU: after a few steps, one of a full batch is captured into a CUDA graph, and
-    /// launched as a whole from then on, which leaves the host next to nothing to do. The same on all
-    /// ranks. Several ranks need NCCL, and a process each: while a step is captured, no other thread may wait
-    /// for a GPU or allocate its memory.
+    /// For networks on a GPU: after a few steps, a step with a full batch is captured into a CUDA graph,
+    /// and the graph is launched for subsequent steps, which leaves the host almost no work. With several
+    /// ranks this requires NCCL and one process per rank: while a step is captured, no other thread may
+    /// wait for a GPU or allocate GPU memory.
     bool cuda_graph = false;
-    /// For networks on a GPU: datasets are copied there when a pass over them begins, as pixels of a byte,
-    /// and the last two stay. Otherwise batches travel, each while the one before is computed. Ranks may
-    /// differ in this.
+    /// For networks on a GPU: datasets are copied to the device, one byte per pixel, when a pass over them
+    /// begins, and the last two are kept. Otherwise each batch is uploaded while the previous one is
+    /// computed. Ranks may have different values of this option.
     bool data_on_device = false;
 };
 

@@ -1,4 +1,4 @@
-// Two threads as ranks, and the ranks as which the program was started: alone, or two.
+// Averages a gradient over two thread ranks, and over the ranks of the job (one or two processes).
 #include <dptk/ddp.hpp>
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace {
 
-/// The average of all ranks' numbers, as a gradient.
+/// The average of all rank numbers, computed as that of a gradient.
 float average_of_ranks(dptk::ProcessGroup& group) {
     std::vector<std::vector<float>> values = {{1}}, gradients = {{static_cast<float>(group.rank())}};
     dptk::DistributedDataParallel ddp(group, values, gradients);

@@ -1,4 +1,4 @@
-// NCCL by the C++ compiler, in a project that knows no CUDA.
+// Uses NCCL with the C++ compiler, in a project that does not enable the CUDA language.
 #include <dptk/comm/nccl.hpp>
 #include <dptk/ddp.hpp>
 

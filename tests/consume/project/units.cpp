@@ -1,4 +1,4 @@
-// A program of several translation units: this one knows of no transport, each of the others brings one.
+// A program of several translation units: this one includes no transport, each of the others includes one.
 #include <dptk/comm/init.hpp>
 
 #include <cstdio>

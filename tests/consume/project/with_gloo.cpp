@@ -1,4 +1,4 @@
-// A unit that brings Gloo into the program.
+// A translation unit that registers the Gloo transport.
 #include <dptk/comm/gloo.hpp>
 
 int sum_in_unit_with_gloo(dptk::ProcessGroup& group, int value) {

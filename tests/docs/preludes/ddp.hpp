@@ -1,5 +1,5 @@
 #include <dptk/ddp/distributed_data_parallel.hpp>
 
-// Behind net.hpp: its gradients are averaged.
+// Follows net.hpp: averages the gradients of its network.
 // ---
 dptk::DistributedDataParallel ddp(group, net.weights, net.gradients);

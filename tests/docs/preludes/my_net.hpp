@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <vector>
-// A program's own network and data.
+// A user-defined network and dataset.
 struct MyDataset {
     [[nodiscard]] std::size_t size() const { return 512; }
     std::size_t operator[](std::size_t index) const { return index; }

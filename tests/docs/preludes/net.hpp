@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <vector>
-// A network whose parts are called one by one, batches, and an optimizer.
+// A user-defined network with separate forward and backward passes, batches, and an optimizer.
 struct MyDataset {
     [[nodiscard]] std::size_t size() const { return 512; }
     std::size_t operator[](std::size_t index) const { return index; }

@@ -1,5 +1,5 @@
-/// The moves that algorithms are made of: sending to one rank while receiving from another, and cutting a
-/// buffer into one slice a rank.
+/// Building blocks of the collective algorithms: exchange of messages (send to one rank while receiving
+/// from another), and partition of a buffer into one slice per rank.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace DPTK_NAMESPACE::algorithms {
 
-/// Tag of the messages of collectives, apart from those that a user may choose.
+/// Tag of collectives' messages, outside the range of user tags.
 inline constexpr int collective_tag = max_tag + 1;
 
-/// Memory for a copy of a buffer, or for what is to be received.
+/// Workspace of the size of a buffer, for a copy or for receiving.
 class Scratch {
   public:
     explicit Scratch(const Buffer& like) : memory_(like.bytes()), buffer_(like.at(memory_.data())) {}
@@ -27,24 +27,25 @@ class Scratch {
     Buffer buffer_;
 };
 
-/// How `count` elements are cut into one slice a rank, of nearly equal sizes, the larger ones first.
+/// Returns the sizes of `ranks` slices of `count` elements. They differ by at most 1; larger slices come
+/// first.
 [[nodiscard]] std::vector<std::size_t> slice_counts(std::size_t count, int ranks);
 
-/// A buffer cut into one slice a rank.
+/// A buffer that is partitioned into one slice per rank.
 class Slices {
   public:
     Slices(const Buffer& buffer, std::span<const std::size_t> counts);
 
     [[nodiscard]] const Buffer& operator[](int rank) const noexcept;
 
-    /// Of the slice that is `rank` places on in the ring.
-    [[nodiscard]] const Buffer& around(int rank) const noexcept;
+    /// Returns slice `rank` modulo the number of ranks; `rank` may be negative.
+    [[nodiscard]] const Buffer& wrapped(int rank) const noexcept;
 
   private:
     std::vector<Buffer> slices_;
 };
 
-/// A transport as algorithms see it: messages between ranks, and nothing else.
+/// Interface to a transport for algorithms: blocking point-to-point messages.
 class Messages {
   public:
     Messages() = default;
@@ -57,14 +58,15 @@ class Messages {
     virtual void send(const Buffer& buffer, int to) = 0;
     virtual void recv(const Buffer& buffer, int from) = 0;
 
-    /// Exchanges with one other rank.
+    /// Sends to and receives from one other rank.
     virtual void exchange(const Buffer& out, const Buffer& in, int partner) = 0;
 
-    /// Sends to the next rank, and receives from the one before; the last comes before the first.
+    /// Sends to the next rank and receives from the previous one in a ring, in which rank 0 follows the
+    /// last rank.
     virtual void shift(const Buffer& out, const Buffer& in) = 0;
 };
 
-/// Does not deadlock where send blocks until the message is received.
+/// Messages over a transport. Does not deadlock if send blocks until the message is received.
 template <Transport T>
 class MessagesOver final : public Messages {
   public:
@@ -76,17 +78,17 @@ class MessagesOver final : public Messages {
     void recv(const Buffer& buffer, int from) override { transport_.recv(buffer, from, collective_tag); }
 
     void exchange(const Buffer& out, const Buffer& in, int partner) override {
-        both(out, partner, in, partner, rank() < partner);
+        send_and_receive(out, partner, in, partner, rank() < partner);
     }
 
-    /// Of two neighbours one sends first. With an odd number of ranks the last and the first both do, but the
-    /// first's other neighbour receives.
+    /// Even ranks send first, odd ranks receive first. With an odd number of ranks, both the
+    /// last rank and rank 0 send first, but rank 0 sends to rank 1, which receives.
     void shift(const Buffer& out, const Buffer& in) override {
-        both(out, (rank() + 1) % size(), in, (rank() + size() - 1) % size(), rank() % 2 == 0);
+        send_and_receive(out, (rank() + 1) % size(), in, (rank() + size() - 1) % size(), rank() % 2 == 0);
     }
 
   private:
-    void both(const Buffer& out, int to, const Buffer& in, int from, bool sends_first) {
+    void send_and_receive(const Buffer& out, int to, const Buffer& in, int from, bool sends_first) {
         if constexpr (detail::HasSendRecv<T>) {
             transport_.send_recv(out, to, in, from, collective_tag);
         } else {
@@ -99,7 +101,7 @@ class MessagesOver final : public Messages {
     T& transport_;
 };
 
-/// Calls action(partner) for each other rank, in rounds in which all ranks form pairs.
+/// Calls action(partner) for every other rank, in rounds in which the ranks form disjoint pairs.
 template <class Action>
 void with_each_partner(const Messages& messages, Action&& action) {
     const int size = messages.size();

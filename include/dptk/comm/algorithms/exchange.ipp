@@ -23,7 +23,7 @@ DPTK_INLINE const Buffer& Slices::operator[](int rank) const noexcept {
     return slices_[static_cast<std::size_t>(rank)];
 }
 
-DPTK_INLINE const Buffer& Slices::around(int rank) const noexcept {
+DPTK_INLINE const Buffer& Slices::wrapped(int rank) const noexcept {
     const int size = static_cast<int>(slices_.size());
     return (*this)[((rank % size) + size) % size];
 }

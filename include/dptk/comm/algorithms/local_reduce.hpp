@@ -1,5 +1,6 @@
-/// The arithmetic of reductions inside one process: combining buffers element by element, scaling one,
-/// and changing between the 16-bit formats and float. Elements may be unaligned.
+/// Local reductions, dispatched over all operations (sum, product, min, user functions, ...) and dtypes; sums
+/// of several vectors use comm/algorithms/vector_sum.hpp. Also scales buffers, and converts between f16, bf16
+/// and wider formats. Elements may be unaligned.
 #pragma once
 
 #include <complex>
@@ -36,7 +37,7 @@ concept Real = std::floating_point<T> || SixteenBitFloat<T>;
 template <class T>
 concept Complex = std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
 
-/// Where the arithmetic of T happens: unsigned for integers, so that overflow wraps and is not undefined.
+/// The type in which arithmetic on T is done: unsigned for integers, so that overflow wraps and is defined.
 template <class T>
 struct Arithmetic {
     using type = std::conditional_t<(sizeof(T) < sizeof(unsigned)), unsigned, std::make_unsigned_t<T>>;
@@ -53,32 +54,34 @@ struct Arithmetic<T> {
     using type = float;
 };
 
-/// into[i] = into[i] op from[i]. `avg` adds; divide when all ranks are in. Both have one dtype and count.
+/// Computes into[i] = into[i] op from[i]. `avg` adds; the caller divides after the last rank. Both buffers
+/// have the same dtype and count.
 void combine(const Buffer& into, const Buffer& from, const Reduction& reduction);
 
-/// to[i] = from[i] * factor, for real and complex buffers, computed in float for the 16-bit formats. `from`
+/// Computes to[i] = from[i] * factor for real and complex buffers, in float for the 16-bit formats. `from`
 /// may be to.data.
 void scale(const Buffer& to, const void* from, double factor);
 
-/// data[i] = data[i] / divisor, for real and complex buffers: the end of an average.
+/// Computes data[i] = data[i] / divisor for real and complex buffers: the last step of an average.
 void divide(const Buffer& data, double divisor);
 
-/// In which dtype partial results are kept, so that the end result is rounded once: f32 for the 16-bit
-/// formats.
+/// Returns the dtype of partial results, which is f32 for the 16-bit formats, so that the result is rounded
+/// only once.
 [[nodiscard]] constexpr DType accumulation_dtype(DType dtype) noexcept {
     return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
 }
 
-/// Whether a reduction of elements of the dtype must not be rounded in between.
+/// Returns whether a reduction of this dtype requires accumulation_dtype for partial results.
 [[nodiscard]] bool needs_wide_accumulation(DType dtype, const Reduction& reduction) noexcept;
 
-/// Copies the elements, between any two types of real numbers or within one type. Throws ArgumentError for
-/// other pairs.
+/// Copies the elements, and converts them between floating-point dtypes. Throws ArgumentError for other
+/// pairs of different dtypes.
 void convert(const Buffer& to, const Buffer& from);
 
-/// results[k][i] = sources[0][i] op sources[1][i] op ..., in this order, divided by job.divisor where the
-/// reduction averages. `like` has the dtype of the sources. 16-bit formats are computed in float and rounded
-/// once, to `result`: in sums one of the two dtypes may be f32 where the other one is of 16 bits.
+/// Computes results[k][i] = sources[0][i] op sources[1][i] op ..., in this order, and divides by
+/// job.divisor if the reduction averages. `like` has the dtype of the sources, `result` is that of the
+/// results; they are equal, or, in sums and averages, one is f32 and the other one f16 or bf16. 16-bit
+/// formats are computed in float and rounded once.
 void reduce_together(VectorSum job, const Buffer& like, DType result, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::detail

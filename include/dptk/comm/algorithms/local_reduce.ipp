@@ -9,12 +9,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The real numbers by which a T can be scaled.
+/// The scalar type by which a T is scaled.
 template <class T>
 using ScalarOf =
     std::conditional_t<std::same_as<T, double> || std::same_as<T, std::complex<double>>, double, float>;
 
-/// Where the order of T is: -1 is no large unsigned number.
+/// The type in which T is compared for min and max: unlike Arithmetic, it keeps the sign of integers.
 template <class T>
 using Ordered = std::conditional_t<SixteenBitFloat<T>, float, T>;
 
@@ -48,7 +48,7 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
     check_reduction(dtype_of<T>, op);
 }
 
-/// Sums, which are what trainers wait for, by vector loops.
+/// Sums by SIMD loops. Throws ArgumentError for dtypes that have no sum.
 DPTK_INLINE void sum_together(const VectorSum& sum, DType dtype, DType result) {
     switch (dtype) {
         case DType::i8:
@@ -111,7 +111,7 @@ DPTK_INLINE void divide(const Buffer& data, double divisor) {
         if constexpr (Real<T> || Complex<T>) {
             using Wide = typename Arithmetic<T>::type;
             const auto by =
-                static_cast<ScalarOf<T>>(divisor);  // a complex divisor would make NaN of infinity
+                static_cast<ScalarOf<T>>(divisor);  // a complex divisor would turn infinity into NaN
             for (std::size_t i = 0; i < data.count; ++i)
                 store<T>(data.data, i, static_cast<T>(static_cast<Wide>(load<T>(data.data, i)) / by));
         }
@@ -123,7 +123,7 @@ DPTK_INLINE bool needs_wide_accumulation(DType dtype, const Reduction& reduction
     return accumulation_dtype(dtype) != dtype && reduction.user == nullptr && !exact;
 }
 
-/// to[i] = from[i], each rounded once to a type that is narrower.
+/// Computes to[i] = from[i], rounded once if the target dtype is narrower.
 template <Real From>
 void convert_from(const Buffer& to, const void* from) {
     visit_dtype(to.dtype, [&](auto zero) {
@@ -145,14 +145,14 @@ DPTK_INLINE void convert(const Buffer& to, const Buffer& from) {
     }
     if (!is_floating(to.dtype) || !is_floating(from.dtype))
         throw ArgumentError(
-            text("no conversion from ", dtype_name(from.dtype), " to ", dtype_name(to.dtype)));
+            text("cannot convert elements from ", dtype_name(from.dtype), " to ", dtype_name(to.dtype)));
     visit_dtype(from.dtype, [&](auto zero) {
         using From = decltype(zero);
         if constexpr (Real<From>) convert_from<From>(to, from.data);
     });
 }
 
-/// Reduces what has no vector loop of its own: piece by piece in the cache, in accumulation_dtype.
+/// Reduces without SIMD loops: in pieces that fit the cache, and in accumulation_dtype.
 DPTK_INLINE void reduce_pieces(const VectorSum& job, const Buffer& like, const Reduction& reduction) {
     constexpr std::size_t piece_bytes = 16384;
     const bool widen = needs_wide_accumulation(like.dtype, reduction);

@@ -14,7 +14,7 @@ DPTK_INLINE void all_reduce_by_doubling(Messages& messages, const Buffer& data, 
     const int rank = messages.rank();
     const int size = messages.size();
     const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-    const int extra = size - paired;  // the first 2 * extra ranks are joined two by two
+    const int extra = size - paired;  // each pair of the first 2 * extra ranks acts as one rank
     const Scratch received(data);
     const Buffer& other = received.buffer();
 

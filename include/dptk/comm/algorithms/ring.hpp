@@ -1,5 +1,5 @@
-/// Rings: each rank sends to the next and receives from the one before, ranks - 1 times, one slice at a time.
-/// Every element passes each link once: best for large buffers.
+/// Ring algorithms: in each of (ranks - 1) rounds, every rank sends a slice to the next rank and receives
+/// one from the previous rank. They are bandwidth-optimal: best for large buffers.
 #pragma once
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -7,14 +7,16 @@
 
 namespace DPTK_NAMESPACE::algorithms::ring {
 
-/// The slices of all ranks, to all; each rank's own is in its place.
+/// Sends each rank's slice to all ranks. On entry, slice r holds the elements of rank r on that rank.
+/// Blocks.
 void all_gather(Messages& messages, const Slices& slices);
 
-/// Slice r of the sum arrives in slice r of rank r's buffer; the other slices hold parts of sums.
+/// Computes slice r of the result in slice r of rank r's buffer; the other slices hold partial results.
+/// Blocks. Does not divide averages.
 void reduce_scatter(Messages& messages, const Slices& slices, const Reduction& reduction);
 
-/// Sums slices around the ring, then passes them around. An average is not divided. The operation must be
-/// commutative.
+/// Combines all ranks' elements in place: a ring reduce-scatter and a ring all-gather. Blocks. Does not
+/// divide averages. The operation must be commutative.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::algorithms::ring

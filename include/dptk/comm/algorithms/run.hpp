@@ -1,5 +1,5 @@
-/// Carries a collective out: through the transport's own verb where it has one that fits, and otherwise over
-/// send and recv, by the algorithms of comm/algorithms/. Every rank gets the same bits.
+/// Executes a collective: by the transport's native verb if it has one that fits, otherwise over send and
+/// recv, by the algorithms of comm/algorithms/. All ranks get bitwise identical results.
 #pragma once
 
 #include <cstddef>
@@ -14,50 +14,53 @@ namespace DPTK_NAMESPACE {
 
 namespace algorithms {
 
-/// Copies what this rank gives to where it shall be, unless it is there.
+/// Copies `from` to `to`, unless they are at the same address.
 void place(const Buffer& to, const Buffer& from);
 
-/// Whether the reduction must be carried out by slices where the transport does not do it itself.
+/// Returns whether the reduction requires the `slices` algorithm if the transport does not support it
+/// natively.
 [[nodiscard]] bool needs_slices(DType dtype, const Reduction& reduction) noexcept;
 
-/// What AllReduceAlgorithm::automatic stands for. A ring takes a message for each rank, whose latency counts
-/// where they are small.
+/// Returns the algorithm that AllReduceAlgorithm::automatic selects: recursive doubling up to 64 KiB, since
+/// it has the fewest rounds; recursive halving while bytes / ranks, the size of a ring's messages, is at
+/// most 512 KiB, since latency would dominate a ring; and a ring for larger buffers.
 [[nodiscard]] AllReduceAlgorithm choose_all_reduce(std::size_t bytes, int ranks) noexcept;
 
-/// In place.
+/// Combines all ranks' elements in place. Divides averages.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction,
                 AllReduceAlgorithm algorithm);
 
-/// Into the root's buffer, in place; other ranks' memory stays as it is.
+/// Combines all ranks' elements into the root's buffer, in place. Other ranks' buffers are unchanged.
 void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
-/// input holds size() slices of output's size.
+/// Combines the inputs, which hold size() slices of output's size; rank r gets slice r.
 void reduce_scatter(Messages& messages, const Buffer& input, const Buffer& output,
                     const Reduction& reduction);
 
-/// The root's input is everybody's, in rank order.
+/// Sends part r of the root's input to rank r.
 void scatter(Messages& messages, const Buffer& input, const Buffer& output, int root);
 
-/// The root's output is everybody's, in rank order.
+/// Collects the ranks' inputs in the root's output, in rank order.
 void gather(Messages& messages, const Buffer& input, const Buffer& output, int root);
 
-/// Part r of the input goes to rank r; part r of the output comes from it.
+/// Sends part r of the input to rank r, and receives part r of the output from it.
 void all_to_all(Messages& messages, const Buffer& input, const Buffer& output);
 
-/// Carries the call out over messages alone.
+/// Executes the call over send and recv only.
 void over_messages(Messages& messages, const Collective& call,
                    AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic);
 
-/// Whether the transport's own verbs reduce such elements by that operation.
+/// Returns whether the transport's native verbs support the dtype and the operation.
 template <Transport T>
 [[nodiscard]] bool reduces_natively(DType dtype, const Reduction& reduction) {
     if constexpr (detail::HasReduces<T>) return T::reduces(dtype, reduction);
     return !needs_slices(dtype, reduction);
 }
 
-/// Carries the call out by the transport's own verb. Returns false where it has none that fits.
+/// Executes the call by the transport's native verb. Returns false, and does nothing, if it has none that
+/// fits.
 template <Transport T>
-[[nodiscard]] bool natively(T& transport, const Collective& call) {
+[[nodiscard]] bool run_natively(T& transport, const Collective& call) {
     if (reduces(call.verb) && !reduces_natively<T>(call.input.dtype, call.reduction)) return false;
     const bool here = transport.rank() == call.root;
     switch (call.verb) {
@@ -132,7 +135,7 @@ template <Transport T>
     return false;
 }
 
-/// Carries a call out. Input and output of all_to_all may be one buffer, and a sum may have weights.
+/// Executes a call. Blocks. Input and output of all_to_all may overlap, and a sum may have a weight.
 template <Transport T>
 void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
     if (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output)) {
@@ -154,7 +157,7 @@ void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = Al
         transport.run(call, algorithm);
     } else {
         const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
-        if (!chosen && natively(transport, call)) return;
+        if (!chosen && run_natively(transport, call)) return;
         MessagesOver<T> messages(transport);
         over_messages(messages, call, algorithm);
     }

@@ -12,7 +12,8 @@
 
 namespace DPTK_NAMESPACE::algorithms {
 
-/// Up to here an all_reduce over messages takes few rounds rather than little data.
+/// Up to this size, algorithms minimize the number of rounds (latency) rather than the data sent
+/// (bandwidth).
 inline constexpr std::size_t small_bytes = std::size_t{64} << 10;
 
 [[nodiscard]] constexpr bool is_power_of_two(int number) noexcept {
@@ -94,7 +95,7 @@ DPTK_INLINE void reduce_scatter(Messages& messages, const Buffer& input, const B
         slices::reduce_scatter(messages, Slices(input, counts), own.buffer(), reduction);
         return detail::convert(output, own.buffer());
     }
-    const Scratch copy(input);  // a ring sums in the memory that it passes on
+    const Scratch copy(input);  // the ring accumulates in the memory that it sends
     detail::convert(copy.buffer(), input);
     const Slices parts(copy.buffer(), counts);
     ring::reduce_scatter(messages, parts, reduction);
@@ -169,7 +170,7 @@ DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllRe
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
-        case Verb::recv: break;  // no collectives on memory
+        case Verb::recv: break;  // not executed by these algorithms
     }
 }
 

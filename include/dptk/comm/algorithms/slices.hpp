@@ -1,6 +1,6 @@
-/// Reductions in rank order, rounded once: each rank collects one slice of all ranks' buffers, combines it in
-/// accumulation_dtype, and hands out the result. For 16-bit formats, and for functions of the user's, which
-/// need only be associative.
+/// Direct reduce-scatter in rank order, rounded once: each rank collects its slice of all ranks' buffers,
+/// and combines it in accumulation_dtype. For 16-bit formats, and for user-defined operations, which need
+/// only be associative.
 #pragma once
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -8,8 +8,7 @@
 
 namespace DPTK_NAMESPACE::algorithms::slices {
 
-/// output = this rank's slice of all ranks' inputs, combined. `input` is cut as `slices` says. An average is
-/// divided.
+/// Combines this rank's slice of all ranks' inputs into `output`. Blocks. Divides averages.
 void reduce_scatter(Messages& messages, const Slices& input, const Buffer& output,
                     const Reduction& reduction);
 

@@ -1,4 +1,5 @@
-/// Binomial trees: log2(ranks) rounds, each with the whole buffer. Best for small buffers.
+/// Binomial tree algorithms: log2(ranks) rounds, each of which sends the whole buffer. Best for small
+/// buffers.
 #pragma once
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -6,14 +7,15 @@
 
 namespace DPTK_NAMESPACE::algorithms::tree {
 
-/// Sends the root's elements to all.
+/// Sends the root's elements to all ranks. Blocks.
 void broadcast(Messages& messages, const Buffer& data, int root);
 
-/// Combines all ranks' elements into the root's, in rank order. Other ranks' memory stays as it is. An
-/// average is not divided.
+/// Combines all ranks' elements into the root's buffer, in rank order. Other ranks' buffers are unchanged.
+/// Blocks. Does not divide averages.
 void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
-/// Up one tree and down another. An average is not divided.
+/// Combines all ranks' elements in place: a tree reduce to rank 0, then a tree broadcast. Blocks. Does not
+/// divide averages.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::algorithms::tree

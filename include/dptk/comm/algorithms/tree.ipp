@@ -11,7 +11,8 @@ DPTK_INLINE void broadcast(Messages& messages, const Buffer& data, int root) {
     const int position = (messages.rank() - root + size) % size;  // the root's is 0
     const auto rank_at = [&](int other) { return (other + root) % size; };
 
-    // A rank receives from the one that differs in its highest bit, then serves the ranks above.
+    // A rank receives from the position without its highest bit, then sends to the positions with a higher
+    // bit.
     int reach = 1;
     while (reach <= position) reach *= 2;
     if (position > 0) messages.recv(data, rank_at(position - reach / 2));
@@ -23,7 +24,7 @@ DPTK_INLINE void reduce(Messages& messages, const Buffer& data, const Reduction&
     const int size = messages.size();
     const Scratch received(data);
     const Scratch sum(data);
-    // Rank 0 gets the sum: a tree with another root would combine in another order.
+    // The tree's root is always rank 0: a tree with another root would not combine in rank order.
     const Buffer& into = root == 0 && rank == 0 ? data : sum.buffer();
     detail::convert(into, data);
     for (int step = 1; step < size; step *= 2) {

@@ -1,6 +1,7 @@
-/// Sums of several buffers at once, in vector registers: each element is read once from every source, added
-/// in their order, and written once to every result. The arithmetic of memory that several ranks reach.
-/// Elements may be unaligned.
+/// Vectorized (SIMD) sum of two or more vectors of f32, f64, f16, bf16 or integers; f16 and bf16 are added in
+/// f32 and rounded once. Only sums and averages: comm/algorithms/local_reduce.hpp dispatches over all
+/// operations and dtypes. Each element is read once from every source, added in the order of the sources,
+/// and written once to every result. Elements may be unaligned.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A register, or a half of one. GCC 12 wants its size as a number, and converts vectors only where it sees
-/// their types.
+/// The type of a vector register, or of half a register. The specializations and convert_lanes are written
+/// out because GCC 12 requires the vector size as a literal, and non-dependent types in
+/// __builtin_convertvector.
 template <class T, std::size_t bytes>
 struct VectorOf;
 template <class T>
@@ -73,7 +75,7 @@ struct VectorOf<T, 64> {
     to = __builtin_convertvector(from, VectorOf<float, 64>::type);
 }
 
-/// Elements of T as registers of so many bytes hold them.
+/// Loads and stores elements of T in registers of `bytes` bytes.
 template <class T, std::size_t bytes>
 struct Lanes {
     using Lane = T;
@@ -87,7 +89,7 @@ struct Lanes {
     }
 };
 
-/// Of 16 bits in memory and 32 in registers.
+/// Base for f16 and bf16, which have 16 bits in memory and 32 bits (float) in registers.
 template <std::size_t bytes>
 struct ShortFloatLanes {
     using Lane = float;
@@ -106,18 +108,18 @@ struct ShortFloatLanes {
         convert_lanes(halves, from);
         std::memcpy(to, &halves, sizeof halves);
     }
-    /// to = mask ? from : to
+    /// Computes to = mask ? from : to.
     [[gnu::always_inline]] static inline void select(Bits& to, const Mask& mask, const Bits& from) noexcept {
         to = (to & ~reinterpret_cast<Bits>(mask)) | (from & reinterpret_cast<Bits>(mask));
     }
-    /// Both are numbers below 2^31.
+    /// Computes to = bits > limit, lane by lane. Both must be below 2^31.
     [[gnu::always_inline]] static inline void is_above(Mask& to, const Bits& bits,
                                                        std::int32_t limit) noexcept {
         to = reinterpret_cast<Mask>(bits) > limit;
     }
 };
 
-/// The conversions of core/float16.hpp, lane by lane.
+/// Does the conversions of core/float16.hpp lane by lane.
 template <std::size_t bytes>
 struct Lanes<bfloat16, bytes> : ShortFloatLanes<bytes> {
     using Base = ShortFloatLanes<bytes>;
@@ -166,8 +168,8 @@ struct Lanes<float16, bytes> : ShortFloatLanes<bytes> {
     [[gnu::always_inline]] static inline void store(void* to, const Vector& from) noexcept {
         const Bits bits = reinterpret_cast<Bits>(from);
         const Bits magnitude = bits & 0x7fff'ffffU;
-        // Below the smallest normal, 2^-14: the float addition shifts and rounds the bits into place. Larger
-        // ones would overflow there.
+        // For values below the smallest normal f16, 2^-14, adding 0.5 in float shifts and rounds the
+        // mantissa bits. Larger values are set to 0 here, since they would overflow.
         Mask where;
         Base::is_above(where, magnitude, 0x387f'ffff);
         Bits small = magnitude;
@@ -183,8 +185,8 @@ struct Lanes<float16, bytes> : ShortFloatLanes<bytes> {
     }
 };
 
-/// A sum of several buffers: results[k][i] = (sources[0][i] + sources[1][i] + ...) / divisor, where the
-/// divisor is for floating-point elements. A result may be a source; other overlaps are not allowed.
+/// A sum of several buffers: results[k][i] = (sources[0][i] + sources[1][i] + ...) / divisor. Only
+/// floating-point sums are divided. A result may be a source; other overlaps are not allowed.
 struct VectorSum {
     std::span<const void* const> sources;
     std::span<void* const> results;
@@ -192,7 +194,7 @@ struct VectorSum {
     double divisor = 1;
 };
 
-/// Over elements of type In in the sources and Out in the results.
+/// The loop over elements of type In in the sources and Out in the results.
 template <class In, class Out, std::size_t vector_bytes>
 class VectorLoop {
     using From = Lanes<In, vector_bytes>;
@@ -203,9 +205,9 @@ class VectorLoop {
     static_assert(std::same_as<Lane, typename To::Lane>);
 
   public:
-    /// Four registers at once, so that their loads overlap.
+    /// Unrolls by four registers, so that their loads overlap.
     [[gnu::always_inline]] static inline void run(const VectorSum& job) noexcept {
-        const Ending ending(job.divisor);
+        const Division division(job.divisor);
         std::size_t i = 0;
         for (; i + 4 * lanes <= job.count; i += 4 * lanes) {
             Vector a, b, c, d;
@@ -218,10 +220,10 @@ class VectorLoop {
                 c += g;
                 d += h;
             }
-            ending.apply(a);
-            ending.apply(b);
-            ending.apply(c);
-            ending.apply(d);
+            division.apply(a);
+            division.apply(b);
+            division.apply(c);
+            division.apply(d);
             for (void* result : job.results) {
                 To::store(at<Out>(result, i), a);
                 To::store(at<Out>(result, i + lanes), b);
@@ -229,13 +231,14 @@ class VectorLoop {
                 To::store(at<Out>(result, i + 3 * lanes), d);
             }
         }
-        for (; i < job.count; i += lanes) some(job, ending, i, std::min(lanes, job.count - i));
+        for (; i < job.count; i += lanes) run_partial(job, division, i, std::min(lanes, job.count - i));
     }
 
   private:
-    /// The end of an average. Multiplying by a power of two, as most worlds' sizes are, gives the same bits.
-    struct Ending {
-        explicit Ending(double divisor_)
+    /// Divides the sum by the divisor. For a power of two, as most world sizes are, it multiplies by the
+    /// reciprocal, which gives bitwise the same result.
+    struct Division {
+        explicit Division(double divisor_)
             : divisor(static_cast<Lane>(divisor_)), factor(static_cast<Lane>(1 / divisor_)) {
             const auto whole = static_cast<std::uint64_t>(divisor_);
             divides = divisor_ != 1;
@@ -273,9 +276,9 @@ class VectorLoop {
         From::load(d, at<In>(from, i + 3 * lanes));
     }
 
-    /// At most a register's, in one that is filled up with zeros.
-    [[gnu::always_inline]] static inline void some(const VectorSum& job, const Ending& ending, std::size_t i,
-                                                   std::size_t count) noexcept {
+    /// Sums `count` elements, at most one register, in a register padded with zeros.
+    [[gnu::always_inline]] static inline void run_partial(const VectorSum& job, const Division& division,
+                                                          std::size_t i, std::size_t count) noexcept {
         alignas(vector_bytes) std::byte bytes[vector_bytes] = {};
         Vector sum;
         std::memcpy(bytes, at<In>(job.sources[0], i), count * sizeof(In));
@@ -286,7 +289,7 @@ class VectorLoop {
             From::load(part, bytes);
             sum += part;
         }
-        ending.apply(sum);
+        division.apply(sum);
         To::store(bytes, sum);
         for (void* result : job.results) std::memcpy(at<Out>(result, i), bytes, count * sizeof(Out));
     }
@@ -298,7 +301,7 @@ inline constexpr std::size_t baseline_vector_bytes = 64;
 inline constexpr std::size_t baseline_vector_bytes = 16;
 #endif
 
-// Programs are mostly compiled for processors older than the one on which they run.
+// Runtime dispatch: most programs are compiled for an older CPU than the one on which they run.
 #if defined(__x86_64__) && !defined(__AVX512BW__)
 template <class In, class Out>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void sum_vectors_avx512(const VectorSum& job) noexcept {
@@ -322,8 +325,9 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 }
 #endif
 
-/// The sum. Of floating-point numbers, which gradients are, by the best instructions that this processor has.
-/// One program may be compiled for several processors: the last parameter keeps these apart.
+/// Computes the sum. Floating-point sums use the best instruction set of the CPU, chosen at run time. The
+/// last template parameter keeps instantiations apart if parts of a program are compiled for different CPUs
+/// (one-definition rule).
 template <class In, class Out = In, std::size_t bytes = baseline_vector_bytes>
 void sum_vectors(const VectorSum& job) noexcept {
 #if defined(__x86_64__) && !defined(__AVX512BW__)

@@ -1,5 +1,5 @@
-/// Shows the watchdog which call a channel is in: while it runs, or while somebody waits for an operation
-/// that was started before.
+/// Tracking of calls in flight: shows the watchdog which call a channel executes, or for which started
+/// operation the caller waits.
 #pragma once
 
 #include <chrono>
@@ -19,16 +19,16 @@ namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] int packed_peer(CallTracker::Call call);
 
-/// How the calls of channels are read.
+/// Decodes the calls that channels write to a CallTracker.
 inline constexpr CallTracker::CallReader call_reader{&describe_packed, &packed_peer};
 
-/// Marks a call as under way, for as long as it lives.
+/// Marks a call as active during this object's lifetime.
 class ActiveCall {
   public:
-    ActiveCall(CallTracker& activity, const Collective& call) noexcept : tracker_(activity) {
+    ActiveCall(CallTracker& tracker, const Collective& call) noexcept : tracker_(tracker) {
         tracker_.begin(PackedCall(call).words());
     }
-    ActiveCall(CallTracker& activity, const Message& message) noexcept : tracker_(activity) {
+    ActiveCall(CallTracker& tracker, const Message& message) noexcept : tracker_(tracker) {
         tracker_.begin(pack(message).words());
     }
     ~ActiveCall() { tracker_.end(); }
@@ -39,14 +39,15 @@ class ActiveCall {
     CallTracker& tracker_;
 };
 
-/// An operation that goes on while somebody waits for it: then its call is under way.
-class ResumedWork final : public WorkState {
+/// A WorkState that marks its call as active while the caller waits for it, reports its errors to the job,
+/// and ends the wait when the job fails.
+class TrackedWork final : public WorkState {
   public:
-    /// What happens to the operation when the job fails: it ends by itself, or nobody can end it.
-    enum class AtFailure { ends, stays };
+    /// What happens to the operation when the job fails: it ends by itself, or it cannot be stopped.
+    enum class AtFailure { ends, continues };
 
-    ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                std::shared_ptr<CallTracker> activity, const PackedCall& call, std::function<void()> then,
+    TrackedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
+                std::shared_ptr<CallTracker> tracker, const PackedCall& call, std::function<void()> then,
                 AtFailure at_failure);
 
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
@@ -55,18 +56,19 @@ class ResumedWork final : public WorkState {
 
     DPTK_INLINE std::exception_ptr error() override;
 
-    /// An operation that was given up may still use its memory: it counts as unseen, and so is kept.
-    DPTK_INLINE std::exception_ptr unseen_error() override;
+    /// Returns the error of an abandoned operation even after error() has returned it: the operation may
+    /// still access its memory, so that it must be kept alive.
+    DPTK_INLINE std::exception_ptr unreported_error() override;
 
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 
   private:
-    /// An error that is not agreed between the ranks breaks the job, as in a blocking call.
-    void tell_error();
+    /// Fails the job if the error is not agreed between the ranks, as in a blocking call.
+    void report_error();
 
     void finish();
 
-    /// Nobody will complete a call of a job that has failed.
+    /// Returns whether the operation was abandoned because the job has failed: it will not complete.
     [[nodiscard]] bool given_up();
 
     std::shared_ptr<WorkState> work_;
@@ -77,7 +79,7 @@ class ResumedWork final : public WorkState {
     AtFailure at_failure_;
     std::exception_ptr given_up_;
     bool finished_ = false;
-    std::optional<Deadline> deadline_;  // from when it was first waited for
+    std::optional<Deadline> deadline_;  // starts at the first wait()
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -14,17 +14,17 @@ DPTK_INLINE int packed_peer(CallTracker::Call call) {
     return PackedCall(call).peer();
 }
 
-DPTK_INLINE ResumedWork::ResumedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                                     std::shared_ptr<CallTracker> activity, const PackedCall& call,
+DPTK_INLINE TrackedWork::TrackedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
+                                     std::shared_ptr<CallTracker> tracker, const PackedCall& call,
                                      std::function<void()> then, AtFailure at_failure)
     : work_(std::move(work)),
       control_(std::move(control)),
-      tracker_(std::move(activity)),
+      tracker_(std::move(tracker)),
       call_(call),
       then_(std::move(then)),
       at_failure_(at_failure) {}
 
-DPTK_INLINE bool ResumedWork::wait(std::chrono::nanoseconds timeout) {
+DPTK_INLINE bool TrackedWork::wait(std::chrono::nanoseconds timeout) {
     if (!deadline_ && tracker_->carries_messages()) {
         tracker_->begin(call_.words());
     } else {
@@ -34,10 +34,10 @@ DPTK_INLINE bool ResumedWork::wait(std::chrono::nanoseconds timeout) {
     const bool ended = work_->wait(timeout);
     tracker_->end();
     if (ended) {
-        tell_error();
+        report_error();
         finish();
     } else if (deadline_->passed()) {
-        // The watchdog sees no call under way where a program only asks, again and again.
+        // The watchdog sees no active call if the program only polls.
         control_->job_state()->fail(
             text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
                  duration_text(tracker_->identity().timeout)),
@@ -46,23 +46,23 @@ DPTK_INLINE bool ResumedWork::wait(std::chrono::nanoseconds timeout) {
     return ended || given_up();
 }
 
-DPTK_INLINE bool ResumedWork::ended() {
+DPTK_INLINE bool TrackedWork::ended() {
     return work_->ended() && wait(std::chrono::nanoseconds::zero());
 }
 
-DPTK_INLINE std::exception_ptr ResumedWork::error() {
-    tell_error();
+DPTK_INLINE std::exception_ptr TrackedWork::error() {
+    report_error();
     const std::exception_ptr error = work_->error();
     return error ? error : given_up_;
 }
 
-DPTK_INLINE std::exception_ptr ResumedWork::unseen_error() {
-    const std::exception_ptr error = work_->unseen_error();
+DPTK_INLINE std::exception_ptr TrackedWork::unreported_error() {
+    const std::exception_ptr error = work_->unreported_error();
     return error ? error : given_up_;
 }
 
-DPTK_INLINE void ResumedWork::tell_error() {
-    const std::exception_ptr error = work_->unseen_error();
+DPTK_INLINE void TrackedWork::report_error() {
+    const std::exception_ptr error = work_->unreported_error();
     if (!error) return;
     const auto fail = [&](std::string_view what) {
         control_->job_state()->fail(text("rank ", control_->rank(), ": ", what));
@@ -76,19 +76,19 @@ DPTK_INLINE void ResumedWork::tell_error() {
     }
 }
 
-DPTK_INLINE void ResumedWork::finish() {
+DPTK_INLINE void TrackedWork::finish() {
     if (finished_) return;
     finished_ = true;
-    if (!work_->unseen_error() && then_) then_();
+    if (!work_->unreported_error() && then_) then_();
     then_ = nullptr;
 }
 
-DPTK_INLINE bool ResumedWork::given_up() {
+DPTK_INLINE bool TrackedWork::given_up() {
     try {
         control_->job_state()->check();
     } catch (const Error&) {
         given_up_ = std::current_exception();
-        // Until then its memory is in use.
+        // The operation uses its memory until it ends.
         if (at_failure_ == AtFailure::ends) work_->wait(std::chrono::nanoseconds::max());
     }
     return given_up_ != nullptr;

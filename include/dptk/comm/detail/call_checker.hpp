@@ -1,6 +1,6 @@
-/// DPTK_DEBUG=detail: before each collective of a channel its ranks compare, over the control plane, what
-/// they are about to do. Where they differ, or wait for each other in different groups, all of them throw the
-/// same MismatchError, before anything has been communicated.
+/// Collective mismatch and deadlock detection (DPTK_DEBUG=detail): before each collective of a channel, its
+/// ranks compare their calls over the control plane. If the calls differ, or if ranks wait for each other
+/// in different groups, all of them throw the same MismatchError before any data is communicated.
 #pragma once
 
 #include <chrono>
@@ -27,32 +27,33 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// On which channel the program itself waits, and which calls it has made. Only where all come from one
-/// thread is a rank that waits in one group known not to come to another one meanwhile. One object for all
-/// channels of a rank.
-class WaitingCaller {
+/// Records on which channel the program waits, and how many calls it has made on each. A rank that waits in
+/// one group is known not to make a call in another one only if all its calls come from one thread. All
+/// channels of a rank share one object.
+class CallerState {
   public:
-    /// The calling thread waits on that channel, for as long as this lives.
-    class Here {
+    /// Records during its lifetime that the calling thread waits on that channel.
+    class WaitScope {
       public:
-        Here(WaitingCaller& caller, const std::string& channel);
-        ~Here();
-        Here(const Here&) = delete;
-        Here& operator=(const Here&) = delete;
+        WaitScope(CallerState& caller, const std::string& channel);
+        ~WaitScope();
+        WaitScope(const WaitScope&) = delete;
+        WaitScope& operator=(const WaitScope&) = delete;
 
       private:
-        WaitingCaller& caller_;
+        CallerState& caller_;
     };
 
     [[nodiscard]] bool waits_on(std::string_view channel) const;
 
-    /// The program has made a call on that channel, to which it, or a thread of its group, will come.
-    void promise(const std::string& channel);
+    /// Counts a call of the program on that channel, which the calling or the channel's background thread
+    /// will execute. Sends nothing: a WaitRecord publishes the counts.
+    void announce(const std::string& channel);
 
     void forget(const std::string& channel);
 
-    /// The number of calls made, by channel.
-    [[nodiscard]] std::map<std::string, std::uint64_t> promised() const;
+    /// Returns the number of announced calls, by channel.
+    [[nodiscard]] std::map<std::string, std::uint64_t> announced() const;
 
   private:
     void begin(const std::string& channel);
@@ -61,79 +62,81 @@ class WaitingCaller {
     std::optional<std::thread::id> thread_;
     bool several_threads_ = false;
     std::string channel_;
-    std::map<std::string, std::uint64_t> promised_;
+    std::map<std::string, std::uint64_t> announced_;
 };
 
-/// Where a rank waits: in which call, of which channel, for whom; and to which calls it comes all the same.
-struct WaitingPlace {
+/// What a rank publishes while it waits: the call, its channel, the ranks that have not arrived, and the
+/// calls that its background threads will still execute.
+struct WaitRecord {
     std::string channel;
     std::uint64_t number = 0;
     std::vector<int> ranks;
     std::string call;
-    std::map<std::string, std::uint64_t> promised = {};
+    std::map<std::string, std::uint64_t> announced = {};
 
-    friend bool operator==(const WaitingPlace&, const WaitingPlace&) = default;
+    friend bool operator==(const WaitRecord&, const WaitRecord&) = default;
 
     [[nodiscard]] std::string to_value() const;
 
-    [[nodiscard]] static std::optional<WaitingPlace> from_value(std::string_view value);
+    [[nodiscard]] static std::optional<WaitRecord> from_value(std::string_view value);
 
-    [[nodiscard]] bool is_same_call(const WaitingPlace& other) const;
+    [[nodiscard]] bool is_same_call(const WaitRecord& other) const;
 
-    [[nodiscard]] bool promises(const WaitingPlace& other) const;
+    [[nodiscard]] bool has_announced(const WaitRecord& other) const;
 };
 
 class CallChecker {
   public:
-    /// Of a channel with several ranks, whose control plane has a store.
-    CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<CallTracker> activity,
-                std::shared_ptr<WaitingCaller> caller, Progress progress);
+    /// Checks the calls of a channel that has several ranks, and whose control plane has a store.
+    CallChecker(std::shared_ptr<ControlPlane> control, std::shared_ptr<CallTracker> tracker,
+                std::shared_ptr<CallerState> caller, Progress progress);
 
-    [[nodiscard]] WaitingCaller& caller() const noexcept { return *caller_; }
+    [[nodiscard]] CallerState& caller() const noexcept { return *caller_; }
     [[nodiscard]] const std::string& channel() const noexcept { return tracker_->name(); }
 
-    /// Blocks until all ranks have come to this call, or their calls are known to differ: then it throws
-    /// MismatchError, which is agreed.
+    /// Blocks until all ranks have reached this call. Throws MismatchError, as an agreed error, if their
+    /// calls differ.
     void check(const Collective& call, AllReduceAlgorithm algorithm);
 
-    /// The program has made a call that is about to be checked.
-    void promise();
+    /// Counts a call of the program that is about to be checked. Sends nothing.
+    void announce();
 
-    /// This rank comes to no further call: the others need not wait for it.
+    /// Reports that this rank makes no further calls, so that the others do not wait for it.
     void leave();
 
   private:
     static constexpr std::string_view agreed_verdict = "agreed";
-    static constexpr std::chrono::milliseconds moment{200};
-    /// How long all ranks may take to come before it is looked at why they do not.
-    static constexpr std::chrono::milliseconds patience{1000};
+    static constexpr std::chrono::milliseconds poll_interval{200};
+    /// How long a rank waits for the others before it looks for the cause of the delay.
+    static constexpr std::chrono::milliseconds grace_period{1000};
 
     void agree_on(const Collective& call, AllReduceAlgorithm algorithm);
 
     [[nodiscard]] const std::vector<int>& ranks() const noexcept { return tracker_->identity().ranks; }
 
-    [[nodiscard]] static std::string key(const WaitingPlace& place, std::string_view what);
+    [[nodiscard]] static std::string key(const WaitRecord& place, std::string_view what);
     [[nodiscard]] static std::string waiting_key(int rank);
     [[nodiscard]] static std::string arrival_key(std::string_view channel, int rank);
 
-    [[nodiscard]] std::string own_call(const WaitingPlace& here) const;
+    [[nodiscard]] std::string own_call(const WaitRecord& here) const;
     [[nodiscard]] static std::string_view call_in(std::string_view first);
     [[nodiscard]] static int rank_in(std::string_view first);
 
-    /// All that must be the same on all ranks.
+    /// Returns a description of everything that must be the same on all ranks.
     [[nodiscard]] static std::string fingerprint(const Collective& call, AllReduceAlgorithm algorithm);
 
-    void post_verdict(const WaitingPlace& place, std::string_view verdict);
+    void post_verdict(const WaitRecord& place, std::string_view verdict);
 
-    /// The verdict on those who have come.
-    [[nodiscard]] std::string compare(const WaitingPlace& here, std::string_view first);
+    /// Returns the verdict on the ranks that have arrived.
+    [[nodiscard]] std::string compare(const WaitRecord& here, std::string_view first);
 
-    [[nodiscard]] std::string await(const WaitingPlace& here, std::string_view first);
+    [[nodiscard]] std::string await(const WaitRecord& here, std::string_view first);
 
-    /// Tells the other ranks where this one waits, and for whom, where it is the program itself that does.
-    bool tell_where(const WaitingPlace& here);
+    /// Publishes in which call this rank waits, and for which ranks, if the program itself waits. Returns
+    /// whether it did.
+    bool publish_wait(const WaitRecord& here);
 
-    /// To which of the channel's calls a rank has come last.
+    /// The last of the channel's calls that a rank has reached.
     struct Arrival {
         std::uint64_t number = 0;
         bool left = false;
@@ -141,33 +144,36 @@ class CallChecker {
 
     [[nodiscard]] Arrival arrival(std::string_view channel, int rank);
 
-    /// A rank may be in a call by a thread of its group, while it waits in another one itself.
-    [[nodiscard]] bool has_arrived(int rank, const WaitingPlace& place);
+    /// Returns whether the rank has reached the call. Its background thread may be in this call while the
+    /// program waits in another one.
+    [[nodiscard]] bool has_arrived(int rank, const WaitRecord& place);
 
-    /// A rank that has closed the channel without coming to this call.
-    [[nodiscard]] std::optional<int> find_left(const WaitingPlace& here);
+    /// Returns a rank that has closed the channel without reaching this call.
+    [[nodiscard]] std::optional<int> find_departed_rank(const WaitRecord& here);
 
-    [[nodiscard]] PeerLostError lost(const WaitingPlace& here, int rank);
+    [[nodiscard]] PeerLostError peer_lost_error(const WaitRecord& here, int rank);
 
-    [[nodiscard]] std::map<int, WaitingPlace> read_waiting();
+    [[nodiscard]] std::map<int, WaitRecord> read_waiting();
 
-    /// Those that are seen to wait for each other twice have all done so in between, since calls are
-    /// numbered, unless a call has been decided and its rank does not know yet.
-    void look_for_circle();
+    /// Looks for a cycle of ranks that wait for each other, and posts a verdict if there is one. The cycle
+    /// is read twice: since calls are numbered, ranks that are in it both times were in it throughout,
+    /// unless the verdict on one of the calls has been posted already.
+    void detect_deadlock();
 
-    /// All ranks have come to the call after it.
+    /// Erases the keys of a call; all ranks have reached the call after it.
     void forget(std::uint64_t number);
 
     std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<CallTracker> tracker_;
-    std::shared_ptr<WaitingCaller> caller_;
+    std::shared_ptr<CallerState> caller_;
     Progress progress_;
     std::shared_ptr<Store> store_;
     std::uint64_t calls_ = 0;
 };
 
-/// A checked operation on a channel's thread: while somebody waits for its end, the caller waits on that
-/// channel. Who waits for a while only comes elsewhere by himself.
+/// A checked operation on a channel's background thread. While the program waits for it without a timeout,
+/// the program counts as waiting on that channel. A wait with a timeout does not count, since the program
+/// continues after the timeout.
 class CheckedWork final : public WorkState {
   public:
     CheckedWork(std::shared_ptr<WorkState> work, std::shared_ptr<CallChecker> checker);
@@ -175,7 +181,7 @@ class CheckedWork final : public WorkState {
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     std::exception_ptr error() override { return work_->error(); }
-    std::exception_ptr unseen_error() override { return work_->unseen_error(); }
+    std::exception_ptr unreported_error() override { return work_->unreported_error(); }
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 
   private:

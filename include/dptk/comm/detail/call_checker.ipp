@@ -7,57 +7,58 @@
 #include <utility>
 
 #include "dptk/control/health/job_state.hpp"
-#include "dptk/control/health/rank_status.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE WaitingCaller::Here::Here(WaitingCaller& caller, const std::string& channel) : caller_(caller) {
+DPTK_INLINE CallerState::WaitScope::WaitScope(CallerState& caller, const std::string& channel)
+    : caller_(caller) {
     caller_.begin(channel);
 }
 
-DPTK_INLINE WaitingCaller::Here::~Here() {
+DPTK_INLINE CallerState::WaitScope::~WaitScope() {
     caller_.begin({});
 }
 
-DPTK_INLINE bool WaitingCaller::waits_on(std::string_view channel) const {
+DPTK_INLINE bool CallerState::waits_on(std::string_view channel) const {
     const std::lock_guard lock(mutex_);
     return !several_threads_ && channel_ == channel;
 }
 
-DPTK_INLINE void WaitingCaller::promise(const std::string& channel) {
+DPTK_INLINE void CallerState::announce(const std::string& channel) {
     const std::lock_guard lock(mutex_);
-    ++promised_[channel];
+    ++announced_[channel];
 }
 
-DPTK_INLINE void WaitingCaller::forget(const std::string& channel) {
+DPTK_INLINE void CallerState::forget(const std::string& channel) {
     const std::lock_guard lock(mutex_);
-    promised_.erase(channel);
+    announced_.erase(channel);
 }
 
-DPTK_INLINE std::map<std::string, std::uint64_t> WaitingCaller::promised() const {
+DPTK_INLINE std::map<std::string, std::uint64_t> CallerState::announced() const {
     const std::lock_guard lock(mutex_);
-    return promised_;
+    return announced_;
 }
 
-DPTK_INLINE void WaitingCaller::begin(const std::string& channel) {
+DPTK_INLINE void CallerState::begin(const std::string& channel) {
     const std::lock_guard lock(mutex_);
     if (!thread_) thread_ = std::this_thread::get_id();
     several_threads_ = several_threads_ || thread_ != std::this_thread::get_id();
     channel_ = channel;
 }
 
-DPTK_INLINE std::string WaitingPlace::to_value() const {
+DPTK_INLINE std::string WaitRecord::to_value() const {
     std::string out = text(channel, ' ', number);
     for (const int rank : ranks) out += text(' ', rank);
     out += " +";
-    for (const auto& [name, calls] : promised) out += text(' ', name, ' ', calls);
+    for (const auto& [name, calls] : announced) out += text(' ', name, ' ', calls);
     return out + " ; " + call;
 }
 
-DPTK_INLINE std::optional<WaitingPlace> WaitingPlace::from_value(std::string_view value) {
-    WaitingPlace place;
+DPTK_INLINE std::optional<WaitRecord> WaitRecord::from_value(std::string_view value) {
+    WaitRecord place;
     place.channel = next_word(value);
     if (!parse_number(next_word(value), place.number)) return std::nullopt;
     for (std::string_view word = next_word(value); word != "+"; word = next_word(value)) {
@@ -66,33 +67,33 @@ DPTK_INLINE std::optional<WaitingPlace> WaitingPlace::from_value(std::string_vie
         place.ranks.push_back(rank);
     }
     for (std::string_view word = next_word(value); word != ";"; word = next_word(value)) {
-        if (!parse_number(next_word(value), place.promised[std::string(word)])) return std::nullopt;
+        if (!parse_number(next_word(value), place.announced[std::string(word)])) return std::nullopt;
     }
     place.call = value;
     return place;
 }
 
-DPTK_INLINE bool WaitingPlace::is_same_call(const WaitingPlace& other) const {
+DPTK_INLINE bool WaitRecord::is_same_call(const WaitRecord& other) const {
     return channel == other.channel && number == other.number;
 }
 
-DPTK_INLINE bool WaitingPlace::promises(const WaitingPlace& other) const {
-    const auto calls = promised.find(other.channel);
-    return calls != promised.end() && calls->second >= other.number;
+DPTK_INLINE bool WaitRecord::has_announced(const WaitRecord& other) const {
+    const auto calls = announced.find(other.channel);
+    return calls != announced.end() && calls->second >= other.number;
 }
 
-/// Ranks that wait for each other in a circle, each for the next and the last for the first; empty where
-/// `first` is in no circle.
-[[nodiscard]] DPTK_INLINE std::vector<int> find_circle(const std::map<int, WaitingPlace>& waiting,
-                                                       int first) {
+/// Returns a cycle in the wait-for graph that contains `first`: each rank waits for the next, and the last
+/// one for `first`. Returns an empty list if `first` is in no cycle.
+[[nodiscard]] DPTK_INLINE std::vector<int> find_wait_cycle(const std::map<int, WaitRecord>& waiting,
+                                                           int first) {
     std::vector<int> path = {first};
     std::vector<int> visited;
     const auto follow = [&](const auto& self) -> bool {
-        const WaitingPlace& here = waiting.at(path.back());
+        const WaitRecord& here = waiting.at(path.back());
         for (const int other : here.ranks) {
             const auto there = waiting.find(other);
             if (there == waiting.end() || there->second.is_same_call(here)) continue;
-            if (there->second.promises(here)) continue;
+            if (there->second.has_announced(here)) continue;
             if (other == first) return true;
             if (std::ranges::find(visited, other) != visited.end()) continue;
             visited.push_back(other);
@@ -107,10 +108,10 @@ DPTK_INLINE bool WaitingPlace::promises(const WaitingPlace& other) const {
 }
 
 DPTK_INLINE CallChecker::CallChecker(std::shared_ptr<ControlPlane> control,
-                                     std::shared_ptr<CallTracker> activity,
-                                     std::shared_ptr<WaitingCaller> caller, Progress progress)
+                                     std::shared_ptr<CallTracker> tracker,
+                                     std::shared_ptr<CallerState> caller, Progress progress)
     : control_(std::move(control)),
-      tracker_(std::move(activity)),
+      tracker_(std::move(tracker)),
       caller_(std::move(caller)),
       progress_(std::move(progress)),
       store_(control_->store()->clone()) {}
@@ -119,8 +120,8 @@ DPTK_INLINE void CallChecker::check(const Collective& call, AllReduceAlgorithm a
     with_first_cause(*control_->job_state(), [&] { agree_on(call, algorithm); });
 }
 
-DPTK_INLINE void CallChecker::promise() {
-    caller_->promise(channel());
+DPTK_INLINE void CallChecker::announce() {
+    caller_->announce(channel());
 }
 
 DPTK_INLINE void CallChecker::leave() {
@@ -129,14 +130,14 @@ DPTK_INLINE void CallChecker::leave() {
 }
 
 DPTK_INLINE void CallChecker::agree_on(const Collective& call, AllReduceAlgorithm algorithm) {
-    const WaitingPlace here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
+    const WaitRecord here{channel(), ++calls_, ranks(), fingerprint(call, algorithm)};
     store_->set(arrival_key(here.channel, control_->rank()), text(here.number));
     const std::string first = store_->compare_and_set(key(here, "first"), "", own_call(here));
     if (first != own_call(here) && call_in(first) != here.call)
         store_->set(key(here, text("differs/", control_->rank())), here.call);
     const bool last = store_->add(key(here, "arrived"), 1) == static_cast<std::int64_t>(ranks().size());
     if (last) post_verdict(here, compare(here, first));
-    const std::string verdict = last ? store_->get(key(here, "verdict"), moment) : await(here, first);
+    const std::string verdict = last ? store_->get(key(here, "verdict"), poll_interval) : await(here, first);
     if (verdict != agreed_verdict) {
         MismatchError error(verdict);
         error.mark_agreed();
@@ -145,7 +146,7 @@ DPTK_INLINE void CallChecker::agree_on(const Collective& call, AllReduceAlgorith
     forget(here.number - 1);
 }
 
-DPTK_INLINE std::string CallChecker::key(const WaitingPlace& place, std::string_view what) {
+DPTK_INLINE std::string CallChecker::key(const WaitRecord& place, std::string_view what) {
     return text("check/", place.channel, '/', place.number, '/', what);
 }
 
@@ -157,7 +158,7 @@ DPTK_INLINE std::string CallChecker::arrival_key(std::string_view channel, int r
     return text("check/", channel, "/arrival/", rank);
 }
 
-DPTK_INLINE std::string CallChecker::own_call(const WaitingPlace& here) const {
+DPTK_INLINE std::string CallChecker::own_call(const WaitRecord& here) const {
     return text(control_->rank(), ' ', here.call);
 }
 
@@ -188,24 +189,24 @@ DPTK_INLINE std::string CallChecker::fingerprint(const Collective& call, AllRedu
     return out;
 }
 
-DPTK_INLINE void CallChecker::post_verdict(const WaitingPlace& place, std::string_view verdict) {
+DPTK_INLINE void CallChecker::post_verdict(const WaitRecord& place, std::string_view verdict) {
     store_->compare_and_set(key(place, "verdict"), "", verdict);
 }
 
-DPTK_INLINE std::string CallChecker::compare(const WaitingPlace& here, std::string_view first) {
+DPTK_INLINE std::string CallChecker::compare(const WaitRecord& here, std::string_view first) {
     std::string others;
     for (const int rank : ranks()) {
         const std::optional<std::string> call = store_->find(key(here, text("differs/", rank)));
         if (call) others += text(others.empty() ? "" : "; ", control_->label(rank), " calls ", *call);
     }
     if (others.empty()) return std::string(agreed_verdict);
-    return text("call #", here.number, " of group ", here.channel, " differs between ranks: ", others,
-                ", where ", control_->label(rank_in(first)), " calls ", call_in(first));
+    return text("call #", here.number, " of group ", here.channel, " differs between ranks: ", others, "; ",
+                control_->label(rank_in(first)), " calls ", call_in(first));
 }
 
-DPTK_INLINE std::string CallChecker::await(const WaitingPlace& here, std::string_view first) {
-    Deadline look_around(patience);
-    bool told = false;
+DPTK_INLINE std::string CallChecker::await(const WaitRecord& here, std::string_view first) {
+    Deadline next_check(grace_period);
+    bool published = false;
     std::optional<int> left_before;
     std::optional<std::string> verdict;
     while (!verdict) {
@@ -213,30 +214,30 @@ DPTK_INLINE std::string CallChecker::await(const WaitingPlace& here, std::string
         try {
             verdict = store_->get(key(here, "verdict"), make_progress(progress_));
         } catch (const TimeoutError&) {
-            if (!look_around.passed()) continue;
-            look_around = Deadline(moment);
+            if (!next_check.passed()) continue;
+            next_check = Deadline(poll_interval);
             const std::string differences = compare(here, first);
             if (differences != agreed_verdict) {
                 post_verdict(here, differences);
                 continue;
             }
-            // Who has been told to end its call may leave before the others have been told.
-            const std::optional<int> left = find_left(here);
-            if (left && left == left_before) throw lost(here, *left);
+            // A rank that has read the verdict may close the channel before this rank has read it.
+            const std::optional<int> left = find_departed_rank(here);
+            if (left && left == left_before) throw peer_lost_error(here, *left);
             left_before = left;
-            told = tell_where(here) || told;
-            look_for_circle();
+            published = publish_wait(here) || published;
+            detect_deadlock();
         }
     }
-    if (told) store_->erase(waiting_key(control_->rank()));
+    if (published) store_->erase(waiting_key(control_->rank()));
     return *verdict;
 }
 
-DPTK_INLINE bool CallChecker::tell_where(const WaitingPlace& here) {
+DPTK_INLINE bool CallChecker::publish_wait(const WaitRecord& here) {
     if (!caller_->waits_on(here.channel)) return false;
-    WaitingPlace place = here;
+    WaitRecord place = here;
     std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
-    place.promised = caller_->promised();
+    place.announced = caller_->announced();
     store_->set(waiting_key(control_->rank()), place.to_value());
     return true;
 }
@@ -250,11 +251,11 @@ DPTK_INLINE CallChecker::Arrival CallChecker::arrival(std::string_view channel, 
     return found;
 }
 
-DPTK_INLINE bool CallChecker::has_arrived(int rank, const WaitingPlace& place) {
+DPTK_INLINE bool CallChecker::has_arrived(int rank, const WaitRecord& place) {
     return arrival(place.channel, rank).number >= place.number;
 }
 
-DPTK_INLINE std::optional<int> CallChecker::find_left(const WaitingPlace& here) {
+DPTK_INLINE std::optional<int> CallChecker::find_departed_rank(const WaitRecord& here) {
     for (const int rank : ranks()) {
         const Arrival last = arrival(here.channel, rank);
         if (last.left && last.number < here.number) return rank;
@@ -262,44 +263,44 @@ DPTK_INLINE std::optional<int> CallChecker::find_left(const WaitingPlace& here) 
     return std::nullopt;
 }
 
-DPTK_INLINE PeerLostError CallChecker::lost(const WaitingPlace& here, int rank) {
+DPTK_INLINE PeerLostError CallChecker::peer_lost_error(const WaitRecord& here, int rank) {
     return PeerLostError(text(control_->label(rank), " has left its process group after ",
                               arrival(here.channel, rank).number, " calls, and ",
                               control_->label(control_->rank()), " waits for it in ",
                               tracker_->describe(tracker_->look())));
 }
 
-DPTK_INLINE std::map<int, WaitingPlace> CallChecker::read_waiting() {
-    std::map<int, WaitingPlace> waiting;
+DPTK_INLINE std::map<int, WaitRecord> CallChecker::read_waiting() {
+    std::map<int, WaitRecord> waiting;
     for (int rank = 0; rank < control_->size(); ++rank) {
         const std::optional<std::string> value = store_->find(waiting_key(rank));
-        std::optional<WaitingPlace> place = value ? WaitingPlace::from_value(*value) : std::nullopt;
+        std::optional<WaitRecord> place = value ? WaitRecord::from_value(*value) : std::nullopt;
         if (place) waiting.emplace(rank, std::move(*place));
     }
     return waiting;
 }
 
-DPTK_INLINE void CallChecker::look_for_circle() {
-    const std::map<int, WaitingPlace> before = read_waiting();
-    const std::vector<int> circle = find_circle(before, control_->rank());
-    if (circle.empty()) return;
-    const std::map<int, WaitingPlace> now = read_waiting();
-    std::string who;
-    for (const int rank : circle) {
+DPTK_INLINE void CallChecker::detect_deadlock() {
+    const std::map<int, WaitRecord> before = read_waiting();
+    const std::vector<int> cycle = find_wait_cycle(before, control_->rank());
+    if (cycle.empty()) return;
+    const std::map<int, WaitRecord> now = read_waiting();
+    std::string waits;
+    for (const int rank : cycle) {
         const auto place = now.find(rank);
         if (place == now.end() || place->second != before.at(rank)) return;
         if (store_->find(key(place->second, "verdict"))) return;
-        who +=
-            text(who.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call, " of group ",
-                 place->second.channel, " and waits for ranks ", list_text(place->second.ranks));
+        waits += text(waits.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
+                      " of group ", place->second.channel, " and waits for ranks ",
+                      list_text(place->second.ranks));
     }
-    const std::string verdict = "ranks wait for each other in different groups: " + who;
-    for (const int rank : circle) post_verdict(now.at(rank), verdict);
+    const std::string verdict = "ranks wait for each other in different groups: " + waits;
+    for (const int rank : cycle) post_verdict(now.at(rank), verdict);
 }
 
 DPTK_INLINE void CallChecker::forget(std::uint64_t number) {
     if (number == 0 || control_->rank() != ranks().front()) return;
-    const WaitingPlace place{channel(), number, {}, {}};
+    const WaitRecord place{channel(), number, {}, {}};
     for (const std::string_view what : {"first", "arrived", "verdict"}) store_->erase(key(place, what));
 }
 
@@ -308,7 +309,7 @@ DPTK_INLINE CheckedWork::CheckedWork(std::shared_ptr<WorkState> work, std::share
 
 DPTK_INLINE bool CheckedWork::wait(std::chrono::nanoseconds timeout) {
     if (timeout != std::chrono::nanoseconds::max()) return work_->wait(timeout);
-    const WaitingCaller::Here here(checker_->caller(), checker_->channel());
+    const CallerState::WaitScope here(checker_->caller(), checker_->channel());
     return work_->wait(timeout);
 }
 

@@ -1,5 +1,5 @@
-/// A channel carries the calls of one group, one after the other: the erased engine below communicators and
-/// ProcessGroup. comm/detail/transport_channel.hpp makes one from any transport.
+/// The type-erased interface below communicators and ProcessGroup: a channel executes the calls of one
+/// group in order. comm/detail/transport_channel.hpp implements it for any transport.
 #pragma once
 
 #include <chrono>
@@ -22,16 +22,17 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What all channels of one rank's job share.
+/// State that all channels of a rank share.
 struct ChannelJob {
     std::shared_ptr<ControlPlane> control;
-    /// An agreed error that unwinds past a channel is no failure.
+    /// Distinguishes agreed errors from failures: a channel that is destroyed while an agreed error unwinds
+    /// does not fail the job.
     std::shared_ptr<AgreedErrors> agreed_errors;
-    /// Of the job's first transport, where that needs it.
+    /// Progress function of the job's first transport; null if that transport needs none.
     Progress progress = nullptr;
 };
 
-/// The same with a channel's job.
+/// Overload of break_job_unless_agreed that takes a ChannelJob.
 template <class Fn>
 void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
     break_job_unless_agreed(*job.control->job_state(), *job.agreed_errors, job.control->rank(),
@@ -53,86 +54,94 @@ class Channel {
     [[nodiscard]] virtual int local_size() const = 0;
     [[nodiscard]] virtual std::string backend() const = 0;
 
-    /// Whether this thread may make calls at all; some libraries allow only the main thread.
+    /// Returns whether this thread may make calls: some libraries allow only the main thread (MPI thread
+    /// level FUNNELED).
     [[nodiscard]] virtual bool callable_from_this_thread() const = 0;
 
-    /// Whether no thread but the caller's may communicate: what was started goes on when somebody waits.
+    /// Returns whether only the caller's thread may communicate. Started operations then progress only
+    /// while the caller waits.
     [[nodiscard]] virtual bool progresses_by_caller() const { return false; }
 
-    /// Whether calls on host memory that go on in the background take the processors on which the program
-    /// computes, so that nothing is gained by it. The same on all ranks.
+    /// Returns whether background calls on host memory use the CPU cores on which the program computes, so
+    /// that overlap gains nothing. The result is the same on all ranks.
     [[nodiscard]] virtual bool competes_with_compute() const { return false; }
 
-    /// Whether the transport reads and writes the memory of devices itself, in this call.
+    /// Returns whether the transport accesses device memory directly in this call (as a CUDA-aware MPI
+    /// does).
     [[nodiscard]] DPTK_INLINE virtual bool takes_device_memory(const Collective& call) const;
 
-    /// Carries the call out on this thread, behind those that were started before. Blocks.
+    /// Executes the call after all calls that were started before. Blocks.
     virtual void run(const Collective& call) = 0;
 
-    /// Starts the call and returns at once. `keep_alive` lives as long as the operation. On host memory
-    /// `then` is called when it has ended well, on whatever thread, before anybody's wait for it returns.
+    /// Starts the call and returns at once. The operation owns `keep_alive` until it ends. For host memory,
+    /// `then` is called on any thread after the operation has succeeded, and before a wait for it returns.
     [[nodiscard]] virtual Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                      std::function<void()> then = {}) = 0;
 
-    /// Whether the devices of the call are connected already. The same on all ranks, or the call cannot be.
+    /// Returns whether the devices of the call are connected already. The call is valid only if the result
+    /// is the same on all ranks.
     [[nodiscard]] DPTK_INLINE virtual bool is_connected_for(const DeviceCall& call) const;
 
-    /// Carries out a call over several devices in each process, in their memory; all ranks have checked
-    /// theirs. Collective. Throws ArgumentError where the channel serves no several devices.
+    /// Executes a call over several devices in each process, in their memory. All ranks have checked their
+    /// calls. Collective. Throws ArgumentError if the channel does not support several devices.
     DPTK_INLINE virtual void run_on_devices(const DeviceCall& call);
 
-    /// Sends or receives on this thread. Returns the other rank. Blocks.
+    /// Sends or receives a message, and returns the peer's rank. Blocks.
     virtual int run(const Message& message) = 0;
 
-    /// Starts to send or receive and returns at once. `keep_alive` lives as long as the operation.
+    /// Starts to send or receive and returns at once. The operation owns `keep_alive` until it ends.
     [[nodiscard]] virtual Work start(const Message& message, std::shared_ptr<const void> keep_alive) = 0;
 
-    /// Hands over what was started and waits for others of its kind, before the caller waits for something
-    /// else.
+    /// Launches messages that were started and wait to be batched with others. Must be called before the
+    /// caller waits for anything else.
     virtual void launch_started() {}
 
-    /// An independent channel over the same ranks. Collective. Null where the transport has none.
+    /// Creates an independent channel over the same ranks. Collective. Returns null if the transport does
+    /// not support it.
     [[nodiscard]] virtual std::unique_ptr<Channel> duplicate() = 0;
 
-    /// Whether subgroup() can be called.
+    /// Returns whether subgroup() is supported.
     [[nodiscard]] virtual bool has_subgroups() const = 0;
 
-    /// A channel over some of the ranks, in that order; null on the others. All ranks of this channel call
-    /// it, and know the same `ranks`. Collective.
+    /// Creates a channel over some of the ranks, in that order; returns null on the other ranks.
+    /// Collective: all ranks of this channel call it with the same `ranks`.
     [[nodiscard]] virtual std::unique_ptr<Channel> subgroup(
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) = 0;
 
-    /// Zeroed memory, aligned to 64 bytes, that the transport reaches without a copy. Collective.
+    /// Allocates zeroed memory, aligned to 64 bytes, that the transport accesses without a copy.
+    /// Collective.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-    /// The same on a CUDA device, or the current one. Collective. From then on calls may work on memory of
-    /// that device, which may be one of several. Throws ArgumentError where the transport reaches host memory
-    /// alone.
+    /// Allocates such memory on a CUDA device; the default is the current device. Collective. Subsequent
+    /// calls may use memory of that device, which may be one of several. Throws ArgumentError if the
+    /// transport supports only host memory.
     [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes,
                                                           std::optional<int> device = {}) = 0;
 
-    /// Where this process reaches all ranks' memory at that place of an allocation, its own among them; empty
-    /// where it does not, on all ranks alike. What a rank writes there, others see behind a barrier.
+    /// Returns the addresses, by rank, at which this process accesses the memory of every rank that
+    /// corresponds to `memory`, which lies in an allocation. Returns an empty list, on all ranks, if it
+    /// cannot access them. Writes become visible to other ranks after a barrier.
     [[nodiscard]] DPTK_INLINE virtual std::vector<void*> peer_memory(const Buffer& memory) const;
 
-    /// Whether calls may work on device memory.
+    /// Returns whether calls may use device memory.
     [[nodiscard]] virtual bool serves_devices() const = 0;
 
-    /// A barrier that names the ranks that do not come; see CollectiveVerbs. Collective.
+    /// Executes a barrier that reports the missing ranks; see CollectiveVerbs. Collective.
     virtual void monitored_barrier(std::chrono::milliseconds timeout) = 0;
 
-    /// Of the calls that follow. The same on all ranks.
+    /// Sets the all-reduce algorithm of subsequent calls. All ranks must set the same one.
     virtual void set_algorithm(AllReduceAlgorithm algorithm) = 0;
 
     [[nodiscard]] virtual const ChannelIdentity& identity() const = 0;
 
-    /// Of the next channel that is made from this one for some of its ranks. All ranks call it alike.
+    /// Returns the identity of the next channel that is created from this one for some of its ranks. All
+    /// ranks must make these calls in the same order.
     [[nodiscard]] virtual ChannelIdentity next_identity(std::span<const int> ranks,
                                                         std::optional<std::chrono::milliseconds> timeout) = 0;
 
     [[nodiscard]] virtual const ChannelJob& job() const = 0;
 
-    /// Shared with all channels of this rank's job.
+    /// Returns the control plane that all channels of this rank share.
     [[nodiscard]] ControlPlane& control() const { return *job().control; }
 };
 

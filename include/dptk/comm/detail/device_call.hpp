@@ -1,5 +1,5 @@
-/// A collective of processes that work with several devices each, as one rank sees it, and what can be wrong
-/// with it. comm/multi_device.hpp has the verbs.
+/// Arguments of a collective with several devices per process, as one rank sees it, and their validation.
+/// comm/multi_device.hpp has the verbs.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// A call over devices, on one rank: one input and one output for each.
+/// A call over several devices on one rank, with one input and one output per device.
 struct DeviceCall {
     Verb verb;
     std::vector<Buffer> inputs;
@@ -22,26 +22,26 @@ struct DeviceCall {
     Reduction reduction = {};
     int root = 0;
     int root_device = 0;
-    /// Of each device, where their memory is their own; default streams where there are none.
+    /// One stream per device. If empty, each device's default stream is used.
     std::vector<StreamRef> streams = {};
 
     [[nodiscard]] std::size_t devices() const noexcept { return inputs.size(); }
 
-    /// What must be the same on all ranks.
+    /// Returns a description of everything that must be the same on all ranks.
     [[nodiscard]] std::string description() const;
 
     [[nodiscard]] StreamRef stream(std::size_t device) const;
 
     [[nodiscard]] bool on_devices() const { return inputs[0].on_device(); }
 
-    /// Those on which the buffers lie, in their order.
+    /// Returns the indices of the buffers' devices, in the order of the buffers.
     [[nodiscard]] std::vector<int> device_indices() const;
 
-    /// What a combination of inputs looks like, before it is rounded.
+    /// Returns the shape and dtype of a sum of inputs before it is rounded.
     [[nodiscard]] Buffer sum_like() const;
 };
 
-/// Why the call cannot be in a group of `size`; empty where it can.
+/// Returns why the call is invalid in a group of `size` ranks; empty if it is valid.
 [[nodiscard]] std::string problem_with(const DeviceCall& call, int size);
 
 }  // namespace detail

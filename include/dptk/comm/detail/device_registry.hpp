@@ -1,5 +1,5 @@
-/// By which transport a process group serves device memory. A header of such a transport registers it here;
-/// the group's first call on a device chooses one.
+/// Registry of the transports for device memory. The header of such a transport registers it here; a
+/// process group chooses one at its first call on a device.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Carries out the calls of a group whose ranks have several devices each.
+/// Executes the calls of a group whose ranks have several devices each.
 class DeviceGroup {
   public:
     DeviceGroup() = default;
@@ -21,22 +21,23 @@ class DeviceGroup {
     DeviceGroup& operator=(const DeviceGroup&) = delete;
     virtual ~DeviceGroup() = default;
 
-    /// Collective; each call that has been checked on all ranks.
+    /// Executes a call that has been checked on all ranks. Collective.
     virtual void run(const DeviceCall& call) = 0;
 
-    /// Blocks until all that was started is done. Throws what it has failed with.
+    /// Blocks until all started calls have ended. Throws their error if one has failed.
     virtual void finish() {}
 };
 
+/// A transport for device memory, as its header registers it.
 struct DeviceTransportEntry {
-    /// "nccl", "staged"
+    /// Name, for example "nccl" or "staged".
     std::string_view name;
-    /// Where several are registered, the one with the highest is taken.
+    /// If several transports are registered, the one with the highest preference is used.
     int preference = 0;
-    /// A channel for the memory of a device, the current one unless it is given, between the ranks of `host`,
-    /// which outlives it. Collective over `host`. Throws agreed errors where it cannot be.
+    /// Creates a channel for the memory of `device`, or of the current device, between the ranks of `host`,
+    /// which outlives it. Collective over `host`. Throws an agreed error if it fails.
     std::unique_ptr<Channel> (*connect)(Channel& host, std::optional<int> device);
-    /// The same for several devices in each process.
+    /// Connects several devices in each process. Collective over `host`.
     std::unique_ptr<DeviceGroup> (*connect_several)(Channel& host, const std::vector<int>& devices);
 };
 
@@ -45,11 +46,11 @@ DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {
     return registry;
 }
 
-/// Adds a transport, unless one of its name is there.
+/// Adds a transport, unless one of that name is registered already. Returns whether it was added.
 bool register_device_transport(const DeviceTransportEntry& entry);
 
-/// The one that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError where there is
-/// none.
+/// Returns the transport that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError if
+/// it is not registered.
 [[nodiscard]] DeviceTransportEntry choose_device_transport();
 
 }  // namespace DPTK_NAMESPACE::detail

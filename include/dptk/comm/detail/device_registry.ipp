@@ -18,18 +18,20 @@ DPTK_INLINE bool register_device_transport(const DeviceTransportEntry& entry) {
 
 DPTK_INLINE DeviceTransportEntry choose_device_transport() {
     const std::vector<DeviceTransportEntry> entries = device_registry().all();
-    const char* wish = std::getenv("DPTK_DEVICE_BACKEND");
-    if (wish == nullptr || *wish == '\0') {
+    const char* requested = std::getenv("DPTK_DEVICE_BACKEND");
+    if (requested == nullptr || *requested == '\0') {
         const auto best = std::ranges::max_element(entries, {}, &DeviceTransportEntry::preference);
         if (best != entries.end()) return *best;
         throw ArgumentError(no_device_memory);
     }
-    const auto named = std::ranges::find(entries, std::string_view(wish), &DeviceTransportEntry::name);
+    const auto named = std::ranges::find(entries, std::string_view(requested), &DeviceTransportEntry::name);
     if (named != entries.end()) return *named;
     std::string names;
     for (const DeviceTransportEntry& entry : entries) names += text(names.empty() ? "" : ", ", entry.name);
-    throw ArgumentError(text("DPTK_DEVICE_BACKEND=", wish, ": this program has ",
-                             names.empty() ? "no device transport" : names));
+    throw ArgumentError(text("invalid DPTK_DEVICE_BACKEND='", requested, "': ",
+                             names.empty() ? "this program includes no transport for device memory: include "
+                                             "<dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>"
+                                           : "expected one of the transports of this program: " + names));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// Collectives of processes with several devices each whose buffers are in host memory: the devices of a
-/// process are combined first, then the ranks.
+/// Multi-device collectives whose buffers are in host memory: each process combines its devices' buffers
+/// first, then the ranks communicate.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Throws on all ranks where the call cannot be on one of them, or differs between them. Collective.
+/// Throws on all ranks if the call is invalid on one of them, or differs between them. Collective.
 template <class Group>
 void check_devices(Group& group, const DeviceCall& call) {
     const std::string problem = problem_with(call, group.size());
@@ -37,12 +37,13 @@ void check_devices(Group& group, const DeviceCall& call) {
     check_equal_tables(group, "calls over devices", description);
 }
 
-/// Combines the inputs of this rank's devices, in their order and piece by piece in the cache, into `sum`,
-/// whose dtype may be wider.
+/// Combines the inputs of this rank's devices into `sum`, in device order, and in pieces that fit the
+/// cache. The dtype of `sum` may be wider.
 void combine_devices(const Buffer& sum, const DeviceCall& call);
 
-/// Combines the inputs of all devices of all ranks. The result is where the call's verb puts it: in all of
-/// the memory, in the root's, or in this rank's part, which is returned.
+/// Combines the inputs of all devices of all ranks, using `sum` as workspace. Returns the part of it that
+/// holds this rank's result: all of it, or one slice for reduce_scatter. After reduce only the root's is
+/// valid.
 template <class Group>
 [[nodiscard]] Buffer reduce_devices(Group& group, const DeviceCall& call, const Buffer& sum) {
     combine_devices(sum, call);
@@ -59,7 +60,7 @@ template <class Group>
     return result;
 }
 
-/// Carries the call out; all ranks have checked theirs.
+/// Executes the call; all ranks have checked their calls.
 template <class Group>
 void run_devices_on_host(Group& group, const DeviceCall& call) {
     const auto send_reduced = [&](auto&& deliver) {
@@ -101,7 +102,7 @@ void run_devices_on_host(Group& group, const DeviceCall& call) {
             for (std::size_t i = 1; i < call.devices(); ++i) convert(call.outputs[i], call.outputs[0]);
             return;
         }
-        default: throw ArgumentError(text("no ", verb_name(call.verb), " over devices"));
+        default: throw ArgumentError(text(verb_name(call.verb), " is not supported over several devices"));
     }
 }
 

@@ -1,4 +1,4 @@
-/// One Work for several operations.
+/// Combines several Work handles into one.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A Work that is done when all of `parts` are. Its error is the first part's that has one.
+/// Returns a Work that is done when all of `parts` are. Its error is that of the first part that has one.
 [[nodiscard]] Work join_works(const std::vector<Work>& parts);
 
 }  // namespace DPTK_NAMESPACE::detail

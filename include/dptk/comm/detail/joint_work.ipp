@@ -41,9 +41,9 @@ class JointWork final : public WorkState {
         return first;
     }
 
-    std::exception_ptr unseen_error() override {
+    std::exception_ptr unreported_error() override {
         for (const auto& part : parts_) {
-            if (std::exception_ptr error = part->unseen_error()) return error;
+            if (std::exception_ptr error = part->unreported_error()) return error;
         }
         return nullptr;
     }
@@ -51,10 +51,6 @@ class JointWork final : public WorkState {
   private:
     std::vector<std::shared_ptr<WorkState>> parts_;
 };
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE Work join_works(const std::vector<Work>& parts) {
     if (parts.empty()) return {};

@@ -1,5 +1,6 @@
-/// Messages that have been started and wait to be launched together, as NCCL needs it: of two messages that
-/// are launched one after the other, the second one waits for the end of the first.
+/// Batching of point-to-point messages: started messages are collected and launched together, as in
+/// ncclGroupStart/ncclGroupEnd. NCCL messages that are launched separately run one after the other, which
+/// may deadlock.
 #pragma once
 
 #include <chrono>
@@ -21,35 +22,36 @@ class MessageBatch {
   public:
     using Owners = std::vector<std::shared_ptr<const void>>;
 
-    /// Hands messages over, whose memory `owners` keep, and returns the work of all of them.
+    /// Enqueues the messages, whose memory `owners` keep alive, and returns their common work.
     using Launch = std::function<std::shared_ptr<WorkState>(std::span<const Message>, Owners owners)>;
 
     explicit MessageBatch(Launch launch);
 
-    /// Returns whether the message goes with the batch: it does not where that has been launched.
+    /// Adds a message. Returns false, and does not add it, if the batch has been launched already.
     [[nodiscard]] bool add(const Message& message, std::shared_ptr<const void> keep_alive);
 
-    /// Once; on whatever thread. Blocks until the GPU has the messages. What goes wrong is the error of all
-    /// of them.
+    /// Launches the batch, on any thread; subsequent calls do nothing. Blocks until the messages are
+    /// enqueued on the GPU. If this fails, all messages of the batch have that error.
     void launch();
 
-    /// Of all messages, where they have been launched.
+    /// Returns the common work of all messages; null before the launch, and if the launch has failed.
     [[nodiscard]] std::shared_ptr<WorkState> work();
 
     [[nodiscard]] std::exception_ptr error();
 
-    [[nodiscard]] std::exception_ptr unseen_error();
+    [[nodiscard]] std::exception_ptr unreported_error();
 
   private:
     std::mutex mutex_;
-    Launch launch_;  // until then
+    Launch launch_;  // null after launch()
     std::vector<Message> messages_;
     Owners owners_;
     std::shared_ptr<WorkState> work_;
     WorkError error_;
 };
 
-/// One of them. Whoever waits for it, or asks whether it is done, launches all, and waits for all.
+/// A message of a batch. Waiting for it, or polling it, launches the whole batch and waits for, or polls,
+/// all of its messages.
 class BatchedMessage final : public WorkState {
   public:
     BatchedMessage(std::shared_ptr<MessageBatch> batch, const Message& message);
@@ -59,7 +61,7 @@ class BatchedMessage final : public WorkState {
     DPTK_INLINE void order_before(StreamRef stream) override;
 
     std::exception_ptr error() override { return batch_->error(); }
-    std::exception_ptr unseen_error() override { return batch_->unseen_error(); }
+    std::exception_ptr unreported_error() override { return batch_->unreported_error(); }
     [[nodiscard]] int source_rank() const override { return source_rank_; }
 
   private:

@@ -37,9 +37,9 @@ DPTK_INLINE std::exception_ptr MessageBatch::error() {
     return work_ ? work_->error() : error_.see();
 }
 
-DPTK_INLINE std::exception_ptr MessageBatch::unseen_error() {
+DPTK_INLINE std::exception_ptr MessageBatch::unreported_error() {
     const std::lock_guard lock(mutex_);
-    return work_ ? work_->unseen_error() : error_.unseen();
+    return work_ ? work_->unreported_error() : error_.unseen();
 }
 
 DPTK_INLINE BatchedMessage::BatchedMessage(std::shared_ptr<MessageBatch> batch, const Message& message)

@@ -1,5 +1,5 @@
-/// What headers register when a program includes them: entries with a name, each name once, since several
-/// shared libraries may include the same header.
+/// A registry of named entries, to which headers add themselves when a program includes them. Each name is
+/// added once, since several shared libraries may include the same header.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace DPTK_NAMESPACE::detail {
 template <class Entry>
 class NamedEntries {
   public:
-    /// Returns whether there was none of its name.
+    /// Adds the entry, unless one of that name exists. Returns whether it was added.
     bool add(const Entry& entry) {
         const std::lock_guard lock(mutex_);
         if (std::ranges::find(entries_, entry.name, &Entry::name) != entries_.end()) return false;

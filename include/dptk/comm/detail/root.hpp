@@ -1,4 +1,4 @@
-/// What is wrong with the root of a call, for checks that all ranks agree about.
+/// Validation of a collective's root rank, for checks whose result the ranks exchange.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Empty where `root` is a rank of a group of `size`.
+/// Returns why `root` is invalid in a group of `size` ranks; empty if it is valid.
 [[nodiscard]] std::string root_problem(int root, int size);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// A process group's channel: calls on host memory go over one transport, and calls on device memory over
-/// another one, which is connected when the first of them comes.
+/// The channel of a process group: dispatches calls on host memory to one transport, and calls on device
+/// memory to another one, which is connected lazily, at the first such call.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The verbs of a channel that somebody else owns.
+/// The collective verbs over a channel that this object does not own.
 class ChannelVerbs : public CollectiveVerbs<ChannelVerbs> {
   public:
     explicit ChannelVerbs(Channel& channel) : channel_(channel) {}
@@ -90,20 +90,23 @@ class RoutedChannel final : public Channel {
 
     [[nodiscard]] Channel& route(const Buffer& buffer);
 
-    /// For calls that may wait there for a rank that waits for what was started on the device.
+    /// Returns the host channel, after launching the messages that were started on devices: a call on the
+    /// host may wait for a rank that waits for one of them.
     [[nodiscard]] Channel& host();
 
-    /// Of a device, or, where nobody has asked for that one, the first's, which says so.
+    /// Returns the channel of a device. If other devices are connected but not this one, returns that of
+    /// the first device, which reports the error.
     [[nodiscard]] Channel& device_channel(int device);
 
-    /// Collective, the first time for a device.
+    /// Returns the channel of a device, and connects it at the first call, which is collective.
     [[nodiscard]] Channel& connect_once(int device);
 
-    /// The same on all ranks. Collective.
+    /// Chooses the device transport, and checks that all ranks choose the same one. Collective.
     [[nodiscard]] DeviceTransportEntry choose();
 
     std::unique_ptr<Channel> host_;
-    // These go first. In the order in which they were connected, which is the same on all ranks.
+    // Destroyed before host_. Kept in the order in which they were connected, which is the same on all
+    // ranks.
     std::vector<Connected> devices_;
     std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
 };

@@ -1,5 +1,5 @@
-/// Operations of one channel that go on, or are carried out, when somebody waits for them. They are kept here
-/// until they have ended, also where nobody else keeps their Work.
+/// Started operations of one channel that progress, or are executed, only while the caller waits. They are
+/// kept alive here until they have ended, even if the caller drops their Work.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// An operation that is carried out, behind those deferred before it, when somebody waits for it or asks
-/// whether it is done: there is no thread that could do so meanwhile.
+/// A deferred operation: it is executed, after those that were deferred before it, when the caller waits
+/// for it or polls it, since no background thread may execute it.
 class DeferredWork final : public WorkState {
   public:
     DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before);
@@ -25,9 +25,9 @@ class DeferredWork final : public WorkState {
 
     std::exception_ptr error() override { return error_.see(); }
 
-    std::exception_ptr unseen_error() override { return error_.unseen(); }
+    std::exception_ptr unreported_error() override { return error_.unseen(); }
 
-    [[nodiscard]] bool carried_out() const noexcept { return operation_ == nullptr; }
+    [[nodiscard]] bool is_executed() const noexcept { return operation_ == nullptr; }
 
   private:
     std::function<void()> operation_;
@@ -37,30 +37,32 @@ class DeferredWork final : public WorkState {
 
 class StartedCalls {
   public:
-    /// A call that goes on while somebody waits.
+    /// Adds a call that progresses while the caller waits.
     void add(const Collective& call, std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive);
 
-    /// A message that does so.
+    /// Adds a message that progresses while the caller waits.
     void add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive);
 
-    /// A call that `operation` carries out when somebody waits for it, behind those that work in its memory.
+    /// Adds a call that `operation` executes when the caller waits for it. It executes after started calls
+    /// that use the same memory.
     [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
                                                    std::shared_ptr<const void> keep_alive);
 
-    /// Whether a call waits to be carried out.
+    /// Returns whether a deferred call has not been executed yet.
     [[nodiscard]] bool has_deferred() const;
 
-    /// Before a call: those that were deferred, and those that work in the same memory. Before a barrier all,
-    /// and the messages whose Work nobody keeps; throws the first error of a Work that nobody keeps.
+    /// Completes the operations that must end before `call`: deferred calls, and calls that use the same
+    /// memory. A barrier also requires all started calls and the messages whose Work was dropped; it throws
+    /// the first error of an operation whose Work was dropped.
     void finish_before(const Collective& call);
 
-    /// When the channel closes: all of them.
+    /// Completes all operations when the channel closes.
     void finish_all();
 
-    /// In a job that has failed, where that ends what is under way: none uses its memory any more.
+    /// Waits until no operation uses its memory. For failed jobs whose operations end when the job fails.
     void await_end();
 
-    /// Keeps what cannot be stopped, and its memory, for ever.
+    /// Leaks the operations that cannot be stopped, together with their memory.
     void abandon();
 
   private:

@@ -57,7 +57,7 @@ DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& cal
 }
 
 DPTK_INLINE bool StartedCalls::has_deferred() const {
-    return last_deferred_ != nullptr && !last_deferred_->carried_out();
+    return last_deferred_ != nullptr && !last_deferred_->is_executed();
 }
 
 DPTK_INLINE void StartedCalls::finish_before(const Collective& call) {
@@ -99,12 +99,12 @@ DPTK_INLINE void StartedCalls::Started::finish() const {
 
 DPTK_INLINE void StartedCalls::drop_ended(std::vector<Started>& calls) {
     std::erase_if(calls,
-                  [](const Started& call) { return call.work->ended() && !call.work->unseen_error(); });
+                  [](const Started& call) { return call.work->ended() && !call.work->unreported_error(); });
 }
 
 DPTK_INLINE void StartedCalls::rethrow_unseen(const std::vector<Started>& ended) {
     for (const Started& call : ended) {
-        if (const std::exception_ptr error = call.work->unseen_error()) std::rethrow_exception(error);
+        if (const std::exception_ptr error = call.work->unreported_error()) std::rethrow_exception(error);
     }
 }
 

@@ -1,6 +1,7 @@
-/// The calls of one channel that a GPU carries out: kept, with what they use, until they have ended, whether
-/// or not somebody keeps their Work. While there are any, the channel's CallTracker is in the last of them,
-/// so that deadlines hold for what the host does not wait for.
+/// Calls of one channel that execute on a GPU stream. The calls and the memory that they use are kept alive
+/// until they have ended, even if the caller drops their Work. While calls are in flight, the channel's
+/// CallTracker shows the last one as active, so that timeouts apply to calls for which the host does not
+/// wait.
 #pragma once
 
 #include <chrono>
@@ -19,18 +20,18 @@ namespace DPTK_NAMESPACE::detail {
 
 class StreamCalls final : public WatchdogTask {
   public:
-    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<CallTracker> activity);
+    [[nodiscard]] static std::shared_ptr<StreamCalls> make(std::shared_ptr<CallTracker> tracker);
 
-    /// Calls enqueue(), which hands a call to the GPU and returns its work. `keep_alive` lives until that has
-    /// ended, and the next call, or finish(), comes.
+    /// Calls enqueue(), which enqueues a call on the GPU and returns its work. `keep_alive` is released by
+    /// the first add() or finish() after the call has ended.
     template <class Enqueue>
     std::shared_ptr<WorkState> add(const PackedCall& call, std::shared_ptr<const void> keep_alive,
                                    Enqueue&& enqueue) {
         look();
-        let_go();
+        release_ended();
         {
             const std::lock_guard lock(mutex_);
-            if (under_way_++ > 0) tracker_->end();
+            if (in_flight_++ > 0) tracker_->end();
             tracker_->begin(call.words());
         }
         try {
@@ -40,16 +41,16 @@ class StreamCalls final : public WatchdogTask {
             return work;
         } catch (...) {
             const std::lock_guard lock(mutex_);
-            one_ended();
+            count_ended();
             throw;
         }
     }
 
-    /// Blocks until all have ended.
+    /// Blocks until all calls have ended.
     void finish();
 
-    /// Takes those out that have ended; those behind one that has not stay until it has. What they have used
-    /// is not let go of here: the end of a GPU's memory waits for the GPU.
+    /// Retires calls that have ended, in order. Does not release the memory that they used: freeing GPU
+    /// memory waits for the GPU.
     DPTK_INLINE void look() noexcept override;
 
     [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
@@ -60,12 +61,12 @@ class StreamCalls final : public WatchdogTask {
         std::shared_ptr<const void> keep_alive;
     };
 
-    explicit StreamCalls(std::shared_ptr<CallTracker> activity);
+    explicit StreamCalls(std::shared_ptr<CallTracker> tracker);
 
-    void one_ended() noexcept;
+    void count_ended() noexcept;
 
-    /// Of what calls have used that have ended. May block.
-    void let_go();
+    /// Releases the memory that ended calls have used. May block.
+    void release_ended();
 
     [[nodiscard]] std::shared_ptr<WorkState> last_call();
 
@@ -73,7 +74,7 @@ class StreamCalls final : public WatchdogTask {
     std::mutex mutex_;
     std::deque<Call> calls_;
     std::deque<Call> ended_;
-    int under_way_ = 0;  // one more than calls_ while one is being handed over
+    int in_flight_ = 0;  // one more than calls_.size() while a call is being enqueued
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -4,8 +4,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::shared_ptr<StreamCalls> StreamCalls::make(std::shared_ptr<CallTracker> activity) {
-    std::shared_ptr<StreamCalls> calls(new StreamCalls(std::move(activity)));
+DPTK_INLINE std::shared_ptr<StreamCalls> StreamCalls::make(std::shared_ptr<CallTracker> tracker) {
+    std::shared_ptr<StreamCalls> calls(new StreamCalls(std::move(tracker)));
     Watchdog::get().watch(calls);
     return calls;
 }
@@ -15,7 +15,7 @@ DPTK_INLINE void StreamCalls::finish() {
         static_cast<void>(last->wait(std::chrono::nanoseconds::max()));
         look();
     }
-    let_go();
+    release_ended();
 }
 
 DPTK_INLINE void StreamCalls::look() noexcept {
@@ -23,7 +23,7 @@ DPTK_INLINE void StreamCalls::look() noexcept {
     while (!calls_.empty() && calls_.front().work->ended()) {
         ended_.push_back(std::move(calls_.front()));
         calls_.pop_front();
-        one_ended();
+        count_ended();
     }
 }
 
@@ -31,13 +31,13 @@ DPTK_INLINE std::chrono::milliseconds StreamCalls::interval() const noexcept {
     return std::chrono::milliseconds(100);
 }
 
-DPTK_INLINE StreamCalls::StreamCalls(std::shared_ptr<CallTracker> activity) : tracker_(std::move(activity)) {}
+DPTK_INLINE StreamCalls::StreamCalls(std::shared_ptr<CallTracker> tracker) : tracker_(std::move(tracker)) {}
 
-DPTK_INLINE void StreamCalls::one_ended() noexcept {
-    if (--under_way_ == 0) tracker_->end();
+DPTK_INLINE void StreamCalls::count_ended() noexcept {
+    if (--in_flight_ == 0) tracker_->end();
 }
 
-DPTK_INLINE void StreamCalls::let_go() {
+DPTK_INLINE void StreamCalls::release_ended() {
     std::deque<Call> ended;
     const std::lock_guard lock(mutex_);
     std::swap(ended, ended_);

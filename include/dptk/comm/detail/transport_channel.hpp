@@ -1,5 +1,5 @@
-/// A channel over any transport. It adds what every transport needs alike: background work, the state of the
-/// job's health, and an orderly or a disorderly end.
+/// Implements a channel over any transport. It adds what all transports need: background execution, error
+/// propagation to the job, and an orderly shutdown, or an abort if the job has failed.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 #include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/call_checker.hpp"
-#include "dptk/comm/detail/carrier.hpp"
+#include "dptk/comm/detail/call_executor.hpp"
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/detail/enqueued_calls.hpp"
 #include "dptk/comm/detail/started_calls.hpp"
@@ -40,16 +40,16 @@ class TransportChannel final : public Channel {
   public:
     explicit TransportChannel(T transport) : TransportChannel(std::make_shared<T>(std::move(transport))) {}
 
-    /// Of a job that has channels already, over whatever transport.
+    /// Creates a channel in a job that already has channels, over the same or another transport.
     TransportChannel(T transport, const ChannelJob& job, ChannelIdentity identity)
         : TransportChannel(std::make_shared<T>(std::move(transport)), job, std::move(identity),
-                           std::make_shared<WaitingCaller>()) {}
+                           std::make_shared<CallerState>()) {}
 
     ~TransportChannel() override {
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
-        if (unwinding && !carrier_->job.agreed_errors->under_way()) {
-            job_state_->fail(text("rank ", carrier_->job.control->rank(),
-                                  " left its process group while an exception was unwinding"));
+        if (unwinding && !executor_->job.agreed_errors->is_unwinding()) {
+            job_state_->fail(text("rank ", executor_->job.control->rank(),
+                                  " left its process group because of an exception"));
         }
         close();
     }
@@ -89,13 +89,13 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        carrier_->check_well();
+        executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         abort_job_on_error([&] {
             started_.finish_before(call);
             if (queue_.idle()) {
-                carrier_->run_on_caller(call, algorithm_);
+                executor_->run_on_caller(call, algorithm_);
             } else {
                 Work(start_on_thread(call, nullptr, nullptr)).wait();
             }
@@ -105,11 +105,11 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
-        carrier_->check_well();
+        executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) {
             Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
-            if (then) work.wait();  // of host memory: it has ended
+            if (then) work.wait();  // a call on host memory: it has ended already
             if (then) then();
             return work;
         }
@@ -127,7 +127,7 @@ class TransportChannel final : public Channel {
             return message.peer;
         }
         int peer = message.peer;
-        const auto transfer = [&] { peer = carrier_->run(message, *message_tracker_); };
+        const auto transfer = [&] { peer = executor_->run(message, *message_tracker_); };
         if constexpr (HasStartMessage<T>) {
             abort_job_on_error(transfer);
         } else {
@@ -143,17 +143,17 @@ class TransportChannel final : public Channel {
         } else if constexpr (HasStartMessage<T>) {
             std::shared_ptr<WorkState> work;
             abort_job_on_error([&] {
-                work = std::make_shared<ResumedWork>(transport().start(message), carrier_->job.control,
+                work = std::make_shared<TrackedWork>(transport().start(message), executor_->job.control,
                                                      message_tracker_, pack(message), nullptr, at_failure);
             });
             started_.add(work, std::move(keep_alive));
             return Work(work);
         } else {
-            const auto carry_out = [carrier = carrier_, activity = message_tracker_,
+            const auto carry_out = [executor = executor_, tracker = message_tracker_,
                                     keep = std::move(keep_alive), message] {
-                carrier->job.control->job_state()->check();
+                executor->job.control->job_state()->check();
                 int peer = message.peer;
-                carrier->abort_job_on_error([&] { peer = carrier->run(message, *activity); });
+                executor->abort_job_on_error([&] { peer = executor->run(message, *tracker); });
                 return message.verb == Verb::recv ? peer : -1;
             };
             if (!progresses_by_caller()) return Work(queue_.start(carry_out));
@@ -169,12 +169,12 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::unique_ptr<Channel> duplicate() override {
         if constexpr (HasDuplicate<T>) {
-            carrier_->check_well();
+            executor_->throw_if_failed();
             std::unique_ptr<TransportChannel> copy;
             in_order([&] {
-                copy = carrier_->make({.verb = Verb::duplicate}, [&] {
+                copy = executor_->make({.verb = Verb::duplicate}, [&] {
                     ChannelIdentity same = identity();
-                    same.name += text('.', activity().next_child());
+                    same.name += text('.', tracker().next_child());
                     return child_channel(transport().duplicate(), std::move(same));
                 });
             });
@@ -190,10 +190,10 @@ class TransportChannel final : public Channel {
         std::span<const int> ranks, std::optional<std::chrono::milliseconds> timeout) override {
         std::unique_ptr<TransportChannel> part;
         if constexpr (HasSubgroup<T>) {
-            carrier_->check_well();
+            executor_->throw_if_failed();
             in_order([&] {
                 part =
-                    carrier_->make({.verb = Verb::subgroup}, [&] { return make_subgroup(ranks, timeout); });
+                    executor_->make({.verb = Verb::subgroup}, [&] { return make_subgroup(ranks, timeout); });
             });
         }
         return part;
@@ -201,10 +201,10 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
         if constexpr (HasAllocate<T>) {
-            carrier_->check_well();
+            executor_->throw_if_failed();
             std::shared_ptr<void> memory;
             in_order([&] {
-                memory = carrier_->make(allocation_call(bytes), [&] { return transport().allocate(bytes); });
+                memory = executor_->make(allocation_call(bytes), [&] { return transport().allocate(bytes); });
             });
             return memory;
         } else {
@@ -219,12 +219,13 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes, std::optional<int> device) override {
         if constexpr (HasAllocateOnDevice<T>) {
-            carrier_->check_well();
+            executor_->throw_if_failed();
             DeviceMemory memory;
             in_order([&] { memory = transport().allocate_on_device(bytes); });
             if (device && *device != memory.device.index)
-                throw ArgumentError(text("rank ", rank(), ": memory of cuda:", *device, " over ", backend(),
-                                         " on ", device_name(memory.device)));
+                throw ArgumentError(text("rank ", rank(), ": cannot allocate memory on cuda:", *device,
+                                         ": the transport ", backend(), " uses ",
+                                         device_name(memory.device)));
             return memory;
         } else {
             throw ArgumentError(text("rank ", rank(), ": allocate_on_device: ", no_devices_text()));
@@ -235,26 +236,28 @@ class TransportChannel final : public Channel {
 
     void monitored_barrier(std::chrono::milliseconds timeout) override {
         if (size() > 1 && !control().has_store()) {
-            throw ArgumentError(text("rank ", rank(), ": monitored_barrier over ", backend(),
-                                     ", which has no control plane here"));
+            throw ArgumentError(text("rank ", rank(),
+                                     ": monitored_barrier requires a control plane, but the transport ",
+                                     backend(), " has none here"));
         }
-        carrier_->check_well();
+        executor_->throw_if_failed();
         in_order([&] {
             with_first_cause(*job_state_, [&] {
-                control().monitored_barrier(activity(), timeout, carrier_->job.progress);
+                control().monitored_barrier(tracker(), timeout, executor_->job.progress);
             });
         });
     }
 
     void set_algorithm(AllReduceAlgorithm algorithm) override { algorithm_ = algorithm; }
 
-    [[nodiscard]] const ChannelIdentity& identity() const override { return activity().identity(); }
+    [[nodiscard]] const ChannelIdentity& identity() const override { return tracker().identity(); }
 
     [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
                                                 std::optional<std::chrono::milliseconds> timeout) override {
-        // Parts that are made by one call differ in their first ranks; a rank that is in none needs no name.
+        // Subgroups that one call creates differ in their first rank; a rank outside all of them needs no
+        // name.
         const int first = ranks.empty() ? -1 : ranks.front();
-        ChannelIdentity next{.name = text(identity().name, '.', activity().next_child(), '-', first),
+        ChannelIdentity next{.name = text(identity().name, '.', tracker().next_child(), '-', first),
                              .ranks = {},
                              .timeout = timeout.value_or(identity().timeout)};
         for (const int member : ranks)
@@ -262,7 +265,7 @@ class TransportChannel final : public Channel {
         return next;
     }
 
-    [[nodiscard]] const ChannelJob& job() const override { return carrier_->job; }
+    [[nodiscard]] const ChannelJob& job() const override { return executor_->job; }
 
   private:
     explicit TransportChannel(const std::shared_ptr<T>& transport)
@@ -272,25 +275,25 @@ class TransportChannel final : public Channel {
         : TransportChannel(
               transport, job,
               ChannelIdentity{.name = "0", .ranks = all_ranks(*transport), .timeout = job.control->timeout()},
-              std::make_shared<WaitingCaller>()) {}
+              std::make_shared<CallerState>()) {}
 
     TransportChannel(std::shared_ptr<T> transport, const ChannelJob& job, ChannelIdentity identity,
-                     std::shared_ptr<WaitingCaller> caller)
-        : carrier_(std::make_shared<Carrier<T>>(
-              Carrier<T>{std::move(transport), job,
-                         std::make_shared<CallTracker>(std::move(identity), CallTracker::Calls::collectives,
-                                                       call_reader),
-                         nullptr})),
+                     std::shared_ptr<CallerState> caller)
+        : executor_(std::make_shared<CallExecutor<T>>(
+              CallExecutor<T>{std::move(transport), job,
+                              std::make_shared<CallTracker>(std::move(identity),
+                                                            CallTracker::Calls::collectives, call_reader),
+                              nullptr})),
           job_state_(job.control->job_state()),
           caller_(std::move(caller)) {
         if constexpr (HasProgress<T>) {
-            if (!carrier_->job.progress) carrier_->job.progress = progress_of(carrier_->transport);
+            if (!executor_->job.progress) executor_->job.progress = progress_of(executor_->transport);
         }
         if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
-            carrier_->checker = std::make_shared<CallChecker>(job.control, carrier_->activity, caller_,
-                                                              carrier_->job.progress);
-        control().open(carrier_->activity);
-        if constexpr (HasEnqueue<T>) enqueued_ = std::make_unique<EnqueuedCalls<T>>(carrier_);
+            executor_->checker = std::make_shared<CallChecker>(job.control, executor_->tracker, caller_,
+                                                               executor_->job.progress);
+        control().open(executor_->tracker);
+        if constexpr (HasEnqueue<T>) enqueued_ = std::make_unique<EnqueuedCalls<T>>(executor_);
     }
 
     [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
@@ -315,7 +318,7 @@ class TransportChannel final : public Channel {
         return ranks;
     }
 
-    /// Groups of other transports may outlive this one.
+    /// Holds the transport weakly, since groups over other transports may outlive it.
     [[nodiscard]] static Progress progress_of(const std::weak_ptr<T>& transport) {
         return [transport] {
             const std::shared_ptr<T> here = transport.lock();
@@ -323,8 +326,8 @@ class TransportChannel final : public Channel {
         };
     }
 
-    [[nodiscard]] T& transport() const noexcept { return *carrier_->transport; }
-    [[nodiscard]] CallTracker& activity() const noexcept { return *carrier_->activity; }
+    [[nodiscard]] T& transport() const noexcept { return *executor_->transport; }
+    [[nodiscard]] CallTracker& tracker() const noexcept { return *executor_->tracker; }
 
     void check_memory(const Collective& call) const {
         if constexpr (ServesDevices<T>) return;
@@ -335,17 +338,16 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::string no_devices_text() const {
         return "the transport " + backend() +
-               " reaches host memory alone. A ProcessGroup over it also serves CUDA devices, where the "
-               "program "
+               " supports only host memory. To use device memory, call a ProcessGroup, in a program that "
                "includes <dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>";
     }
 
     template <class Operation>
     void abort_job_on_error(Operation&& operation) {
-        carrier_->abort_job_on_error(operation);
+        executor_->abort_job_on_error(operation);
     }
 
-    /// Like abort_job_on_error, behind everything that was started before.
+    /// Calls abort_job_on_error after everything that was started before has ended.
     template <class Operation>
     void in_order(Operation&& operation) {
         launch_started();
@@ -358,50 +360,51 @@ class TransportChannel final : public Channel {
 
     std::shared_ptr<WorkState> start_on_thread(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
-        if (carrier_->checker) carrier_->checker->promise();
+        if (executor_->checker) executor_->checker->announce();
         std::function<void()> prepared;
-        abort_job_on_error([&] { prepared = carrier_->prepare(call, algorithm_); });
+        abort_job_on_error([&] { prepared = executor_->prepare(call, algorithm_); });
         std::shared_ptr<WorkState> work =
-            queue_.start([carrier = carrier_, keep = std::move(keep_alive), then = std::move(then), call,
+            queue_.start([executor = executor_, keep = std::move(keep_alive), then = std::move(then), call,
                           algorithm = algorithm_, operation = std::move(prepared)] {
-                carrier->job.control->job_state()->check();
-                carrier->abort_job_on_error([&] { carrier->run(call, algorithm, operation); });
+                executor->job.control->job_state()->check();
+                executor->abort_job_on_error([&] { executor->run(call, algorithm, operation); });
                 if (then) then();
                 return -1;
             });
-        if (!carrier_->checker) return work;
-        return std::make_shared<CheckedWork>(std::move(work), carrier_->checker);
+        if (!executor_->checker) return work;
+        return std::make_shared<CheckedWork>(std::move(work), executor_->checker);
     }
 
-    /// A call that its transport progresses when somebody waits; where it cannot, it is carried out then.
+    /// Starts a call that the transport progresses while the caller waits. If the transport cannot, the
+    /// call is deferred and executed when the caller waits for it.
     std::shared_ptr<WorkState> start_by_caller(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
         if constexpr (HasStart<T>) {
             std::shared_ptr<WorkState> work;
             const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
-            const bool as_started = !chosen && !carrier_->checker;
-            if (as_started && !started_.has_deferred()) {
+            const bool nonblocking = !chosen && !executor_->checker;
+            if (nonblocking && !started_.has_deferred()) {
                 abort_job_on_error([&] {
                     started_.finish_before(call);
                     work = transport().start(call);
-                    if (work) const ActiveCall counted(activity(), call);
+                    if (work) const ActiveCall counted(tracker(), call);
                 });
             }
             if (work) {
                 work =
-                    std::make_shared<ResumedWork>(std::move(work), carrier_->job.control, carrier_->activity,
+                    std::make_shared<TrackedWork>(std::move(work), executor_->job.control, executor_->tracker,
                                                   PackedCall(call), std::move(then), at_failure);
                 started_.add(call, work, std::move(keep_alive));
                 return work;
             }
-            const auto carry_out = [carrier = carrier_, then = std::move(then), call, as_started,
+            const auto carry_out = [executor = executor_, then = std::move(then), call, nonblocking,
                                     algorithm = algorithm_] {
-                carrier->job.control->job_state()->check();
-                carrier->abort_job_on_error([&] {
-                    if (as_started) {
-                        carrier->run_as_started(call);
+                executor->job.control->job_state()->check();
+                executor->abort_job_on_error([&] {
+                    if (nonblocking) {
+                        executor->run_nonblocking(call);
                     } else {
-                        carrier->run_on_caller(call, algorithm);
+                        executor->run_on_caller(call, algorithm);
                     }
                 });
                 if (then) then();
@@ -412,25 +415,25 @@ class TransportChannel final : public Channel {
         }
     }
 
-    /// Throws ArgumentError for a message that cannot be.
+    /// Throws ArgumentError if the message is invalid. Creates the message tracker at the first message.
     void begin_message(const Message& message) {
-        carrier_->check_well();
+        executor_->throw_if_failed();
         const auto refuse = [&](std::string_view why) {
             throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
         };
         const bool from_any = message.verb == Verb::recv && message.peer == any_rank;
         if (from_any && !HasRecvAny<T>) refuse("the transport " + backend() + " has no recv_any");
         if (!from_any && (message.peer < 0 || message.peer >= size()))
-            refuse(text("the other rank is outside [0, ", size() - 1, "]"));
-        if (message.peer == rank()) refuse("the other rank is this one");
-        if (from_any && size() == 1) refuse("there is no other rank");
+            refuse(text("peer ", message.peer, " is outside [0, ", size() - 1, "]"));
+        if (message.peer == rank()) refuse("a rank cannot send to or receive from itself");
+        if (from_any && size() == 1) refuse("expected at least 2 ranks, got 1");
         if (message.tag < 0 || message.tag > max_tag)
             refuse(text("tag ", message.tag, " is outside [0, ", max_tag, "]"));
         if (message_tracker_) return;
-        ChannelIdentity its = identity();
-        its.name += "/messages";
-        message_tracker_ =
-            std::make_shared<CallTracker>(std::move(its), CallTracker::Calls::messages, call_reader);
+        ChannelIdentity messages_identity = identity();
+        messages_identity.name += "/messages";
+        message_tracker_ = std::make_shared<CallTracker>(std::move(messages_identity),
+                                                         CallTracker::Calls::messages, call_reader);
         control().open(message_tracker_);
         if constexpr (HasEnqueue<T>) enqueued_->open_messages(message_tracker_);
     }
@@ -440,20 +443,20 @@ class TransportChannel final : public Channel {
             try {
                 step();
             } catch (const std::exception& failure) {
-                log(LogLevel::error, carrier_->job.control->rank(),
+                log(LogLevel::error, executor_->job.control->rank(),
                     text("while a process group closed: ", failure.what()));
             } catch (...) {
-                log(LogLevel::error, carrier_->job.control->rank(),
-                    "an exception that is no std::exception while a process group closed");
+                log(LogLevel::error, executor_->job.control->rank(),
+                    "while a process group closed: an exception that is not derived from std::exception");
             }
         };
         const auto leave_control = [&] {
             if (message_tracker_) control().close(message_tracker_);
-            control().close(carrier_->activity);
+            control().close(executor_->tracker);
         };
         if (!job_state_->failed()) attempt([&] { started_.finish_all(); });
         if (job_state_->failed() && !Interruptible<T>) {
-            // What is under way cannot be stopped, and goes on to use its memory.
+            // Operations in flight cannot be stopped, and continue to use their memory.
             queue_.abandon();
             started_.abandon();
             return attempt(leave_control);
@@ -462,23 +465,23 @@ class TransportChannel final : public Channel {
         if (job_state_->failed()) attempt([&] { started_.await_end(); });
         if constexpr (HasEnqueue<T>) attempt([&] { enqueued_->finish(); });
         if constexpr (HasClose<T>) attempt([&] { transport().close(); });
-        if (carrier_->checker && !job_state_->failed()) attempt([&] { carrier_->checker->leave(); });
+        if (executor_->checker && !job_state_->failed()) attempt([&] { executor_->checker->leave(); });
         attempt(leave_control);
         if (!job_state_->failed()) attempt([&] { queue_.rethrow_dropped_error(); });
         if constexpr (HasLeave<T>) attempt([&] { transport().leave(); });
     }
 
     static constexpr auto at_failure =
-        Interruptible<T> ? ResumedWork::AtFailure::ends : ResumedWork::AtFailure::stays;
+        Interruptible<T> ? TrackedWork::AtFailure::ends : TrackedWork::AtFailure::continues;
 
-    std::shared_ptr<Carrier<T>> carrier_;
+    std::shared_ptr<CallExecutor<T>> executor_;
     std::shared_ptr<JobState> job_state_;
-    std::shared_ptr<WaitingCaller> caller_;
+    std::shared_ptr<CallerState> caller_;
     std::shared_ptr<CallTracker> message_tracker_;
     AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
     WorkQueue queue_;
     StartedCalls started_;
-    /// Of a transport whose calls a GPU carries out.
+    /// Null unless the transport enqueues its calls on a GPU.
     std::unique_ptr<EnqueuedCalls<T>> enqueued_;
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };

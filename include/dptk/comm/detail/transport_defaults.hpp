@@ -1,4 +1,4 @@
-/// What a channel has where its transport brings nothing of its own.
+/// Defaults for transports without an allocator or a control plane of their own.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Zeroed, and aligned to 64 bytes.
+/// Allocates zeroed memory, aligned to 64 bytes.
 [[nodiscard]] std::shared_ptr<void> allocate_aligned(std::size_t bytes);
 
-/// The deadlines of a transport that brings no control plane of its own.
+/// Returns the transport's control plane; if it has none, creates one without a store, which enforces
+/// timeouts.
 template <Transport T>
 [[nodiscard]] std::shared_ptr<ControlPlane> control_of(const T& transport) {
     if constexpr (HasControl<T>) {

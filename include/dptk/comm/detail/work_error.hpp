@@ -1,4 +1,4 @@
-/// What an operation has failed with, as all WorkStates keep it.
+/// The error of an operation, as WorkStates store it.
 #pragma once
 
 #include <exception>
@@ -8,15 +8,15 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Knows whether somebody has asked for the error. Its owner keeps others out meanwhile.
+/// Stores an error, and whether the caller has read it. Not thread-safe: the owner serializes access.
 class WorkError {
   public:
     void set(std::exception_ptr error) noexcept { error_ = std::move(error); }
 
-    /// Null where there is none.
+    /// Returns the error, or null, and marks it as seen.
     [[nodiscard]] std::exception_ptr see() noexcept;
 
-    /// The same, where nobody has seen it yet.
+    /// Returns the error if it has not been seen yet, otherwise null.
     [[nodiscard]] std::exception_ptr unseen() const noexcept { return seen_ ? nullptr : error_; }
 
   private:

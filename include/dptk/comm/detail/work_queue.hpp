@@ -1,5 +1,5 @@
-/// Runs the collectives of one channel in the order in which they were started, on one background thread that
-/// is made at the first of them.
+/// A queue that runs the operations of one channel in the order in which they were started, on a background
+/// thread that is created at the first of them.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace DPTK_NAMESPACE::detail {
 /// An operation that a WorkQueue runs.
 class QueuedWork final : public WorkState {
   public:
-    /// Returns what source_rank() shall be.
+    /// The function returns the value for source_rank().
     using Operation = std::function<int()>;
 
     explicit QueuedWork(Operation operation);
@@ -36,7 +36,7 @@ class QueuedWork final : public WorkState {
 
     void end(std::exception_ptr error) noexcept;
 
-    DPTK_INLINE std::exception_ptr unseen_error() override;
+    DPTK_INLINE std::exception_ptr unreported_error() override;
 
   private:
     Operation operation_;
@@ -57,16 +57,16 @@ class WorkQueue {
 
     std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
 
-    /// Whether nothing is waiting or running, so that the caller may run an operation itself.
+    /// Returns whether no operation is queued or running, so that the caller may run one itself.
     [[nodiscard]] bool idle() const;
 
-    /// Throws the first error of an operation whose Work was dropped, once.
+    /// Throws the first error of the failed operations whose Work was dropped. Each is reported once.
     void rethrow_dropped_error();
 
-    /// Runs what is waiting to its end, then ends the thread. Blocks.
+    /// Runs all queued operations, then ends the thread. Blocks.
     void finish();
 
-    /// Ends what is waiting with an error, and does not wait for what is running.
+    /// Ends queued operations with an error, and does not wait for the one that is running.
     void abandon();
 
   private:

@@ -37,14 +37,14 @@ DPTK_INLINE void QueuedWork::run() noexcept {
 }
 
 DPTK_INLINE void QueuedWork::end(std::exception_ptr error) noexcept {
-    operation_ = nullptr;  // lets go of what the operation kept alive
+    operation_ = nullptr;  // releases what the operation kept alive
     const std::lock_guard lock(mutex_);
     error_.set(std::move(error));
     ended_ = true;
     ended_changed_.notify_all();
 }
 
-DPTK_INLINE std::exception_ptr QueuedWork::unseen_error() {
+DPTK_INLINE std::exception_ptr QueuedWork::unreported_error() {
     const std::lock_guard lock(mutex_);
     return error_.unseen();
 }
@@ -81,7 +81,7 @@ DPTK_INLINE void WorkQueue::rethrow_dropped_error() {
         });
     }
     for (const auto& work : dropped) {
-        if (const std::exception_ptr error = work->unseen_error()) std::rethrow_exception(error);
+        if (const std::exception_ptr error = work->unreported_error()) std::rethrow_exception(error);
     }
 }
 
@@ -106,7 +106,7 @@ DPTK_INLINE void WorkQueue::abandon() {
     shared_->changed.notify_all();
     for (const auto& work : dropped) {
         work->end(
-            std::make_exception_ptr(PeerLostError("the group closed before the operation could start")));
+            std::make_exception_ptr(PeerLostError("the group was closed before the operation started")));
     }
     thread_.detach();
 }
@@ -123,7 +123,7 @@ DPTK_INLINE void WorkQueue::serve(Shared& shared) {
         work->run();
         lock.lock();
         shared.running = false;
-        if (work->unseen_error()) shared.failed.push_back(work);
+        if (work->unreported_error()) shared.failed.push_back(work);
     }
 }
 

@@ -1,7 +1,6 @@
-/// Gloo, with waits that another thread can end. Its own means is a timeout of somebody's, which closes all
-/// connections; a thread that waits for a message of which a part has been transferred already does not
-/// notice even that. So the buffers that Gloo's algorithms use are wrapped here, and remembered while they
-/// live.
+/// Cancellation of Gloo's waits from another thread. Gloo itself only closes all connections after a
+/// timeout, and a thread that waits for a partially transferred message does not even notice that. So the
+/// buffers that Gloo's algorithms use are wrapped and registered here.
 #pragma once
 
 #include <gloo/common/error.h>
@@ -22,7 +21,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// All buffers of one mesh with which somebody may be waiting.
+/// Registry of the buffers of one mesh with which threads may be waiting.
 class GlooCancellation {
   public:
     using UnboundBuffer = gloo::transport::UnboundBuffer;
@@ -31,16 +30,17 @@ class GlooCancellation {
 
     void remove(UnboundBuffer* buffer) noexcept;
 
-    /// Ends all waits, those that begin later as well. The first cause stays.
+    /// Cancels all waits, including those that begin later. Keeps the cause of the first call.
     void end(std::string_view cause);
 
     [[nodiscard]] bool ended() const noexcept { return ended_; }
 
     [[nodiscard]] std::string cause() const;
 
-    /// Meaningful once ended.
+    /// Requires that ended() is true.
     [[nodiscard]] std::chrono::steady_clock::time_point ended_at() const;
 
+    /// Throws gloo::IoException if the waits were canceled.
     void check() const;
 
   private:
@@ -53,10 +53,10 @@ class GlooCancellation {
     std::vector<UnboundBuffer*> buffers_;
 };
 
-/// A transport context whose buffers are watched.
+/// A Gloo transport context that registers its buffers for cancellation.
 class CancellableGlooContext final : public gloo::transport::Context {
   public:
-    CancellableGlooContext(std::shared_ptr<Context> inner, std::shared_ptr<GlooCancellation> waits);
+    CancellableGlooContext(std::shared_ptr<Context> inner, std::shared_ptr<GlooCancellation> cancellation);
 
     std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override { return inner_->getPair(peer); }
     std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return inner_->createPair(peer); }
@@ -66,7 +66,7 @@ class CancellableGlooContext final : public gloo::transport::Context {
 
   private:
     std::shared_ptr<Context> inner_;
-    std::shared_ptr<GlooCancellation> waits_;
+    std::shared_ptr<GlooCancellation> cancellation_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -48,11 +48,14 @@ DPTK_INLINE void GlooCancellation::abort(UnboundBuffer* buffer) {
 
 class CancellableGlooBuffer final : public gloo::transport::UnboundBuffer {
   public:
-    CancellableGlooBuffer(std::unique_ptr<UnboundBuffer> inner, std::shared_ptr<GlooCancellation> waits)
-        : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {
-        waits_->add(inner_.get());
+    CancellableGlooBuffer(std::unique_ptr<UnboundBuffer> inner,
+                          std::shared_ptr<GlooCancellation> cancellation)
+        : UnboundBuffer(inner->ptr, inner->size),
+          inner_(std::move(inner)),
+          cancellation_(std::move(cancellation)) {
+        cancellation_->add(inner_.get());
     }
-    ~CancellableGlooBuffer() override { waits_->remove(inner_.get()); }
+    ~CancellableGlooBuffer() override { cancellation_->remove(inner_.get()); }
     CancellableGlooBuffer(const CancellableGlooBuffer&) = delete;
     CancellableGlooBuffer& operator=(const CancellableGlooBuffer&) = delete;
 
@@ -60,11 +63,11 @@ class CancellableGlooBuffer final : public gloo::transport::UnboundBuffer {
     using UnboundBuffer::waitSend;
 
     bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
-        waits_->check();
+        cancellation_->check();
         return completed(inner_->waitRecv(rank, timeout));
     }
     bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
-        waits_->check();
+        cancellation_->check();
         return completed(inner_->waitSend(rank, timeout));
     }
 
@@ -72,36 +75,36 @@ class CancellableGlooBuffer final : public gloo::transport::UnboundBuffer {
     void abortWaitSend() override { inner_->abortWaitSend(); }
 
     void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-        waits_->check();
+        cancellation_->check();
         inner_->send(to, slot, offset, bytes);
     }
     void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-        waits_->check();
+        cancellation_->check();
         inner_->recv(from, slot, offset, bytes);
     }
     void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-        waits_->check();
+        cancellation_->check();
         inner_->recv(std::move(from), slot, offset, bytes);
     }
 
   private:
-    /// Gloo's algorithms would go on with a wait that was aborted as if the data had come.
+    /// Throws if a wait was aborted: Gloo's algorithms would continue as if the data had arrived.
     bool completed(bool completed) const {
         if (completed) return true;
-        throw gloo::IoException(waits_->cause());
+        throw gloo::IoException(cancellation_->cause());
     }
 
     std::unique_ptr<UnboundBuffer> inner_;
-    std::shared_ptr<GlooCancellation> waits_;
+    std::shared_ptr<GlooCancellation> cancellation_;
 };
 
 DPTK_INLINE CancellableGlooContext::CancellableGlooContext(std::shared_ptr<Context> inner,
-                                                           std::shared_ptr<GlooCancellation> waits)
-    : Context(inner->rank, inner->size), inner_(std::move(inner)), waits_(std::move(waits)) {}
+                                                           std::shared_ptr<GlooCancellation> cancellation)
+    : Context(inner->rank, inner->size), inner_(std::move(inner)), cancellation_(std::move(cancellation)) {}
 
 DPTK_INLINE std::unique_ptr<gloo::transport::UnboundBuffer> CancellableGlooContext::createUnboundBuffer(
     void* data, std::size_t bytes) {
-    return std::make_unique<CancellableGlooBuffer>(inner_->createUnboundBuffer(data, bytes), waits_);
+    return std::make_unique<CancellableGlooBuffer>(inner_->createUnboundBuffer(data, bytes), cancellation_);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// Where Gloo listens on this host: the choice of a network address, and the device that owns the thread and
-/// the sockets behind it.
+/// Selection of the network interface and address at which Gloo listens, and creation of Gloo's device (its
+/// thread and sockets).
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -14,7 +14,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Gloo writes to sockets as if they were files: a peer that has gone would end this process by SIGPIPE.
+/// Blocks SIGPIPE in this thread while it exists. Gloo writes to sockets without MSG_NOSIGNAL, so that a
+/// closed connection would kill this process.
 class BrokenPipeIgnored {
   public:
     BrokenPipeIgnored();
@@ -27,17 +28,17 @@ class BrokenPipeIgnored {
     sigset_t before_;
 };
 
-/// The only IPv4 address that other hosts could reach; else the one behind this host's name; else a loopback
-/// address. Name servers are asked where nothing else decides, since many ranks that ask at once wait for
-/// seconds.
+/// Returns the only IPv4 address that is not a loopback address. If there are several or none, returns the
+/// address of this host's name, or else a loopback address. Name servers are only asked if necessary, since
+/// many ranks that ask at once wait for seconds.
 [[nodiscard]] std::string default_address(const std::vector<InterfaceAddress>& addresses);
 
-/// The address on which to listen, in numbers. `interface` is the name of a network interface, a host name or
-/// an address of this host, or empty for the default. Throws ArgumentError where it is none of these. May
-/// block in the system's resolver.
+/// Returns the numeric address on which to listen. `interface` is the name of a network interface, a host
+/// name or an address of this host, or empty for the default. Throws ArgumentError if it is none of these.
+/// May block in the system's resolver.
 [[nodiscard]] std::string choose_address(const std::string& interface);
 
-/// Starts a thread. Throws what Gloo throws.
+/// Creates a Gloo device that listens at this address. Starts a thread. Throws Gloo's exceptions.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address);
 
 }  // namespace DPTK_NAMESPACE::detail

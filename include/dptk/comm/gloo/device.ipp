@@ -28,18 +28,18 @@ DPTK_INLINE BrokenPipeIgnored::~BrokenPipeIgnored() {
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-/// "lo (127.0.0.1), eth0 (10.0.0.7)".
+/// Returns a list for messages: "lo (127.0.0.1), eth0 (10.0.0.7)".
 [[nodiscard]] DPTK_INLINE std::string interfaces_text(const std::vector<InterfaceAddress>& addresses) {
     std::string out;
     for (const InterfaceAddress& one : addresses) {
         if (!out.empty()) out += ", ";
         out += text(one.interface, " (", one.address, ')');
     }
-    return out.empty() ? "none that is up" : out;
+    return out.empty() ? "none" : out;
 }
 
-/// Those addresses of this host to which a name resolves; all of 127.0.0.0/8 stands for the loopback
-/// interface.
+/// Returns the addresses of this host to which a name resolves. Each address of 127.0.0.0/8 means the
+/// loopback interface.
 [[nodiscard]] DPTK_INLINE std::vector<InterfaceAddress> resolve_here(
     const std::string& name, const std::vector<InterfaceAddress>& addresses) {
     std::vector<InterfaceAddress> found;
@@ -48,9 +48,9 @@ DPTK_INLINE BrokenPipeIgnored::~BrokenPipeIgnored() {
         for (const addrinfo* one = resolved.first.get(); one != nullptr; one = one->ai_next) {
             const std::string number = socket_address(one->ai_addr, one->ai_addrlen).host;
             const bool loopback = family == AF_INET && number.starts_with("127.");
-            for (const InterfaceAddress& here : addresses) {
-                if (here.family != family) continue;
-                if (here.address == number || (loopback && here.loopback)) found.push_back(here);
+            for (const InterfaceAddress& local : addresses) {
+                if (local.family != family) continue;
+                if (local.address == number || (loopback && local.loopback)) found.push_back(local);
             }
         }
     }
@@ -79,7 +79,7 @@ DPTK_INLINE std::string choose_address(const std::string& interface) {
     }
     const std::vector<InterfaceAddress> found = resolve_here(interface, addresses);
     if (!found.empty()) return found.front().address;
-    throw ArgumentError(text("\"", interface, "\" is no network interface, host name or address of ",
+    throw ArgumentError(text("\"", interface, "\" is not a network interface, host name or address of ",
                              host_name(), "; its interfaces: ", interfaces_text(addresses)));
 }
 

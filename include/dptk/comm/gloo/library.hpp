@@ -1,4 +1,4 @@
-/// Included before Gloo's own headers: says what to do where they are missing.
+/// Checks that Gloo's headers are available. Included before them, so that the error says what to do.
 #pragma once
 
 #if !__has_include(<gloo/config.h>)

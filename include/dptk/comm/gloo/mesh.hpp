@@ -1,5 +1,5 @@
-/// TCP connections between all ranks, as Gloo's algorithms need them: made through a Store, watched while
-/// they live, and ended from any thread. Here, and nowhere else, Gloo's errors become dptk's.
+/// Full mesh of TCP connections for Gloo's algorithms. The ranks exchange their addresses through a Store;
+/// a thread detects lost connections; any thread can end all waits. Translates Gloo's errors into dptk's.
 #pragma once
 
 #include <gloo/barrier.h>
@@ -31,15 +31,15 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer" without its first part.
+/// Removes the source location from "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer".
 [[nodiscard]] std::string_view without_source_line(std::string_view message);
 
-/// What a rank tells the others before they connect: who it is, and where it listens for each of them.
+/// What a rank publishes before the ranks connect: its host, and the addresses at which it listens.
 struct GlooPeerInfo {
     std::string host;
-    /// In numbers, for messages.
+    /// The numeric address, for messages.
     std::string address;
-    /// Gloo's own addresses, by rank, one after the other and all of one size.
+    /// Gloo's binary addresses, concatenated in rank order; all have the same size.
     std::string endpoints;
 
     [[nodiscard]] std::string to_value() const;
@@ -48,29 +48,31 @@ struct GlooPeerInfo {
 
     [[nodiscard]] std::vector<char> endpoint_for(int rank, int size) const;
 
-    /// "rank 2 (node7, listening at 10.0.0.7)"
+    /// Returns a text such as "rank 2 (node7, listening at 10.0.0.7)".
     [[nodiscard]] std::string label(int rank) const;
 };
 
-/// How a mesh is made.
+/// Options for GlooMesh::connect().
 struct GlooMeshOptions {
     int rank = 0;
     int size = 1;
     std::shared_ptr<gloo::transport::Device> device;
-    /// Behind which the device is found, in numbers.
+    /// The numeric address at which the device listens.
     std::string address;
     std::shared_ptr<Store> store;
-    /// Of the keys; no two meshes in one store may have the same.
+    /// The prefix of the keys. Must be unique among the meshes in one store.
     std::string name;
-    /// For the others to come, and then for the connections.
+    /// Timeout until all ranks have published their info, and again until they are connected.
     std::chrono::milliseconds timeout;
     std::shared_ptr<JobState> job_state;
 };
 
+/// The connections of this rank to all other ranks.
 class GlooMesh final : public FailureListener {
   public:
-    /// Connects with all other ranks. Collective. Throws TimeoutError with the ranks that have not come or
-    /// cannot be reached, and PeerLostError where the job fails meanwhile or a connection is refused.
+    /// Connects to all other ranks. Collective; blocks. Throws TimeoutError, which names the ranks that are
+    /// missing or cannot be reached, and PeerLostError if the job fails meanwhile or a connection is
+    /// refused.
     [[nodiscard]] static std::shared_ptr<GlooMesh> connect(const GlooMeshOptions& options);
 
     GlooMesh(const GlooMesh&) = delete;
@@ -78,21 +80,21 @@ class GlooMesh final : public FailureListener {
 
     DPTK_INLINE ~GlooMesh() override;
 
-    /// For the options of Gloo's algorithms.
+    /// The context for the options of Gloo's algorithms.
     [[nodiscard]] const std::shared_ptr<gloo::Context>& context() const noexcept { return context_; }
 
-    /// Another one than the collective before had, and the same on all ranks.
-    [[nodiscard]] std::uint32_t next_tag() noexcept { return tag_ = (tag_ + 1) % goodbye_tag; }
+    /// Returns the tag of the next collective: equal on all ranks, and different from the previous tag.
+    [[nodiscard]] std::uint32_t next_tag() noexcept { return tag_ = (tag_ + 1) % shutdown_tag; }
 
-    /// The number of the next message between two ranks. From any thread.
+    /// Returns the number of this rank's next point-to-point message. Thread-safe.
     [[nodiscard]] std::uint64_t next_message() noexcept { return messages_++; }
 
-    /// Runs something that calls Gloo. Whatever Gloo throws closes all connections and arrives as an error of
-    /// dptk: with the job's first cause, where that is known by then or soon. Once they are closed it throws
-    /// without running anything.
+    /// Runs an operation that calls Gloo. If Gloo throws, closes all connections and throws an error of
+    /// dptk, with the job's first cause if that is known soon. Once the connections are closed, throws
+    /// without running the operation.
     template <class Operation>
     void run(std::string_view what, Operation&& operation) {
-        if (waits_->ended()) throw_ended(what);
+        if (cancellation_->ended()) throw_ended(what);
         const BrokenPipeIgnored ignored;
         try {
             with_first_cause(*job_state_, operation);
@@ -106,32 +108,32 @@ class GlooMesh final : public FailureListener {
             throw_ended(what);
         } catch (const std::exception& error) {
             end(without_source_line(error.what()));
-            throw BackendError(text("rank ", rank_, ": ", what, ": Gloo says: ", error.what()));
+            throw BackendError(text("rank ", rank_, ": ", what, ": Gloo failed: ", error.what()));
         }
     }
 
-    /// Calls Gloo: inside run().
+    /// Barrier of all ranks. Must be called inside run().
     void barrier(std::chrono::milliseconds timeout = longest_wait);
 
-    /// This rank calls no more.
+    /// Marks that this rank makes no more calls.
     void begin_to_close() noexcept { closing_ = true; }
 
     [[nodiscard]] bool has_ended() const noexcept;
 
-    /// Blocks until all ranks are about to close their connections, or the job has failed: an early end would
-    /// destroy what is still under way to another rank.
-    void say_goodbye() noexcept;
+    /// Blocks until all ranks are about to close their connections, or the job has failed. Closing early
+    /// would discard data that is still being sent to another rank.
+    void close_with_others() noexcept;
 
     void wake() noexcept override { end("the job has failed"); }
 
   private:
-    /// How long to wait for those who know the cause of a lost connection.
-    static constexpr std::chrono::milliseconds patience{2000};
-    static constexpr std::uint32_t goodbye_tag = 0xffff'ffff;
-    /// Gloo numbers its collectives in the first byte, from 1.
+    /// How long to wait for the job's first cause after a lost connection.
+    static constexpr std::chrono::milliseconds cause_delay{2000};
+    static constexpr std::uint32_t shutdown_tag = 0xffff'ffff;
+    /// Gloo's collectives use small numbers in the most significant byte.
     static constexpr std::uint64_t watch_slot = std::uint64_t{0x41} << 56;
 
-    /// Gloo's context over pairs that have been connected already.
+    /// A Gloo context over pairs that are already connected.
     class ConnectedContext final : public gloo::Context {
       public:
         ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
@@ -141,7 +143,7 @@ class GlooMesh final : public FailureListener {
     explicit GlooMesh(const GlooMeshOptions& options)
         : rank_(options.rank), size_(options.size), job_state_(options.job_state) {}
 
-    /// Waits a little for the job to fail, too: then the lost rank is known by its name.
+    /// Waits a moment for the job to fail, because the job's error names the lost rank.
     [[noreturn]] void throw_ended(std::string_view what) const;
 
     template <class Action>
@@ -151,22 +153,22 @@ class GlooMesh final : public FailureListener {
         }
     }
 
-    void meet(const GlooMeshOptions& options);
+    void connect_all(const GlooMeshOptions& options);
 
-    /// Their addresses, by rank.
+    /// Creates the pairs and returns their addresses, in rank order.
     [[nodiscard]] std::string create_pairs(gloo::transport::Context& pairs) const;
 
-    /// From here on end() can wake a thread that waits for a connection.
+    /// Publishes the pairs, so that end() can wake a thread that waits for a connection.
     void publish_for_end(std::shared_ptr<gloo::transport::Context> pairs);
 
     template <class Key>
-    void await_others(Store& store, const Key& key, std::chrono::milliseconds timeout) const {
+    void wait_for_others(Store& store, const Key& key, std::chrono::milliseconds timeout) const {
         constexpr std::chrono::milliseconds slice{200};
         std::vector<std::string> keys;
         for_others([&](int other) { keys.push_back(key(other)); });
         const Deadline deadline(timeout);
         while (true) {
-            waits_->check();
+            cancellation_->check();
             try {
                 return store.wait(keys, std::min(deadline.left(), slice));
             } catch (const TimeoutError&) {
@@ -177,50 +179,55 @@ class GlooMesh final : public FailureListener {
         for_others([&](int other) {
             if (!store.find(key(other))) missing += text(missing.empty() ? "" : ", ", other);
         });
-        throw TimeoutError(text("rank ", rank_, ": connecting: after ", duration_text(timeout), " these of ",
-                                size_, " ranks have not come: ", missing));
+        throw TimeoutError(text("rank ", rank_, ": connecting: timed out after ", duration_text(timeout),
+                                ", missing ranks ", missing, " of ", size_));
     }
 
     template <class Connect>
-    void reach(const GlooPeerInfo& here, const GlooPeerInfo& there, int other, const Deadline& deadline,
-               std::chrono::milliseconds timeout, Connect&& connect) const {
+    void connect_to(const GlooPeerInfo& own, const GlooPeerInfo& peer, int other, const Deadline& deadline,
+                    std::chrono::milliseconds timeout, Connect&& connect) const {
         try {
             connect();
         } catch (const gloo::Exception& error) {
-            waits_->check();
-            std::string message = text("cannot connect to ", there.label(other), " from ", here.address);
+            cancellation_->check();
+            std::string message = text("cannot connect to ", peer.label(other), " from ", own.address);
             if (deadline.passed()) message += text(" within ", duration_text(timeout));
             message += text(": ", without_source_line(error.what()));
-            if (here.host != there.host) message += "; name the network interface between these hosts";
+            if (own.host != peer.host) {
+                message +=
+                    "; set DPTK_SOCKET_IFNAME (GlooOptions::interface) to the network interface "
+                    "between these hosts";
+            }
             if (deadline.passed()) throw TimeoutError(text("rank ", rank_, ": connecting: ", message));
             throw gloo::IoException(message);
         }
     }
 
-    /// Gloo tells a lost connection only to those who wait for a message to begin. So a thread does that
-    /// always, and ends all other waits.
+    /// Starts a thread that waits for a message from all ranks, and ends all other waits when a connection
+    /// is lost. Gloo reports a lost connection only to threads that wait for the start of a message.
     void watch_connections(gloo::transport::Context& pairs);
 
     void barrier(std::uint32_t tag, std::chrono::milliseconds timeout);
 
-    /// Ends all waits, and closes all connections. The first cause stays.
+    /// Ends all waits and closes all connections. Keeps the cause of the first call.
     void end(std::string_view cause) noexcept;
 
     const int rank_;
     const int size_;
     const std::shared_ptr<JobState> job_state_;
-    const std::shared_ptr<GlooCancellation> waits_ = std::make_shared<GlooCancellation>();
+    const std::shared_ptr<GlooCancellation> cancellation_ = std::make_shared<GlooCancellation>();
     std::mutex mutex_;
     std::shared_ptr<gloo::transport::Context> pairs_;
     std::shared_ptr<gloo::Context> context_;
-    std::unique_ptr<gloo::transport::UnboundBuffer> from_anybody_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> from_any_rank_;
     std::thread watch_;
     std::atomic<bool> closing_ = false;
     std::uint32_t tag_ = 0;
     std::atomic<std::uint64_t> messages_ = 0;
 };
 
-/// Keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread that waits for that.
+/// Orderly shutdown: keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread
+/// that waits for them.
 class GlooShutdown final : public WatchdogTask {
   public:
     static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control);

@@ -25,7 +25,7 @@ DPTK_INLINE GlooPeerInfo GlooPeerInfo::from_value(std::string_view value) {
     const std::size_t first = value.find('\n');
     const std::size_t second = value.find('\n', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) {
-        throw FormatError("what a rank tells about its Gloo connections has no three parts");
+        throw FormatError("invalid Gloo peer info in the store: expected host, address and endpoints");
     }
     return {std::string(value.substr(0, first)), std::string(value.substr(first + 1, second - first - 1)),
             std::string(value.substr(second + 1))};
@@ -44,14 +44,14 @@ DPTK_INLINE std::string GlooPeerInfo::label(int rank) const {
 DPTK_INLINE std::shared_ptr<GlooMesh> GlooMesh::connect(const GlooMeshOptions& options) {
     auto mesh = std::shared_ptr<GlooMesh>(new GlooMesh(options));
     mesh->job_state_->subscribe(mesh);
-    mesh->run("connecting", [&] { mesh->meet(options); });
+    mesh->run("connecting", [&] { mesh->connect_all(options); });
     return mesh;
 }
 
 DPTK_INLINE GlooMesh::~GlooMesh() {
     if (!watch_.joinable()) return;
     closing_ = true;
-    from_anybody_->abortWaitRecv();
+    from_any_rank_->abortWaitRecv();
     watch_.join();
 }
 
@@ -60,17 +60,17 @@ DPTK_INLINE void GlooMesh::barrier(std::chrono::milliseconds timeout) {
 }
 
 DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
-    return waits_->ended() || job_state_->failed();
+    return cancellation_->ended() || job_state_->failed();
 }
 
-DPTK_INLINE void GlooMesh::say_goodbye() noexcept {
+DPTK_INLINE void GlooMesh::close_with_others() noexcept {
     try {
         const BrokenPipeIgnored ignored;
-        barrier(goodbye_tag, longest_wait);
-        // The last messages of the barrier itself are still under way.
+        barrier(shutdown_tag, longest_wait);
+        // The last messages of the barrier itself are still being sent.
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     } catch (const std::exception&) {
-        // The others never come.
+        // The other ranks have ended, or do not respond.
     }
 }
 
@@ -79,38 +79,39 @@ DPTK_INLINE GlooMesh::ConnectedContext::ConnectedContext(std::shared_ptr<gloo::t
     : Context(pairs->rank, pairs->size) {
     device_ = std::move(device);
     transportContext_ = std::move(pairs);
-    setTimeout(longest_wait);  // deadlines are the watchdog's
+    setTimeout(longest_wait);  // the watchdog enforces timeouts
 }
 
 DPTK_INLINE void GlooMesh::throw_ended(std::string_view what) const {
-    const auto known_by = waits_->ended_at() + patience;
+    const auto known_by = cancellation_->ended_at() + cause_delay;
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(known_by - std::chrono::steady_clock::now());
     static_cast<void>(job_state_->wait_until_failed(std::max(left, std::chrono::milliseconds(0))));
     job_state_->check();
-    throw PeerLostError(text("rank ", rank_, ": ", what, ": ", waits_->cause()));
+    throw PeerLostError(text("rank ", rank_, ": ", what, ": ", cancellation_->cause()));
 }
 
-DPTK_INLINE void GlooMesh::meet(const GlooMeshOptions& options) {
+DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     const std::shared_ptr<Store> store = options.store->clone();
     const auto key = [&](int rank) { return text(options.name, '/', rank); };
 
     const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
-    pairs->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo takes 5 times it
-    GlooPeerInfo here{host_name(), options.address, create_pairs(*pairs)};
+    pairs->setTimeout(
+        std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo waits 5 times as long
+    GlooPeerInfo own{host_name(), options.address, create_pairs(*pairs)};
     publish_for_end(pairs);
 
-    store->set(key(rank_), here.to_value());
-    await_others(*store, key, options.timeout);
+    store->set(key(rank_), own.to_value());
+    wait_for_others(*store, key, options.timeout);
     const Deadline deadline(options.timeout);
     for_others([&](int other) {
-        const GlooPeerInfo there = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
-        reach(here, there, other, deadline, options.timeout,
-              [&] { pairs->getPair(other)->connect(there.endpoint_for(rank_, size_)); });
+        const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
+        connect_to(own, peer, other, deadline, options.timeout,
+                   [&] { pairs->getPair(other)->connect(peer.endpoint_for(rank_, size_)); });
     });
 
-    context_ = std::make_shared<ConnectedContext>(options.device,
-                                                  std::make_shared<CancellableGlooContext>(pairs, waits_));
+    context_ = std::make_shared<ConnectedContext>(
+        options.device, std::make_shared<CancellableGlooContext>(pairs, cancellation_));
     watch_connections(*pairs);
     barrier(options.timeout);
     store->erase(key(rank_));
@@ -135,15 +136,15 @@ DPTK_INLINE void GlooMesh::publish_for_end(std::shared_ptr<gloo::transport::Cont
         const std::lock_guard lock(mutex_);
         pairs_ = std::move(pairs);
     }
-    waits_->check();
+    cancellation_->check();
 }
 
 DPTK_INLINE void GlooMesh::watch_connections(gloo::transport::Context& pairs) {
-    from_anybody_ = pairs.createUnboundBuffer(nullptr, 0);
-    for_others([&](int other) { from_anybody_->recv(other, watch_slot); });
+    from_any_rank_ = pairs.createUnboundBuffer(nullptr, 0);
+    for_others([&](int other) { from_any_rank_->recv(other, watch_slot); });
     watch_ = start_background_thread([this] {
         try {
-            from_anybody_->waitRecv(longest_wait);
+            from_any_rank_->waitRecv(longest_wait);
         } catch (const std::exception& error) {
             if (!closing_) end(without_source_line(error.what()));
         }
@@ -159,12 +160,13 @@ DPTK_INLINE void GlooMesh::barrier(std::uint32_t tag, std::chrono::milliseconds 
 
 DPTK_INLINE void GlooMesh::end(std::string_view cause) noexcept {
     try {
-        waits_->end(cause);
+        cancellation_->end(cause);
         const std::lock_guard lock(mutex_);
-        // Nothing has been posted for it: Gloo closes all pairs, and wakes who waits for a connection.
+        // No message is posted for this buffer, so the wait times out. Gloo then closes all pairs and wakes
+        // threads that wait for a connection.
         if (pairs_) pairs_->createUnboundBuffer(nullptr, 0)->waitRecv(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
-        // That is how it says that it has done so.
+        // Gloo reports the timeout by this exception.
     }
 }
 
@@ -172,10 +174,10 @@ DPTK_INLINE void GlooShutdown::begin(const std::shared_ptr<GlooMesh>& mesh,
                                      const std::shared_ptr<ControlPlane>& control) {
     mesh->begin_to_close();
     if (mesh->has_ended()) return;
-    const auto farewell = std::shared_ptr<GlooShutdown>(new GlooShutdown(mesh, control));
-    ProgramEnd::get().add_shutdown(farewell, control->timeout());
-    Watchdog::get().watch(farewell);
-    start_background_thread([farewell] { farewell->mesh_->say_goodbye(); }).detach();
+    const auto shutdown = std::shared_ptr<GlooShutdown>(new GlooShutdown(mesh, control));
+    ProgramEnd::get().add_shutdown(shutdown, control->timeout());
+    Watchdog::get().watch(shutdown);
+    start_background_thread([shutdown] { shutdown->mesh_->close_with_others(); }).detach();
 }
 
 DPTK_INLINE void GlooShutdown::look() noexcept {

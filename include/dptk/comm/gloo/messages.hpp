@@ -1,5 +1,6 @@
-/// Messages between two ranks over Gloo. Gloo ends the process where a message has another size than its
-/// receiver expects, so each goes as two: its size with a number, and its data under that number.
+/// Point-to-point messages over Gloo. Gloo kills the process if a message has another size than its
+/// receiver expects. So each message is sent as two: a header with its size and a number, and its data,
+/// tagged with that number.
 #pragma once
 
 #include <gloo/context.h>
@@ -16,23 +17,23 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// One message, posted by its constructor. Construct it, and call complete(), inside GlooMesh::run.
+/// One message, posted by its constructor. The constructor and complete() must run inside GlooMesh::run.
 class GlooMessage {
   public:
-    /// `number` is another one for each message of this rank.
+    /// `number` must be unique among the messages of this rank.
     GlooMessage(gloo::Context& context, const Message& message, std::uint64_t number);
 
-    GlooMessage(const GlooMessage&) = delete;  // Gloo knows where it lies
+    GlooMessage(const GlooMessage&) = delete;  // Gloo keeps pointers to its members
     GlooMessage& operator=(const GlooMessage&) = delete;
 
-    /// Blocks. Returns the other rank. Throws MismatchError where the message has another size; its sender
-    /// goes on to wait.
+    /// Blocks until the message is transferred. Returns the other rank. Throws MismatchError if the message
+    /// has another size; its sender then keeps waiting.
     int complete();
 
   private:
     [[nodiscard]] bool has_data() const noexcept { return message_.buffer.bytes() != 0; }
 
-    // Gloo's collectives use slots with small numbers in the first byte.
+    // Gloo's collectives use slots with small numbers in the most significant byte.
     [[nodiscard]] std::uint64_t head_slot() const noexcept;
     [[nodiscard]] std::uint64_t data_slot() const noexcept { return std::uint64_t{0x42} << 56 | head_[1]; }
 

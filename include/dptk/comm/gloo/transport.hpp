@@ -1,5 +1,5 @@
-/// Collectives over TCP by the Gloo library, for ranks that a launcher without MPI has started. They find
-/// each other through a Store; a job that fails ends their waits at once.
+/// Gloo transport: collectives over TCP, for ranks that were started without MPI. The rendezvous uses a
+/// Store. If the job fails, all waits end immediately.
 #pragma once
 
 #include <gloo/allgather.h>
@@ -31,37 +31,38 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Who this rank is, and how it finds the others.
+/// Options of GlooTransport: this rank, and how it connects to the others.
 struct GlooOptions {
-    int rank = 0;  ///< This process's number.
-    int size = 1;  ///< How many ranks there are.
-    /// Through which the ranks find each other. Not needed where there is one rank.
+    int rank = 0;  ///< This process's rank.
+    int size = 1;  ///< The number of ranks.
+    /// The store for the rendezvous. Not needed if there is only one rank.
     std::shared_ptr<Store> store = nullptr;
-    /// The keys in the store begin with it: transports that share a store need different ones.
+    /// The prefix of the keys in the store. Transports that share a store need different prefixes.
     std::string name = "gloo";
-    /// On which to listen: a network interface, or a host name or address of this host. Where it is empty,
-    /// the only address that other hosts could reach is taken; where there is not one alone, that behind the
-    /// host's name; else a loopback address.
+    /// Where to listen: a network interface, or a host name or address of this host. If it is empty, the
+    /// only IPv4 address that is not a loopback address is used. If there are several or none, the default
+    /// is the address of the host's name, or else a loopback address.
     std::string interface = "";
-    /// For connecting: until all ranks have come, and then until they are connected.
+    /// Timeout for connecting: until all ranks have published their addresses, and again until they are
+    /// connected.
     std::chrono::milliseconds timeout = default_timeout;
-    /// The job that ends this transport's waits when it fails. Where it is null, one with deadlines alone is
-    /// made over `health`.
+    /// The control plane of the job. If the job fails, this transport's waits end. If it is null, one that
+    /// only has timeouts is created for `job_state`.
     std::shared_ptr<detail::ControlPlane> control = nullptr;
-    /// What tells that the job has failed; only where `control` is null.
+    /// The state that reports that the job has failed. Only used if `control` is null.
     std::shared_ptr<detail::JobState> job_state = nullptr;
-    /// Of all ranks, by rank. Where it is empty, each rank has a host of its own.
+    /// The host of each rank, by rank. If it is empty, each rank counts as a host of its own.
     std::vector<std::string> hosts = {};
 };
 
-/// The verbs know no deadlines of their own: the control plane has those.
+/// A Transport over Gloo. Its collectives have no timeouts of their own; the control plane enforces them.
 class GlooTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// Connects with all other ranks. Collective; blocks. Throws ArgumentError for options that do not fit,
-    /// TimeoutError with the ranks that have not come or cannot be reached, PeerLostError where the job fails
-    /// meanwhile or a connection is refused, and BackendError where Gloo cannot listen.
+    /// Connects to all other ranks. Collective; blocks. Throws ArgumentError for invalid options,
+    /// TimeoutError with the ranks that are missing or cannot be reached, PeerLostError if the job fails
+    /// meanwhile or a connection is refused, and BackendError if Gloo cannot listen.
     explicit GlooTransport(GlooOptions options);
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
@@ -71,23 +72,25 @@ class GlooTransport {
     [[nodiscard]] std::string_view backend() const noexcept { return "gloo"; }
     [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
 
-    /// On which this rank listens, in numbers. Empty where there is one rank.
+    /// The numeric address at which this rank listens. Empty if there is only one rank.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-    /// Throws ArgumentError for a rank that is not another one; so do all messages.
+    /// Sends a message. Blocks. Like all messages, throws ArgumentError if the peer is not another rank.
     void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
 
-    /// Throws MismatchError where the message has another size; its sender goes on to wait.
+    /// Receives a message. Blocks. Throws MismatchError if the message has another size; its sender then
+    /// keeps waiting.
     void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
-    /// Posts the message here, and waits for it on a thread of its own: Gloo can only wait.
+    /// Posts the message on this thread, and waits for it on a thread of its own, since Gloo only offers
+    /// blocking waits.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// Gloo sums around a ring, in the buffer's own dtype.
+    /// Whether Gloo carries out the reduction. Gloo sums around a ring, in the buffer's own dtype.
     [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept;
 
     void all_reduce(const Buffer& data, const Reduction& reduction);
@@ -106,14 +109,14 @@ class GlooTransport {
 
     void barrier();
 
-    /// Connections of its own, over the same device. Collective.
+    /// Returns a transport with connections of its own, over the same device. Collective.
     [[nodiscard]] GlooTransport duplicate();
 
-    /// Blocks until all of these ranks have called it.
+    /// Creates a transport over these ranks. Blocks until all of them have called it.
     [[nodiscard]] GlooTransport subgroup(std::span<const int> ranks, std::string_view name);
 
-    /// Does not block. The connections stay until all ranks have come here, which the program's end waits
-    /// for: no rank's end takes from another what is still under way.
+    /// Starts an orderly shutdown. Does not block. The connections stay open until all ranks have called
+    /// this, so that no data is lost that is still being sent; the program's end waits for that.
     void leave() noexcept;
 
   private:
@@ -131,7 +134,7 @@ class GlooTransport {
 
     int complete(const Message& message);
 
-    /// out = a op b, where out may be a or b.
+    /// Computes out = a op b; out may be a or b.
     static void reduce(const Buffer& out, const void* a, const void* b, const Reduction& reduction);
 
     [[nodiscard]] static gloo::AllreduceOptions::Func reduce_function(const Buffer& data,

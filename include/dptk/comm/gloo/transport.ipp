@@ -64,7 +64,7 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
             int peer = any_rank;
             try {
                 mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
-            } catch (const std::exception& error) {  // the other rank waits for this one to go on
+            } catch (const std::exception& error) {  // the other rank still waits for this message
                 control->job_state()->fail(detail::text("rank ", control->rank(), ": ", error.what()));
                 throw;
             }
@@ -85,7 +85,7 @@ DPTK_INLINE void GlooTransport::all_reduce(const Buffer& data, const Reduction& 
         visit_dtype(data.dtype, [&](auto zero) {
             options.setOutput(static_cast<decltype(zero)*>(data.data), data.count);
         });
-        // Each element is summed on one rank, which gives all others its bits.
+        // In a ring, each element is summed on one rank, so that all ranks get bitwise equal results.
         options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
         options.setReduceFunction(reduce_function(data, reduction));
         options.setTag(mesh_->next_tag());
@@ -215,12 +215,12 @@ DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options, std::string addres
 
 DPTK_INLINE GlooOptions GlooTransport::checked(GlooOptions options) {
     if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-        throw ArgumentError(detail::text("no rank ", options.rank, " of ", options.size,
-                                         " for Gloo: ranks are 0 to size - 1"));
+        throw ArgumentError(detail::text("Gloo: invalid rank ", options.rank, " of ", options.size,
+                                         ": expected 0 to size - 1"));
     }
     if (options.size > 1 && !options.store) {
-        throw ArgumentError(
-            detail::text("rank ", options.rank, ": Gloo needs a store through which ranks find each other"));
+        throw ArgumentError(detail::text("rank ", options.rank,
+                                         ": Gloo needs a store (GlooOptions::store) to connect ranks"));
     }
     if (!options.control) {
         if (!options.job_state) options.job_state = std::make_shared<detail::JobState>();
@@ -249,7 +249,7 @@ DPTK_INLINE bool GlooTransport::is_trivial(const Buffer& data) const noexcept {
 DPTK_INLINE void GlooTransport::check_peer(int peer) const {
     if (size() > 1 && peer >= any_rank && peer < size() && peer != rank()) return;
     throw ArgumentError(
-        detail::text("rank ", rank(), " of ", size(), " exchanges no messages with rank ", peer));
+        detail::text("rank ", rank(), " of ", size(), ": invalid peer ", peer, ": expected another rank"));
 }
 
 DPTK_INLINE detail::GlooMessage GlooTransport::post(const Message& message) {

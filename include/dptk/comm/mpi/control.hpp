@@ -1,4 +1,4 @@
-/// The control plane of a group over MPI: rank 0 serves a store, and tells the others by MPI where it is.
+/// Control plane of a group over MPI: rank 0 serves a store and broadcasts its address by MPI.
 #pragma once
 
 #include <algorithm>
@@ -17,30 +17,31 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Of a group over MPI. The same on all ranks.
+/// Options of a group over MPI. Must be equal on all ranks.
 struct MpiOptions {
-    /// Of every call; where it passes, the job ends.
+    /// Timeout of every call; when it expires, the job is aborted.
     std::chrono::milliseconds timeout = default_timeout;
-    /// How long a rank may be silent before it counts as lost.
+    /// A rank that sends no heartbeat for this long counts as lost.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
-    /// The address of rank 0's host at which the ranks' control plane is served; empty for all of them.
+    /// The address of rank 0's host at which the control plane's store listens; empty for all addresses.
     std::string bind_address = {};
 };
 
 namespace detail {
 
+/// Builds the control plane of a communicator.
 class MpiControl {
   public:
     MpiControl(MPI_Comm comm, MpiOptions options);
 
-    /// Collective.
+    /// Returns the control plane. Collective.
     [[nodiscard]] std::shared_ptr<ControlPlane> make();
 
   private:
-    /// How long the way to rank 0's store may take to find; without it the job does with deadlines.
-    static constexpr std::chrono::milliseconds patience{10000};
+    /// Timeout for the connection to rank 0's store. Without a connection the job only has timeouts.
+    static constexpr std::chrono::milliseconds connect_timeout{10000};
 
-    struct Identity {
+    struct PeerInfo {
         std::array<char, 48> version{};
         std::array<char, 208> label{};
     };
@@ -50,10 +51,11 @@ class MpiControl {
         std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
     }
 
-    /// Throws MismatchError, on all ranks, where one has another version of dptk.
-    [[nodiscard]] std::vector<std::string> meet_peers() const;
+    /// Returns the labels of all ranks. Collective. Throws MismatchError on all ranks if their versions of
+    /// dptk differ.
+    [[nodiscard]] std::vector<std::string> exchange_peer_info() const;
 
-    /// The store of all ranks; null, on all of them, where one cannot reach it.
+    /// Returns the store of all ranks, or null on all of them if one cannot connect to it. Collective.
     [[nodiscard]] std::shared_ptr<Store> connect();
 
     void broadcast(std::string& line) const;

@@ -25,7 +25,7 @@ DPTK_INLINE std::shared_ptr<ControlPlane> MpiControl::make() {
     ControlPlaneOptions plane{.rank = rank_,
                               .size = size_,
                               .timeout = options_.timeout,
-                              .peers = meet_peers(),
+                              .peers = exchange_peer_info(),
                               .last_resort = [&environment](const std::string&) { environment.end_job(); }};
     if (size_ > 1) plane.store = connect();
     if (!plane.store) return ControlPlane::make(std::move(plane), environment.job_state());
@@ -33,20 +33,20 @@ DPTK_INLINE std::shared_ptr<ControlPlane> MpiControl::make() {
     return join_control_plane(std::move(plane), environment.job_state(), options_.heartbeat_timeout);
 }
 
-DPTK_INLINE std::vector<std::string> MpiControl::meet_peers() const {
-    Identity own;
+DPTK_INLINE std::vector<std::string> MpiControl::exchange_peer_info() const {
+    PeerInfo own;
     copy_text(own.version, job_version());
     copy_text(own.label, process_label());
-    std::vector<Identity> all(static_cast<std::size_t>(size_));
+    std::vector<PeerInfo> all(static_cast<std::size_t>(size_));
     check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, comm_),
               "MPI_Allgather");
     std::vector<std::string> labels;
-    for (const Identity& identity : all) {
-        labels.emplace_back(identity.label.data());
-        if (identity.version == all[0].version) continue;
+    for (const PeerInfo& peer : all) {
+        labels.emplace_back(peer.label.data());
+        if (peer.version == all[0].version) continue;
         MismatchError error(text("the processes use different versions of dptk: rank 0 (",
                                  all[0].label.data(), ") has ", all[0].version.data(), ", rank ",
-                                 labels.size() - 1, " (", labels.back(), ") has ", identity.version.data()));
+                                 labels.size() - 1, " (", labels.back(), ") has ", peer.version.data()));
         error.mark_agreed();
         throw error;
     }
@@ -55,22 +55,22 @@ DPTK_INLINE std::vector<std::string> MpiControl::meet_peers() const {
 
 DPTK_INLINE std::shared_ptr<Store> MpiControl::connect() {
     std::shared_ptr<Store> store;
-    std::string invitation;
+    std::string endpoint;
     std::string problem;
     try {
         if (rank_ == 0) {
-            auto [served, invited] = StoreServers::get().invite(options_.bind_address);
+            auto [served, invited] = StoreServers::get().serve_at_free_port(options_.bind_address);
             store = std::move(served);
-            invitation = invited.to_text();
+            endpoint = invited.to_text();
         }
     } catch (const std::exception& error) {
         problem = error.what();
     }
-    broadcast(invitation);
+    broadcast(endpoint);
     try {
-        if (rank_ != 0 && !invitation.empty()) {
-            store =
-                connect_to_endpoint(StoreEndpoint::parse(invitation), patience, options_.heartbeat_timeout);
+        if (rank_ != 0 && !endpoint.empty()) {
+            store = connect_to_endpoint(StoreEndpoint::parse(endpoint), connect_timeout,
+                                        options_.heartbeat_timeout);
         }
     } catch (const std::exception& error) {
         problem = error.what();
@@ -80,7 +80,7 @@ DPTK_INLINE std::shared_ptr<Store> MpiControl::connect() {
     if (connected == 1) return store;
     if (!problem.empty()) {
         log(LogLevel::warning, rank_,
-            "there is no control plane, and lost ranks are noticed by deadlines alone: " + problem);
+            "there is no control plane, so lost ranks are only detected by timeouts: " + problem);
     }
     return nullptr;
 }

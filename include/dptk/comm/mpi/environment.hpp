@@ -1,5 +1,6 @@
-/// MPI as this process has it: initialised by us only if nobody has, finalised by who did, and ended by
-/// MPI_Abort where a rank has failed, since a collective that others wait in cannot be cancelled.
+/// MPI's initialization, thread level and finalization in this process. dptk initializes and finalizes MPI
+/// only if the program does not. If a rank has failed, dptk calls MPI_Abort, since a collective in which
+/// other ranks wait cannot be canceled.
 #pragma once
 
 #if !__has_include(<mpi.h>)
@@ -7,7 +8,7 @@
     "dptk/comm/mpi.hpp needs MPI: compile with mpicxx, or link MPI::MPI_CXX (Debian: libopenmpi-dev or libmpich-dev)."
 #endif
 
-// The C++ bindings left MPI in its version 3.0; they cost compile time and warn.
+// MPI 3.0 removed the C++ bindings; they cost compile time and cause warnings.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -33,18 +34,20 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Throws BackendError with MPI's own words where `status` is not MPI_SUCCESS.
+/// Throws BackendError with MPI's error text if `status` is not MPI_SUCCESS.
 void check_mpi(int status, std::string_view call);
 
+/// MPI's state in this process.
 class DPTK_EXPORT MpiEnvironment {
   public:
-    /// The one of this process. The first call initialises MPI with MPI_THREAD_MULTIPLE, unless the program
-    /// has done so; the program's end then finalises it. Call it from the main thread first.
+    /// Returns the one instance of this process. The first call initializes MPI with MPI_THREAD_MULTIPLE,
+    /// unless the program has already done so; MPI is then finalized when the program ends. The first call
+    /// must be made by the main thread.
     [[nodiscard]] static MpiEnvironment& get() {
-        static_cast<void>(
-            detail::ProgramEnd::get());  // and its stores: they close after the other ranks have ended, too
-        static MpiEnvironment& environment =
-            *new MpiEnvironment;  // statics of the program may outlive this one
+        // Constructed first, so that its stores close after the other ranks have ended.
+        static_cast<void>(detail::ProgramEnd::get());
+        // Never destroyed, because statics of the program may outlive it.
+        static MpiEnvironment& environment = *new MpiEnvironment;
         static const AtProgramEnd at_program_end{environment};
         return environment;
     }
@@ -52,7 +55,8 @@ class DPTK_EXPORT MpiEnvironment {
     MpiEnvironment(const MpiEnvironment&) = delete;
     MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-    /// Whether any thread may call MPI at any time. Otherwise no thread of dptk's calls MPI.
+    /// Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE). Otherwise no thread of dptk calls
+    /// MPI.
     [[nodiscard]] bool allows_threads() const noexcept { return thread_level_ == MPI_THREAD_MULTIPLE; }
 
     /// Whether the calling thread may call MPI.
@@ -61,32 +65,31 @@ class DPTK_EXPORT MpiEnvironment {
     /// This process's rank in MPI_COMM_WORLD.
     [[nodiscard]] int rank() const noexcept { return rank_; }
 
-    /// Shared by all groups over MPI in this process.
+    /// The state of the job, shared by all groups over MPI in this process.
     [[nodiscard]] const std::shared_ptr<detail::JobState>& job_state() const noexcept { return job_state_; }
 
     [[nodiscard]] static bool is_finalized() noexcept;
 
-    /// The linked library in one line: "Open MPI v4.1.4".
+    /// The name and version of the linked library, such as "Open MPI v4.1.4".
     [[nodiscard]] static std::string library();
 
-    /// Communicators report their lives, so that the end of the program knows of those that were never
-    /// closed.
+    /// Count open communicators, so that the program's end detects communicators that were never closed.
     void communicator_opened() noexcept { ++open_communicators_; }
     void communicator_closed() noexcept { --open_communicators_; }
 
-    /// So does what MPI goes on with only while somebody calls it.
+    /// Count nonblocking operations, which MPI progresses only during calls into MPI.
     void work_started() noexcept { ++works_; }
     void work_ended() noexcept { --works_; }
     [[nodiscard]] bool has_work() const noexcept { return works_ > 0; }
 
-    /// How long the end of the program waits for the other ranks' at most.
+    /// Sets how long the program's end waits for the other ranks at most.
     void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
 
-    /// Says why, and ends all ranks by MPI_Abort; where this thread may not call MPI, this process, which
-    /// makes the launcher end the others.
+    /// Logs the message and ends all ranks by MPI_Abort. If this thread may not call MPI, ends this process
+    /// only; the launcher then ends the others.
     void end_job(const std::string& message) const noexcept;
 
-    /// The same for a job that has failed.
+    /// Ends a failed job and logs its cause.
     void end_job() const noexcept;
 
   private:
@@ -99,15 +102,17 @@ class DPTK_EXPORT MpiEnvironment {
 
     void end_program();
 
-    /// Waits for ranks that go on after this one has closed its groups: the job may still fail, and then must
-    /// not be ended while this one waits in MPI_Finalize (Open MPI's mpirun may hang then).
+    /// Waits for ranks that are still running after this rank has closed its groups, and ends the job if it
+    /// fails meanwhile. A job must not be aborted while this rank waits in MPI_Finalize: Open MPI's mpirun
+    /// may hang.
     void end_failed_job() const;
 
-    /// Runs at the start of MPI_Finalize, whoever calls it: MPI deletes the attributes of MPI_COMM_SELF
-    /// first.
+    /// Runs at the start of MPI_Finalize, also if the program calls it: MPI first deletes the attributes of
+    /// MPI_COMM_SELF.
     static int before_finalize(MPI_Comm, int, void* environment, void*);
 
-    /// An uncaught exception unwinds nothing, so nobody else can end the job for the ranks that wait.
+    /// Ends the job on std::terminate. An uncaught exception runs no destructors, so the other ranks would
+    /// wait forever.
     class Terminator final : public detail::TerminateListener {
       public:
         explicit Terminator(const MpiEnvironment& environment) : environment_(environment) {}
@@ -123,12 +128,12 @@ class DPTK_EXPORT MpiEnvironment {
     void abort() const noexcept {
         static std::atomic<bool> ending = false;
         if (ending.exchange(true))
-            std::this_thread::sleep_for(std::chrono::minutes(1));  // another thread does it
+            std::this_thread::sleep_for(std::chrono::minutes(1));  // another thread aborts
         std::fflush(stdout);
-        // mpirun forwards output on its own time, and drops what it has not read yet when a job aborts.
+        // mpirun forwards output asynchronously, and drops output that it has not read when a job aborts.
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
         if (callable_from_this_thread()) {
-            // Where the launcher cannot be reached any more, MPI_Abort may wait for it.
+            // MPI_Abort may hang if the launcher has ended.
             std::thread([] {
                 std::this_thread::sleep_for(std::chrono::seconds(2));
                 std::_Exit(EXIT_FAILURE);
@@ -138,16 +143,18 @@ class DPTK_EXPORT MpiEnvironment {
         std::_Exit(EXIT_FAILURE);  // the launcher ends the other ranks
     }
 
-    /// MPI_Finalize would wait in silence for a rank that waits in a collective for this one. Ends the job
-    /// where this rank left a group open, by exit(), and the others do not arrive.
+    /// Called before MPI_Finalize, which would hang silently if another rank waited for this one in a
+    /// collective: waits until all ranks have reached the end of their programs. If this rank called exit()
+    /// while a group was open, aborts the job if the other ranks have not ended within `grace_period`.
+    /// Always aborts it after the timeout.
     void wait_for_all_ranks() const;
 
-    /// How long exit() with an open group waits for the other ranks to end, too.
-    static constexpr std::chrono::seconds grace{15};
-    /// How long the program's end waits without a word.
-    static constexpr std::chrono::seconds patience{60};
+    /// How long exit() with an open group waits for the other ranks to end.
+    static constexpr std::chrono::seconds grace_period{15};
+    /// How long the program's end waits before it logs a warning.
+    static constexpr std::chrono::seconds warning_delay{60};
 
-    bool host_ = false;
+    bool owns_mpi_ = false;
     int thread_level_ = MPI_THREAD_SINGLE;
     int rank_ = 0;
     int keyval_ = MPI_KEYVAL_INVALID;

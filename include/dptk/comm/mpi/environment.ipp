@@ -11,11 +11,11 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE void check_mpi(int status, std::string_view call) {
     if (status == MPI_SUCCESS) return;
-    char words[MPI_MAX_ERROR_STRING];
+    char buffer[MPI_MAX_ERROR_STRING];
     int length = 0;
-    MPI_Error_string(status, words, &length);
+    MPI_Error_string(status, buffer, &length);
     throw BackendError(
-        detail::text(call, " failed: ", std::string_view(words, static_cast<std::size_t>(length))));
+        detail::text(call, " failed: ", std::string_view(buffer, static_cast<std::size_t>(length))));
 }
 
 DPTK_INLINE bool MpiEnvironment::callable_from_this_thread() const noexcept {
@@ -32,10 +32,10 @@ DPTK_INLINE bool MpiEnvironment::is_finalized() noexcept {
 }
 
 DPTK_INLINE std::string MpiEnvironment::library() {
-    char words[MPI_MAX_LIBRARY_VERSION_STRING];
+    char buffer[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
-    MPI_Get_library_version(words, &length);
-    std::string_view line(words, static_cast<std::size_t>(length));
+    MPI_Get_library_version(buffer, &length);
+    std::string_view line(buffer, static_cast<std::size_t>(length));
     line = line.substr(0, line.find_first_of("\n,"));
     std::string out;
     for (const char letter : line) out += letter == '\t' ? ' ' : letter;
@@ -48,7 +48,7 @@ DPTK_INLINE void MpiEnvironment::end_job(const std::string& message) const noexc
 }
 
 DPTK_INLINE void MpiEnvironment::end_job() const noexcept {
-    // What came from elsewhere has been told when it came.
+    // Causes from other ranks were already logged when they arrived.
     end_job(job_state_->kind() == detail::Failure::local ? "ends the job: " + job_state_->cause()
                                                          : "ends the job");
 }
@@ -58,10 +58,10 @@ DPTK_INLINE MpiEnvironment::MpiEnvironment() {
     MPI_Initialized(&initialized);
     if (initialized == 0) {
         check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
-        host_ = true;
+        owns_mpi_ = true;
 #ifdef MPICH_VERSION
-        // MPICH asks its handler where a request has failed before anybody waits for it, and not that of
-        // the request's communicator.
+        // If a request fails before a thread waits for it, MPICH calls the error handler of MPI_COMM_WORLD
+        // instead of that of the request's communicator.
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 #endif
     }
@@ -78,7 +78,7 @@ DPTK_INLINE MpiEnvironment::AtProgramEnd::~AtProgramEnd() {
 
 DPTK_INLINE void MpiEnvironment::end_program() {
     if (is_finalized()) return;
-    if (!host_) return end_failed_job();
+    if (!owns_mpi_) return end_failed_job();
     end_failed_job();
     wait_for_all_ranks();
     MPI_Finalize();
@@ -108,23 +108,25 @@ DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     const auto begin = std::chrono::steady_clock::now();
-    bool warned = false;
+    bool has_warned = false;
     int arrived = 0;
     while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const auto waited = std::chrono::steady_clock::now() - begin;
-        if (open_communicators_ > 0 && waited > grace) {
-            end_job("ends the job: exit() was called while a process group was open, and other ranks go on");
+        if (open_communicators_ > 0 && waited > grace_period) {
+            end_job(
+                "ends the job: exit() was called while a process group was open, and other ranks are still "
+                "running");
         }
         if (waited > timeout_.load()) {
             end_job(
-                "ends the job: has ended its program, and waited in vain for the other ranks to end "
-                "theirs");
+                "ends the job: the program has ended on this rank, but not on all other ranks within the "
+                "timeout");
         }
-        if (!warned && waited > patience) {
+        if (!has_warned && waited > warning_delay) {
             log(LogLevel::warning, rank_,
-                "has ended its program, and waits for the other ranks to end theirs");
-            warned = true;
+                "the program has ended on this rank, and waits for the other ranks to end");
+            has_warned = true;
         }
     }
 }

@@ -1,5 +1,5 @@
-/// Collectives over one MPI communicator, by MPI's own algorithms. Open MPI and MPICH, MPI 3.1 and newer;
-/// counts beyond 2^31 go in pieces.
+/// MPI transport: collectives over one MPI communicator, by MPI's own algorithms. Supports Open MPI and
+/// MPICH, MPI 3.1 and newer. Counts above 2^30 are split into pieces.
 #pragma once
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// An MPI communicator that we own: freed when dropped, unless MPI has ended before.
+/// Owner of an MPI communicator. The destructor frees it, unless MPI is finalized or the job has failed.
 class OwnedMpiComm {
   public:
     explicit OwnedMpiComm(MPI_Comm comm);
@@ -44,13 +44,14 @@ class OwnedMpiComm {
 };
 
 #ifdef MPICH_VERSION
-inline constexpr bool mpi_reduces_in_place_at_any_root = false;  // MPICH 4.0 crashes where it is not rank 0
+// MPICH 4.0 crashes if the root is not rank 0.
+inline constexpr bool mpi_reduces_in_place_at_any_root = false;
 #else
 inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 #endif
 
-/// Whether this MPI reads and writes the memory of CUDA devices. Open MPI and MPICH both have this function,
-/// but not always its declaration.
+/// Whether this MPI is CUDA-aware. Looks the query up at run time, because Open MPI and MPICH do not always
+/// declare it.
 [[nodiscard]] inline bool mpi_is_cuda_aware() {
     static const bool aware = [] {
         const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
@@ -61,11 +62,11 @@ inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 
 }  // namespace detail
 
-/// A Transport over an MPI communicator. Moves, and is not copied.
+/// A Transport over an MPI communicator. Movable, not copyable.
 class MpiTransport {
   public:
-    /// Works on a duplicate of `comm` with its own error handler, and leaves `comm` alone. Collective over
-    /// it.
+    /// Creates a transport over a duplicate of `comm`, with its own error handler; `comm` itself is not
+    /// changed. Collective over `comm`.
     explicit MpiTransport(MPI_Comm comm, MpiOptions options = {});
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -75,35 +76,37 @@ class MpiTransport {
     [[nodiscard]] std::string_view backend() const noexcept { return "mpi"; }
     [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return control_; }
 
-    /// The communicator that carries the calls; it stays ours.
+    /// The communicator that carries the calls. The transport keeps ownership.
     [[nodiscard]] MPI_Comm comm() const noexcept { return comm_.get(); }
 
     [[nodiscard]] bool progresses_by_caller() const noexcept { return progresses_by_caller_; }
     [[nodiscard]] bool callable_from_this_thread() const;
 
-    /// One message to MPI, however long.
+    /// Sends the buffer as one MPI message of any length. Blocks.
     void send(const Buffer& buffer, int to, int tag);
 
-    /// Throws MismatchError where the message has another size.
+    /// Receives one message. Blocks. Throws MismatchError if the message has another size.
     void recv(const Buffer& buffer, int from, int tag) { static_cast<void>(receive(buffer, from, tag)); }
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag) { return receive(buffer, MPI_ANY_SOURCE, tag); }
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
-    /// By MPI_Isend and MPI_Irecv.
+    /// Starts the message with MPI_Isend or MPI_Irecv.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
-    /// MPI has no 16-bit floating-point types, its user functions know nothing but their arguments, and Open
-    /// MPI's vectorised sums of short integers saturate where others wrap around.
+    /// Whether MPI carries out the reduction. MPI has no 16-bit floating-point types, its user-defined
+    /// functions have no context argument, and Open MPI's vectorized sums of short integers saturate
+    /// instead of wrapping around.
     [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
         const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
         const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
-        const bool as_it_is = reduction.user == nullptr && !reduction.weight;
-        return as_it_is && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+        const bool is_builtin = reduction.user == nullptr && !reduction.weight;
+        return is_builtin && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
     }
 
-    /// What MPI does to the end, and in place: an average's division is the host's.
+    /// Whether MPI can carry out the call on device memory. It cannot compute averages, because the host
+    /// does the division.
     [[nodiscard]] bool takes_device_memory(const Collective& call) const;
 
     void all_reduce(const Buffer& data, const Reduction& reduction);
@@ -126,25 +129,26 @@ class MpiTransport {
 
     void barrier();
 
-    /// Gives MPI the time to go on with what was started in this process. Returns whether there is any.
+    /// Lets MPI progress the operations that were started in this process. Returns whether there are any.
     [[nodiscard]] bool progress();
 
-    /// Hands all_reduce, broadcast, all_gather and barrier to MPI without waiting; null for the others.
+    /// Starts all_reduce, broadcast, all_gather or barrier as a nonblocking MPI operation. Returns null for
+    /// other calls.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call);
 
     [[nodiscard]] MpiTransport duplicate();
 
-    /// Blocks until all of these ranks have called it.
+    /// Creates a transport over these ranks. Blocks until all of them have called it.
     [[nodiscard]] MpiTransport subgroup(std::span<const int> ranks, std::string_view);
 
   private:
     static constexpr std::size_t largest_count = std::size_t{1} << 30;
 
-    /// How many elements one rank gives or gets, as MPI counts them.
+    /// The number of elements that one rank sends or receives, in MPI's terms.
     struct Counts {
         explicit Counts(const Buffer& each);
 
-        /// Whether `parts` times as many can be addressed by an int, as some algorithms of MPIs do inside.
+        /// Whether an int can hold `parts` times the count, because some MPI algorithms use such offsets.
         [[nodiscard]] bool fit(int parts) const noexcept;
 
         std::size_t all;
@@ -158,12 +162,12 @@ class MpiTransport {
 
     MpiTransport(detail::OwnedMpiComm comm, std::shared_ptr<detail::ControlPlane> control);
 
-    void find_place();
+    void find_ranks();
 
     [[nodiscard]] static detail::OwnedMpiComm duplicate_of(MPI_Comm comm);
 
-    /// Calls action(piece, count, type) for pieces whose count fits into MPI's int; once, with count 0, for
-    /// none.
+    /// Calls action(piece, count, type) for pieces whose count fits into an int. For an empty buffer, calls
+    /// it once with count 0.
     template <class Action>
     static void in_pieces(const Buffer& buffer, Action&& action) {
         const MPI_Datatype type = detail::mpi_datatype(buffer.dtype);
@@ -177,7 +181,8 @@ class MpiTransport {
         } while (done < all);
     }
 
-    /// Where counts are too large for MPI's own verb.
+    /// Carries out the call by point-to-point messages. Used if the counts are too large for MPI's
+    /// collective.
     void over_messages(const Collective& call);
 
     [[nodiscard]] std::size_t unsigned_size() const noexcept { return static_cast<std::size_t>(size_); }

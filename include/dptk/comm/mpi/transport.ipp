@@ -23,7 +23,7 @@ DPTK_INLINE OwnedMpiComm::~OwnedMpiComm() {
     if (comm_ == MPI_COMM_NULL) return;
     MpiEnvironment& environment = MpiEnvironment::get();
     environment.communicator_closed();
-    // Freeing is collective: where the job is broken, the others do not come.
+    // Freeing is collective: if the job has failed, the other ranks do not take part.
     if (!environment.job_state()->failed() && !MpiEnvironment::is_finalized()) MPI_Comm_free(&comm_);
 }
 
@@ -64,6 +64,8 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& messag
         return work;
     }
     const int from = message.peer == any_rank ? MPI_ANY_SOURCE : message.peer;
+    work->receiver = rank_;
+    work->expected_bytes = message.buffer.bytes();
     check_mpi(
         MPI_Irecv(message.buffer.data, type->count(), type->type(), from, message.tag, comm_.get(), request),
         "MPI_Irecv");
@@ -88,18 +90,18 @@ DPTK_INLINE void MpiTransport::all_reduce(const Buffer& data, const Reduction& r
 }
 
 DPTK_INLINE void MpiTransport::reduce(const Buffer& data, const Reduction& reduction, int root) {
-    const bool here = rank_ == root;
+    const bool is_root = rank_ == root;
     in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
         const Buffer own{piece, static_cast<std::size_t>(count), data.dtype};
-        const bool apart = here && root != 0 && !detail::mpi_reduces_in_place_at_any_root;
-        const algorithms::Scratch copy(own.slice(0, apart ? own.count : 0));
-        if (apart) detail::convert(copy.buffer(), own);
-        const void* input = apart ? copy.buffer().data : here ? MPI_IN_PLACE : piece;
-        check_mpi(MPI_Reduce(input, here ? piece : nullptr, count, type, detail::mpi_op(reduction.op), root,
-                             comm_.get()),
+        const bool use_copy = is_root && root != 0 && !detail::mpi_reduces_in_place_at_any_root;
+        const algorithms::Scratch copy(own.slice(0, use_copy ? own.count : 0));
+        if (use_copy) detail::convert(copy.buffer(), own);
+        const void* input = use_copy ? copy.buffer().data : is_root ? MPI_IN_PLACE : piece;
+        check_mpi(MPI_Reduce(input, is_root ? piece : nullptr, count, type, detail::mpi_op(reduction.op),
+                             root, comm_.get()),
                   "MPI_Reduce");
     });
-    if (here && reduction.averages()) detail::divide(data, size_);
+    if (is_root && reduction.averages()) detail::divide(data, size_);
 }
 
 DPTK_INLINE void MpiTransport::broadcast(const Buffer& data, int root) {
@@ -162,9 +164,9 @@ DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer&
         return over_messages(
             {.verb = Verb::reduce_scatter, .input = input, .output = output, .reduction = reduction});
     }
-    const bool apart = !detail::overlap(input, output);  // MPI wants it so
-    const algorithms::Scratch own(apart ? output.slice(0, 0) : output);
-    const Buffer& result = apart ? output : own.buffer();
+    const bool use_copy = detail::overlap(input, output);  // MPI forbids overlapping buffers
+    const algorithms::Scratch own(use_copy ? output : output.slice(0, 0));
+    const Buffer& result = use_copy ? own.buffer() : output;
     check_mpi(MPI_Reduce_scatter_block(input.data, result.data, each.count, each.type,
                                        detail::mpi_op(reduction.op), comm_.get()),
               "MPI_Reduce_scatter_block");
@@ -185,7 +187,7 @@ DPTK_INLINE void MpiTransport::barrier() {
 }
 
 DPTK_INLINE bool MpiTransport::progress() {
-    int found = 0;  // also without work: of a call that has returned, something may be on its way still
+    int found = 0;  // needed also without work: MPI may still transfer data of a call that has returned
     check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.get(), &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
     return MpiEnvironment::get().has_work();
 }
@@ -259,16 +261,16 @@ DPTK_INLINE MpiTransport::MpiTransport(const MpiTransport& other, detail::OwnedM
 
 DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm, MpiOptions options)
     : comm_(std::move(comm)), control_(detail::MpiControl(comm_.get(), std::move(options)).make()) {
-    find_place();
+    find_ranks();
 }
 
 DPTK_INLINE MpiTransport::MpiTransport(detail::OwnedMpiComm comm,
                                        std::shared_ptr<detail::ControlPlane> control)
     : comm_(std::move(comm)), control_(std::move(control)) {
-    find_place();
+    find_ranks();
 }
 
-DPTK_INLINE void MpiTransport::find_place() {
+DPTK_INLINE void MpiTransport::find_ranks() {
     check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
     MPI_Comm host = MPI_COMM_NULL;
@@ -314,8 +316,8 @@ DPTK_INLINE void MpiTransport::check_received(int result, const MPI_Status& stat
     int error_class = MPI_SUCCESS;
     if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-        throw MismatchError(detail::text("rank ", from < 0 ? status.MPI_SOURCE : from, " sends more than ",
-                                         buffer.bytes(), " bytes to rank ", rank_, ", which expects these"));
+        throw MismatchError(
+            detail::too_long_text(from < 0 ? status.MPI_SOURCE : from, rank_, buffer.bytes()));
     }
     check_mpi(result, call);
     check_size(status, buffer, rank_);
@@ -329,7 +331,7 @@ DPTK_INLINE void MpiTransport::check_size(const MPI_Status& status, const Buffer
     if (received != MPI_UNDEFINED && count == detail::mpi_count(buffer)) return;
     const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
     const std::string sent =
-        received == MPI_UNDEFINED ? "parts of elements" : detail::text(count * bytes, " bytes");
+        received == MPI_UNDEFINED ? "incomplete elements" : detail::text(count * bytes, " bytes");
     throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", sent, " to rank ", rank,
                                      ", which expects ", buffer.bytes()));
 }

@@ -1,4 +1,4 @@
-/// The library's element types, operations and messages as MPI's.
+/// Mapping of dtypes, reduction operations and messages to MPI datatypes and operations.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] MPI_Datatype mpi_datatype(DType dtype);
 
-/// Of a buffer's mpi_datatype, how many it holds.
+/// The number of elements of type mpi_datatype() that the buffer holds.
 [[nodiscard]] std::size_t mpi_count(const Buffer& buffer) noexcept;
 
-/// A whole message as one MPI type, so that it is one message to MPI however long it is.
+/// MPI datatype for a whole message, so that messages with more than 2^31 elements need only one MPI call.
 class MpiMessageType {
   public:
     explicit MpiMessageType(const Buffer& buffer);

@@ -8,12 +8,12 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE MPI_Datatype mpi_datatype(DType dtype) {
     switch (dtype) {
-        case DType::boolean:  // 0 or 1: the bitwise operations on bytes are the logical ones
+        case DType::boolean:  // values are 0 or 1, so that bitwise operations on bytes equal logical ones
         case DType::u8: return MPI_UINT8_T;
         case DType::i8: return MPI_INT8_T;
         case DType::i16: return MPI_INT16_T;
         case DType::f16:
-        case DType::bf16:  // moved, never reduced by MPI
+        case DType::bf16:  // MPI only transfers 16-bit floats and never reduces them
         case DType::u16: return MPI_UINT16_T;
         case DType::i32: return MPI_INT32_T;
         case DType::u32: return MPI_UINT32_T;

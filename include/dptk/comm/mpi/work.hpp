@@ -1,10 +1,11 @@
-/// The background work of which MPI keeps the requests.
+/// Nonblocking MPI operations (MPI_Request) as background work.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "dptk/comm/detail/work_error.hpp"
@@ -14,7 +15,10 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What MPI has been given and whoever waits for it progresses.
+/// Returns the error text for a message that is longer than its receive buffer.
+[[nodiscard]] std::string too_long_text(int from, int to, std::size_t expected_bytes);
+
+/// A set of MPI requests. The thread that waits for them progresses them.
 class MpiWork final : public WorkState {
   public:
     MpiWork();
@@ -23,17 +27,21 @@ class MpiWork final : public WorkState {
     MpiWork& operator=(const MpiWork&) = delete;
 
     std::vector<MPI_Request> requests;
-    /// Called when all has ended well; may throw.
+    /// Called when all requests have completed without errors; may throw.
     std::function<void(const MPI_Status& last)> finish = {};
-    /// Of a recv.
+    /// The source rank of a recv; -1 otherwise.
     int source = -1;
+    /// For a recv, this rank and the size of its buffer, for error texts; -1 and 0 otherwise.
+    int receiver = -1;
+    std::size_t expected_bytes = 0;
 
-    /// One after the other: Open MPI 4.1's MPI_Waitall does not return where one has failed before the call.
+    /// Waits for one request after the other: Open MPI 4.1's MPI_Waitall does not return if a request has
+    /// failed before the call.
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
     std::exception_ptr error() override { return error_.see(); }
 
-    std::exception_ptr unseen_error() override { return error_.unseen(); }
+    std::exception_ptr unreported_error() override { return error_.unseen(); }
 
     [[nodiscard]] int source_rank() const override { return source; }
 

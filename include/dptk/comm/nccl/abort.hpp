@@ -1,4 +1,4 @@
-/// The forced end of NCCL communicators.
+/// Abort of NCCL communicators (ncclCommAbort) after a failure of the job.
 #pragma once
 
 #include <map>
@@ -12,42 +12,45 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// An ncclComm_t, as those who use it and those who end it share it.
+/// An ncclComm_t that is shared by the threads that use it and the thread that aborts it.
 struct NcclHandle {
-    /// Held by whoever is inside NCCL.
+    /// Held by the thread that is inside NCCL.
     std::mutex mutex;
     ncclComm_t comm = nullptr;
-    /// NCCL writes to it from a thread of its own, when it has connected or has given up to.
+    /// NCCL writes to it from its own thread when it has connected, or has failed to connect.
     ncclComm_t connecting = nullptr;
-    /// Nobody may use `comm` any more.
+    /// Whether `comm` must no longer be used.
     bool ended = false;
     int device = 0;
     int job_rank = 0;
-    /// Memory of ncclMemAlloc's that NCCL knows, and its own handle for each.
+    /// Registered memory from ncclMemAlloc, and NCCL's handle for each block.
     std::map<void*, void*> registered = {};
-    /// That part of it which nobody else uses any more.
+    /// Blocks that are still registered, but no longer used by dptk.
     std::vector<void*> unused = {};
 
-    /// NCCL has ended the communicator, and knows no memory any more.
+    /// Frees the unused memory. Requires that NCCL has ended the communicator.
     void free_unused();
 
-    /// For who ends it; when nobody is inside NCCL. Null where somebody has ended it before.
+    /// Takes the communicator, to end it, once no thread is inside NCCL. Returns null if another thread has
+    /// already taken it.
     [[nodiscard]] ncclComm_t take();
 };
 
-/// Aborts communicators that were connected together: once, one after the other, since NCCL keeps what such
-/// communicators share without a lock, and on a thread of its own, since it may hang.
+/// Aborts communicators that were connected together. Aborts each once, one after the other, since NCCL
+/// does not lock the state that such communicators share; and on a thread of its own, since ncclCommAbort
+/// may hang.
 class NcclAbort {
   public:
     explicit NcclAbort(std::vector<std::shared_ptr<NcclHandle>> handles);
 
-    /// Does not wait.
+    /// Starts the abort. Does not block.
     void start() noexcept;
 
-    /// Blocks until all are aborted, for at most some seconds. At once where nobody has started it.
+    /// Blocks until all communicators are aborted, for at most some seconds. Returns immediately if the
+    /// abort was not started.
     void wait() noexcept;
 
-    /// Whether all are aborted, or nobody can do anything about it. Does not block.
+    /// Whether all communicators are aborted, or the abort has failed or hangs. Does not block.
     [[nodiscard]] bool is_over();
 
   private:

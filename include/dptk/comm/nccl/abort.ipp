@@ -34,7 +34,7 @@ DPTK_INLINE void NcclAbort::start() noexcept {
         std::vector<int> devices;
         for (const auto& handle : handles_) devices.push_back(handle->device);
         call_ = MayHangCall::start(text("rank ", handles_[0]->job_rank, ": ncclCommAbort"),
-                                   std::move(devices), MayHangCall::patience, [handles = handles_] {
+                                   std::move(devices), MayHangCall::short_limit, [handles = handles_] {
                                        for (const auto& handle : handles) abort(*handle);
                                    });
     } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-/// How each collective and message on device memory becomes calls of NCCL's, in the order of a stream.
+/// Mapping of collectives and messages on device memory to NCCL calls on a CUDA stream.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// On a communicator whose device is the current one.
+/// Issues NCCL calls on a communicator. Its device must be the current one.
 class NcclCalls {
   public:
     explicit NcclCalls(std::shared_ptr<NcclComm> comm);
 
     [[nodiscard]] const StreamMemoryPool& pool();
 
-    /// What the stream has been given so far.
+    /// Returns a work that completes when all operations that the stream has so far are done.
     [[nodiscard]] std::shared_ptr<WorkState> work_after(StreamRef stream) const;
 
-    /// Where the elements are not there already.
+    /// Copies the elements on the stream, unless both buffers are the same.
     static void copy(const Buffer& to, const Buffer& from, StreamRef stream);
 
-    /// Whether the host has no part in a call on device memory, and no memory is taken for it.
+    /// Whether a call on device memory involves neither the host nor temporary memory.
     [[nodiscard]] static bool is_all_on_gpu(const Collective& call);
 
-    /// Hands messages of device memory to the GPU, which carries them out at once.
+    /// Enqueues messages of device memory as one NCCL group, so that they run concurrently.
     void issue(std::span<const Message> messages, StreamRef stream);
 
-    /// Hands a call on device memory to the GPU.
+    /// Enqueues a call on device memory.
     void issue(const Collective& call, StreamRef stream);
 
   private:
@@ -44,15 +44,15 @@ class NcclCalls {
 
     void issue_reduction(const Collective& call, StreamRef stream);
 
-    /// Of the elements of a reduction.
+    /// A range of the elements of a reduction.
     struct Part {
         std::size_t first = 0;
         std::size_t count = 0;
     };
 
-    /// NCCL (2.28, for one) carries a single rank's weighted sum out in blocks, of which there is one for
-    /// each 16 KiB, rounded up, and at most 32. Each takes an equal part, rounded down, and what is left over
-    /// is forgotten. Nothing is where the parts are 16 KiB each, and where there is one block.
+    /// Splits a weighted sum so that NCCL computes all of its elements. With a single rank, NCCL (such as
+    /// 2.28) divides the elements among one block per 16 KiB, at most 32, and skips the remainder of the
+    /// division. There is no remainder for whole multiples of 16 KiB, or for one block.
     [[nodiscard]] std::vector<Part> parts_of_weighted(const NcclElements& in) const;
 
     void issue_reduction(const Collective& call, const Part& part, ncclDataType_t type, ncclRedOp_t op,
@@ -67,7 +67,7 @@ class NcclCalls {
     void issue_all_to_all(const Collective& call, StreamRef stream);
 
     std::shared_ptr<NcclComm> comm_;
-    std::unique_ptr<const StreamMemoryPool> pool_;  // at first use
+    std::unique_ptr<const StreamMemoryPool> pool_;  // created at first use
     NcclHostStage host_stage_;
 };
 

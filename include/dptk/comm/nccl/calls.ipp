@@ -69,7 +69,7 @@ DPTK_INLINE void NcclCalls::issue(const Collective& call, StreamRef stream) {
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
-        case Verb::recv: break;  // no collectives on memory
+        case Verb::recv: break;  // not collectives on memory
     }
 }
 
@@ -107,7 +107,7 @@ DPTK_INLINE std::vector<NcclCalls::Part> NcclCalls::parts_of_weighted(const Nccl
 
 DPTK_INLINE void NcclCalls::issue_reduction(const Collective& call, const Part& part, ncclDataType_t type,
                                             ncclRedOp_t op, StreamRef stream) {
-    const std::size_t offset = part.first * (type == ncclFloat64 ? 8 : 4);  // 0 but for weighted sums
+    const std::size_t offset = part.first * (type == ncclFloat64 ? 8 : 4);  // 0 except for weighted sums
     const void* from = static_cast<const std::byte*>(call.input.data) + offset;
     void* to = static_cast<std::byte*>(call.output.data) + offset;
     switch (call.verb) {

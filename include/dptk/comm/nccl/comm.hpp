@@ -1,5 +1,6 @@
-/// An NCCL communicator with deadlines. It works in NCCL's non-blocking mode, the only one that can be
-/// aborted safely: each call is asked after until NCCL has taken it in, and no other call is made until then.
+/// NCCL communicator with timeouts and error propagation. It uses NCCL's non-blocking mode, the only one
+/// that can be aborted safely: after each call it polls until NCCL has accepted the call, and makes no
+/// other call before.
 #pragma once
 
 #include <atomic>
@@ -24,10 +25,10 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Who ends an ncclComm_t.
+/// The owner of an ncclComm_t, which ends it.
 enum class NcclOwner : std::uint8_t {
-    caller,  ///< it is left as it is, also where the job fails: what it carries out then goes on
-    dptk,    ///< it is closed with its transport, and aborted where the job fails
+    caller,  ///< The caller ends it. If the job fails, its operations continue.
+    dptk,    ///< dptk closes it with its transport, and aborts it if the job fails.
 };
 
 namespace detail {
@@ -35,29 +36,30 @@ namespace detail {
 struct NcclCommOptions {
     int rank = 0;
     int size = 1;
-    /// As messages call it.
+    /// The rank in the job, for messages.
     int job_rank = 0;
-    /// The CUDA device on which it works.
+    /// The CUDA device of the communicator.
     int device = 0;
-    /// Of each call, until NCCL has taken it in.
+    /// Timeout of each call until NCCL has accepted it.
     std::chrono::milliseconds timeout = default_timeout;
     std::shared_ptr<JobState> job_state;
 };
 
+/// An ncclComm_t with timeouts. If the job fails, it is aborted.
 class NcclComm final : public FailureListener {
   public:
-    /// Connects with the other ranks that have the same id. Blocks until all have come.
+    /// Connects to the other ranks that have the same id. Blocks until all ranks have called it.
     [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id);
 
-    /// The same for several devices of this process at once, a rank each.
+    /// Connects several devices of this process at once; each is a rank.
     [[nodiscard]] static std::vector<std::shared_ptr<NcclComm>> connect(
         const std::vector<NcclCommOptions>& each, const ncclUniqueId& id);
 
-    /// Around one that is there.
-    [[nodiscard]] static std::shared_ptr<NcclComm> around(ncclComm_t raw, NcclCommOptions options,
-                                                          NcclOwner owner);
+    /// Wraps an existing communicator.
+    [[nodiscard]] static std::shared_ptr<NcclComm> wrap(ncclComm_t raw, NcclCommOptions options,
+                                                        NcclOwner owner);
 
-    /// Aborts what has not been closed.
+    /// Aborts the communicator if it was not closed.
     DPTK_INLINE ~NcclComm() override;
     NcclComm(const NcclComm&) = delete;
     NcclComm& operator=(const NcclComm&) = delete;
@@ -69,21 +71,21 @@ class NcclComm final : public FailureListener {
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
     [[nodiscard]] const std::shared_ptr<JobState>& job_state() const noexcept { return options_.job_state; }
 
-    /// calls(ncclComm_t) makes calls of NCCL's, and returns what they have come to. Blocks until NCCL has
-    /// taken them in: then the streams have them. Throws what keeps it from that: ArgumentError,
-    /// BackendError, PeerLostError or, at the deadline, TimeoutError.
+    /// Runs calls(ncclComm_t), which makes NCCL calls and returns their result. Blocks until NCCL has
+    /// accepted them and they are on the streams. Throws ArgumentError, BackendError or PeerLostError if
+    /// NCCL or the job fails, and TimeoutError at the timeout.
     template <class Calls>
     void launch(const char* what, Calls&& calls) {
-        check_well();
+        check_not_failed();
         break_job_on_error([&] {
             const cuda::DeviceScope on(device());
             const std::lock_guard lock(handle_->mutex);
             check_alive();
-            settle(what, calls(handle_->comm));
+            wait_until_accepted(what, calls(handle_->comm));
         });
     }
 
-    /// The same for several calls that belong together: calls(ncclComm_t, NcclGroup&).
+    /// Runs calls(ncclComm_t, NcclGroup&) as one NCCL group.
     template <class Calls>
     void launch_group(const char* what, Calls&& calls) {
         launch(what, [&](ncclComm_t comm) {
@@ -93,12 +95,12 @@ class NcclComm final : public FailureListener {
         });
     }
 
-    /// The same for several communicators of this thread's: calls(number, ncclComm_t, NcclGroup&) for each,
-    /// with its device as the current one.
+    /// Runs calls(index, ncclComm_t, NcclGroup&) for several communicators as one NCCL group, each with its
+    /// device as the current one.
     template <class Calls>
     static void launch_together(const char* what, const std::vector<std::shared_ptr<NcclComm>>& comms,
                                 Calls&& calls) {
-        for (const auto& comm : comms) comm->check_well();
+        for (const auto& comm : comms) comm->check_not_failed();
         comms[0]->break_job_on_error([&] {
             std::vector<std::unique_lock<std::mutex>> locks;
             for (const auto& comm : comms) {
@@ -111,15 +113,15 @@ class NcclComm final : public FailureListener {
                 calls(i, comms[i]->handle_->comm, group);
             }
             const ncclResult_t result = group.end();
-            for (const auto& comm : comms) comm->settle(what, result);
+            for (const auto& comm : comms) comm->wait_until_accepted(what, result);
         });
     }
 
-    /// Ends them together with the other ranks'. In a job that has failed, aborts them.
+    /// Closes the communicators together with the other ranks. If the job has failed, aborts them.
     static void close_together(const std::vector<std::shared_ptr<NcclComm>>& comms);
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-    /// Of all ranks or of none. Memory of ncclMemAlloc's.
+    /// Registers memory from ncclMemAlloc. Collective.
     void register_memory(void* data, std::size_t bytes) {
         launch("ncclCommRegister", [&](ncclComm_t comm) {
             void*& handle = handle_->registered[data];
@@ -130,8 +132,8 @@ class NcclComm final : public FailureListener {
         });
     }
 
-    /// Nobody uses the memory any more. Returns whether it may be freed at once; where NCCL goes on to know
-    /// it, it is freed with the communicator's end.
+    /// Deregisters memory that is no longer used. Returns whether it may be freed now. If NCCL cannot
+    /// deregister it, it is freed when the communicator ends.
     [[nodiscard]] bool deregister_memory(void* data) noexcept {
         const std::lock_guard lock(handle_->mutex);
         const auto found = handle_->registered.find(data);
@@ -145,53 +147,56 @@ class NcclComm final : public FailureListener {
     }
 #endif
 
-    /// Whether what was handed over will not come to a good end. Asks NCCL, where nobody is inside.
+    /// Whether the communicator or the job has failed, so that enqueued operations will not complete.
+    /// Queries NCCL if no other thread is inside it.
     [[nodiscard]] bool failed();
 
-    /// What it has failed with: the error of this rank where it has one, or the job's.
+    /// Returns the error of this rank, or else the error of the job; null if nothing has failed.
     [[nodiscard]] std::exception_ptr failure();
 
+    /// Throws the error of this rank, if there is one.
     void rethrow_failure();
 
-    /// Something that it works with has failed.
-    void note(std::exception_ptr failure);
+    /// Stores the error of this rank. Keeps the first one.
+    void set_failure(std::exception_ptr failure);
 
-    /// The job has failed. On whatever thread, perhaps one that is inside launch(): does not wait.
+    /// Called when the job has failed, on any thread, perhaps one that is inside launch(). Does not block.
     DPTK_INLINE void wake() noexcept override;
 
-    /// In a job that has failed: blocks until nothing that was handed over goes on, for at most some seconds.
-    void await_abort() noexcept { abort_->wait(); }
+    /// After a failure, blocks until the communicator is aborted, for at most some seconds.
+    void wait_for_abort() noexcept { abort_->wait(); }
 
-    /// Whether nothing goes on any more, in a job that has failed; or nobody can do anything about it.
+    /// After a failure, whether the communicator is aborted, or cannot be.
     [[nodiscard]] bool is_over() { return owner_ == NcclOwner::caller || abort_->is_over(); }
 
-    /// Ends the job, since `what` has taken longer than it may. Throws TimeoutError.
+    /// Fails the job because `what` has exceeded the timeout. Throws TimeoutError.
     void give_up_on(const char* what);
 
-    /// Ends it together with the other ranks. Blocks until they have come, and all that was handed over is
-    /// done. In a job that has failed, aborts it.
+    /// Closes the communicator together with the other ranks. Blocks until all of them close it and all
+    /// enqueued operations are done. If the job has failed, aborts it.
     void close();
 
   private:
     NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwner owner);
 
-    /// In the non-blocking mode.
-    [[nodiscard]] ncclResult_t begin_connecting(const ncclUniqueId& id);
+    /// Calls ncclCommInitRankConfig in the non-blocking mode.
+    [[nodiscard]] ncclResult_t start_connecting(const ncclUniqueId& id);
 
-    /// Throws what has failed here, or else in the job.
-    void check_well();
+    /// Throws the error of this rank, or else of the job, if there is one.
+    void check_not_failed();
 
-    /// Under the lock: an abort may have been here before.
+    /// Throws if the communicator has failed or was ended. Requires the lock.
     void check_alive();
 
-    /// Where NCCL has not taken in what it was given, nobody may use its streams before it has been aborted.
+    /// Runs the function; if it throws, fails the job and waits for the abort. The streams must not be used
+    /// before that if NCCL has not accepted a call.
     template <class Function>
     void break_job_on_error(Function&& function) {
         const auto break_job = [&](std::string cause, Failure kind) {
             if (!cause.starts_with("rank ")) cause = text("rank ", job_rank(), ": ", cause);
             job_state()->fail(std::move(cause), kind);
             wake();
-            await_abort();
+            wait_for_abort();
         };
         try {
             function();
@@ -206,18 +211,19 @@ class NcclComm final : public FailureListener {
 
     void close_with_others();
 
-    /// Behind its finalization.
+    /// Calls ncclCommDestroy, after the communicator was finalized.
     void destroy();
 
     void deregister_all();
 
-    /// What NCCL says of the communicator. Under the lock.
-    [[nodiscard]] ncclResult_t look() const;
+    /// Returns the state that ncclCommGetAsyncError reports. Requires the lock.
+    [[nodiscard]] ncclResult_t query_state() const;
 
-    /// Until NCCL has taken in what was called. Under the lock: nobody else makes a call meanwhile.
-    void settle(const char* what, ncclResult_t result);
+    /// Polls until NCCL has accepted the call. Requires the lock, so that no other thread makes a call
+    /// meanwhile.
+    void wait_until_accepted(const char* what, ncclResult_t result);
 
-    [[nodiscard]] TimeoutError late(const char* what) const;
+    [[nodiscard]] TimeoutError timeout_error(const char* what) const;
 
     [[nodiscard]] std::exception_ptr failure_of(const char* what, ncclResult_t result) const;
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "dptk/comm/detail/pause.hpp"
+#include "dptk/comm/detail/backoff.hpp"
 #include "dptk/comm/nccl/may_hang_call.hpp"
 #include "dptk/control/process/deadline.hpp"
 
@@ -13,7 +13,7 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::connect(NcclCommOptions options, const ncclUniqueId& id) {
     std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), nullptr, NcclOwner::dptk));
     comm->options_.job_state->subscribe(comm);
-    comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->begin_connecting(id); });
+    comm->launch("ncclCommInitRankConfig", [&](ncclComm_t) { return comm->start_connecting(id); });
     return comm;
 }
 
@@ -31,13 +31,13 @@ DPTK_INLINE std::vector<std::shared_ptr<NcclComm>> NcclComm::connect(const std::
         comm->job_state()->subscribe(comm);
     }
     launch_together("ncclCommInitRankConfig", comms, [&](std::size_t i, ncclComm_t, NcclGroup& group) {
-        group.add(comms[i]->begin_connecting(id));
+        group.add(comms[i]->start_connecting(id));
     });
     return comms;
 }
 
-DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::around(ncclComm_t raw, NcclCommOptions options,
-                                                       NcclOwner owner) {
+DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::wrap(ncclComm_t raw, NcclCommOptions options,
+                                                     NcclOwner owner) {
     std::shared_ptr<NcclComm> comm(new NcclComm(std::move(options), raw, owner));
     comm->options_.job_state->subscribe(comm);
     return comm;
@@ -46,19 +46,19 @@ DPTK_INLINE std::shared_ptr<NcclComm> NcclComm::around(ncclComm_t raw, NcclCommO
 DPTK_INLINE NcclComm::~NcclComm() {
     if (owner_ == NcclOwner::caller || closed_) return;
     wake();
-    await_abort();
+    wait_for_abort();
 }
 
 DPTK_INLINE void NcclComm::close_together(const std::vector<std::shared_ptr<NcclComm>>& comms) {
-    const bool well = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
-    if (well) {
+    const bool is_healthy = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
+    if (is_healthy) {
         launch_together("ncclCommFinalize", comms, [](std::size_t, ncclComm_t comm, NcclGroup& group) {
             group.add(ncclCommFinalize(comm));
         });
     }
     for (const auto& comm : comms) {
-        if (well) comm->destroy();
-        if (!well) comm->close();
+        if (is_healthy) comm->destroy();
+        if (!is_healthy) comm->close();
     }
 }
 
@@ -67,9 +67,9 @@ DPTK_INLINE bool NcclComm::failed() {
     {
         const std::unique_lock lock(handle_->mutex, std::try_to_lock);
         if (!lock || handle_->comm == nullptr) return false;
-        const ncclResult_t state = look();
+        const ncclResult_t state = query_state();
         if (state == ncclSuccess || state == ncclInProgress) return false;
-        note(failure_of("in the background", state));
+        set_failure(failure_of("in the background", state));
     }
     job_state()->fail(failure_text());
     return true;
@@ -77,7 +77,7 @@ DPTK_INLINE bool NcclComm::failed() {
 
 DPTK_INLINE std::exception_ptr NcclComm::failure() {
     try {
-        check_well();
+        check_not_failed();
     } catch (...) {
         return std::current_exception();
     }
@@ -90,7 +90,7 @@ DPTK_INLINE void NcclComm::rethrow_failure() {
     std::rethrow_exception(failure_);
 }
 
-DPTK_INLINE void NcclComm::note(std::exception_ptr failure) {
+DPTK_INLINE void NcclComm::set_failure(std::exception_ptr failure) {
     const std::lock_guard lock(failure_mutex_);
     if (failed_) return;
     failure_ = std::move(failure);
@@ -102,14 +102,14 @@ DPTK_INLINE void NcclComm::wake() noexcept {
 }
 
 DPTK_INLINE void NcclComm::give_up_on(const char* what) {
-    break_job_on_error([&] { throw late(what); });
+    break_job_on_error([&] { throw timeout_error(what); });
 }
 
 DPTK_INLINE void NcclComm::close() {
     if (owner_ == NcclOwner::caller || closed_) return;
     if (failed_ || job_state()->failed()) {
         wake();
-        return await_abort();
+        return wait_for_abort();
     }
     break_job_on_error([&] { close_with_others(); });
 }
@@ -121,7 +121,7 @@ DPTK_INLINE NcclComm::NcclComm(NcclCommOptions options, ncclComm_t raw, NcclOwne
     handle_->job_rank = options_.job_rank;
 }
 
-DPTK_INLINE ncclResult_t NcclComm::begin_connecting(const ncclUniqueId& id) {
+DPTK_INLINE ncclResult_t NcclComm::start_connecting(const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     const ncclResult_t result = ncclCommInitRankConfig(&handle_->connecting, size(), id, rank(), &config);
@@ -129,14 +129,15 @@ DPTK_INLINE ncclResult_t NcclComm::begin_connecting(const ncclUniqueId& id) {
     return result;
 }
 
-DPTK_INLINE void NcclComm::check_well() {
-    const bool job_has_failed = job_state()->failed();  // after what has failed here was noted
+DPTK_INLINE void NcclComm::check_not_failed() {
+    // Read first: an error of this rank is stored before it fails the job.
+    const bool job_has_failed = job_state()->failed();
     rethrow_failure();
     if (job_has_failed) job_state()->check();
 }
 
 DPTK_INLINE void NcclComm::check_alive() {
-    check_well();
+    check_not_failed();
     if (handle_->ended) throw BackendError(text("rank ", job_rank(), ": this NCCL communicator has ended"));
 }
 
@@ -174,28 +175,28 @@ DPTK_INLINE void NcclComm::deregister_all() {
 #endif
 }
 
-DPTK_INLINE ncclResult_t NcclComm::look() const {
+DPTK_INLINE ncclResult_t NcclComm::query_state() const {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(handle_->comm, &state);
     return result == ncclSuccess ? state : result;
 }
 
-DPTK_INLINE void NcclComm::settle(const char* what, ncclResult_t result) {
+DPTK_INLINE void NcclComm::wait_until_accepted(const char* what, ncclResult_t result) {
     const Deadline deadline(timeout());
-    Pause pause;
+    Backoff pause;
     while (result == ncclInProgress) {
-        check_well();
-        if (deadline.passed()) throw late(what);
+        check_not_failed();
+        if (deadline.passed()) throw timeout_error(what);
         pause();
-        result = look();
+        result = query_state();
     }
     if (result == ncclSuccess) return;
     const std::exception_ptr failure = failure_of(what, result);
-    if (result != ncclInvalidArgument) note(failure);
+    if (result != ncclInvalidArgument) set_failure(failure);
     std::rethrow_exception(failure);
 }
 
-DPTK_INLINE TimeoutError NcclComm::late(const char* what) const {
+DPTK_INLINE TimeoutError NcclComm::timeout_error(const char* what) const {
     return TimeoutError(
         text("rank ", job_rank(), ": ", what, " has not completed within ", duration_text(timeout())));
 }

@@ -1,5 +1,5 @@
-/// Collectives over several devices in each process, over NCCL: each device is a rank of its own there. What
-/// NCCL has no operation for goes through the host.
+/// Multi-device collectives over NCCL: several GPUs in each process, each an NCCL rank. Reductions that
+/// NCCL does not support are staged through the host.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Connects these devices of all processes. Collective over `host`, which must outlive the result. If the
+/// devices cannot be connected, throws the same error on all ranks.
 [[nodiscard]] std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
                                                                 const std::vector<int>& devices);
 

@@ -25,8 +25,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class NcclDevices final : public DeviceGroup {
   public:
-    /// Collective over `host`, which outlives this. Throws, on all ranks alike, where these devices cannot be
-    /// connected.
+    /// Connects the devices, as connect_nccl_devices() says.
     NcclDevices(Channel& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
         const ChannelJob& job = host.job();
         std::vector<int> ranks(static_cast<std::size_t>(host.size()));
@@ -53,7 +52,7 @@ class NcclDevices final : public DeviceGroup {
 
     ~NcclDevices() override {
         const ChannelJob& job = host_.job();
-        if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->under_way()) {
+        if (std::uncaught_exceptions() > uncaught_exceptions_ && !job.agreed_errors->is_unwinding()) {
             job.control->job_state()->fail(text("rank ", job.control->rank(),
                                                 " left its process group while an exception was unwinding"));
         }
@@ -83,8 +82,8 @@ class NcclDevices final : public DeviceGroup {
 
     void finish() override {
         calls_->finish();
-        const bool job_has_failed =
-            host_.control().job_state()->failed();  // after what has failed here was noted
+        // Read first: an error of this rank is stored before it fails the job.
+        const bool job_has_failed = host_.control().job_state()->failed();
         comms_[0]->rethrow_failure();
         if (job_has_failed) host_.control().job_state()->check();
     }

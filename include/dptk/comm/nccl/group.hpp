@@ -1,4 +1,4 @@
-/// ncclGroupStart and ncclGroupEnd.
+/// NCCL group calls (ncclGroupStart, ncclGroupEnd) as a scope.
 #pragma once
 
 #include "dptk/comm/nccl/types.hpp"
@@ -6,7 +6,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Calls of NCCL's that belong together. NCCL wants the end of the group even where one of them has failed.
+/// A group of NCCL calls. Ends the group even if one of the calls has failed, as NCCL requires.
 class NcclGroup {
   public:
     NcclGroup() : begun_(ncclGroupStart()) {}
@@ -18,7 +18,7 @@ class NcclGroup {
 
     void add(ncclResult_t result) noexcept;
 
-    /// The first failure of a call of the group, or else what the group as a whole has come to.
+    /// Ends the group. Returns the first error of one of its calls, or else the result of the group.
     [[nodiscard]] ncclResult_t end() noexcept;
 
   private:

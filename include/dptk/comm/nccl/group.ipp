@@ -15,7 +15,7 @@ DPTK_INLINE void NcclGroup::add(ncclResult_t result) noexcept {
 
 DPTK_INLINE ncclResult_t NcclGroup::end() noexcept {
     if (begun_ != ncclSuccess) return begun_;
-    begun_ = ncclInProgress;  // over
+    begun_ = ncclInProgress;  // the destructor must not end the group again
     const ncclResult_t result = ncclGroupEnd();
     if (first_ != ncclSuccess) return first_;
     return result == ncclSuccess && in_progress_ ? ncclInProgress : result;

@@ -1,5 +1,5 @@
-/// Reductions that NCCL has no operation for: each rank gets the others' elements from NCCL, piece by piece,
-/// and combines them on the host, in rank order. Blocks.
+/// Fallback for reductions that NCCL does not support: each rank receives the elements of all ranks through
+/// NCCL, in pieces, and combines them on the host in rank order. Blocks.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Page-locked memory for pieces, kept from one reduction to the next.
+/// Page-locked staging buffers, reused by all reductions.
 struct NcclHostStage {
     cuda::PinnedBuffer<std::byte> parts;
     cuda::PinnedBuffer<std::byte> result;
@@ -25,22 +25,23 @@ struct NcclHostStage {
     void reserve(std::size_t ranks, std::size_t piece);
 };
 
-/// A reduction's exchange of pieces between the ranks of a communicator.
+/// One reduction through the host.
 class NcclHostReduction {
   public:
     NcclHostReduction(NcclComm& comm, const StreamMemoryPool& pool, NcclHostStage& stage,
                       const Collective& call, StreamRef stream);
 
-    /// work_after(stream) gives what waits for the stream, and for what can go wrong there.
-    template <class WorkBehind>
-    void run(WorkBehind&& work_after) {
+    /// Runs the reduction. work_after(stream) must return a work that completes with the stream's
+    /// operations or with their failure.
+    template <class WorkAfter>
+    void run(WorkAfter&& work_after) {
         const std::vector<double> weights = exchange_weights(work_after);
         for (std::size_t done = 0; done < like_.count; done += piece_) {
             const std::size_t count = std::min(piece_, like_.count - done);
             exchange(done, count);
-            Work(work_after(stream_)).wait();  // so that the copy cannot wait for other ranks
+            Work(work_after(stream_)).wait();  // the copy below then does not wait for other ranks
             if (!receives()) continue;
-            cuda::detail::copy_bytes(stage_.parts.data(), there_.data(),
+            cuda::detail::copy_bytes(stage_.parts.data(), gathered_.data(),
                                      ranks() * count * like_.element_size(), stream_);
             cuda::synchronize(stream_);
             combine(count, weights);
@@ -51,19 +52,19 @@ class NcclHostReduction {
     }
 
   private:
-    /// All ranks' together.
+    /// The size of one piece of all ranks together.
     static constexpr std::size_t pieces_bytes = std::size_t{4} << 20;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(comm_.size()); }
 
     [[nodiscard]] bool receives() const noexcept;
 
-    /// Elements `done` and on of all ranks come to `there_`.
+    /// Receives `count` elements of each rank, starting at `done`, in `gathered_`.
     void exchange(std::size_t done, std::size_t count);
 
-    /// Of all ranks, where the call has them.
-    template <class WorkBehind>
-    [[nodiscard]] std::vector<double> exchange_weights(WorkBehind&& work_after) {
+    /// Returns the weights of all ranks; empty if the call has none.
+    template <class WorkAfter>
+    [[nodiscard]] std::vector<double> exchange_weights(WorkAfter&& work_after) {
         if (!call_.reduction.weight) return {};
         std::vector<double> weights(ranks());
         const StreamMemory own(pool_, sizeof(double), stream_);
@@ -80,7 +81,7 @@ class NcclHostReduction {
 
     void combine(std::size_t count, const std::vector<double>& weights);
 
-    /// In the wider type, rounded once.
+    /// Computes the weighted sum in the accumulation dtype, so that it is rounded once.
     static void combine_weighted(const Buffer& result, const std::vector<Buffer>& parts,
                                  const std::vector<double>& weights);
 
@@ -91,7 +92,7 @@ class NcclHostReduction {
     StreamRef stream_;
     Buffer like_;
     std::size_t piece_;
-    StreamMemory there_;
+    StreamMemory gathered_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -22,7 +22,7 @@ DPTK_INLINE NcclHostReduction::NcclHostReduction(NcclComm& comm, const StreamMem
       like_(call.verb == Verb::reduce_scatter ? call.output : call.input),
       piece_(std::clamp<std::size_t>(pieces_bytes / ranks() / like_.element_size(), 1,
                                      std::max<std::size_t>(like_.count, 1))),
-      there_(pool, ranks() * piece_ * like_.element_size(), stream) {
+      gathered_(pool, ranks() * piece_ * like_.element_size(), stream) {
     stage_.reserve(ranks(), piece_ * like_.element_size());
 }
 
@@ -37,7 +37,7 @@ DPTK_INLINE void NcclHostReduction::exchange(std::size_t done, std::size_t count
             const std::size_t first =
                 call_.verb == Verb::reduce_scatter ? static_cast<std::size_t>(peer) * like_.count : 0;
             const void* out = call_.input.slice(first + done, count).data;
-            void* in = there_.data(static_cast<std::size_t>(peer) * bytes);
+            void* in = gathered_.data(static_cast<std::size_t>(peer) * bytes);
             if (call_.verb != Verb::reduce || peer == call_.root)
                 group.add(ncclSend(out, bytes, ncclUint8, peer, comm, stream_.get()));
             if (receives()) group.add(ncclRecv(in, bytes, ncclUint8, peer, comm, stream_.get()));

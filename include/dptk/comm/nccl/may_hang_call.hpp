@@ -1,4 +1,4 @@
-/// A call into a GPU library that may never return.
+/// Call into a GPU library that may hang: it runs on a thread of its own, with a time limit.
 #pragma once
 
 #include <chrono>
@@ -19,16 +19,15 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Runs on a thread of its own, so that nobody has to wait for it. Where somebody has waited in vain, its
-/// devices count as stuck until it returns after all: what would wait for them is left undone, and a
-/// process that comes to its end before does so by _Exit(EXIT_FAILURE), since the libraries' own ends would
-/// wait as well.
+/// A call that runs on a thread of its own. If it exceeds its limit, its devices are marked as stuck until
+/// it returns: operations that would wait for these devices are skipped, and if the process exits
+/// meanwhile, it does so by _Exit(EXIT_FAILURE), since the libraries' exit handlers would hang too.
 class MayHangCall {
   public:
-    /// For what takes no time, if it works at all.
-    static constexpr std::chrono::milliseconds patience{3000};
+    /// Limit for calls that normally return at once.
+    static constexpr std::chrono::milliseconds short_limit{3000};
 
-    /// `what` is said where it does not return within `limit`.
+    /// Starts the call. If it does not return within `limit`, an error is logged that names it as `what`.
     [[nodiscard]] static std::shared_ptr<MayHangCall> start(std::string what, std::vector<int> devices,
                                                             std::chrono::milliseconds limit,
                                                             std::function<void()> function);
@@ -37,16 +36,16 @@ class MayHangCall {
     MayHangCall& operator=(const MayHangCall&) = delete;
     ~MayHangCall() = default;
 
-    /// Blocks until it has returned, or its time has passed. Returns whether it has returned.
+    /// Blocks until the call has returned or its limit is exceeded. Returns whether it has returned.
     bool wait();
 
-    /// Whether it has returned, or will hardly do so any more. Does not block.
+    /// Whether the call has returned or exceeded its limit. Does not block.
     [[nodiscard]] bool is_over();
 
   private:
     MayHangCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit);
 
-    /// Under the lock.
+    /// Whether the call has exceeded its limit. Marks its devices the first time. Requires the lock.
     [[nodiscard]] bool is_stuck() {
         if (ended_ || !deadline_.passed()) return false;
         if (std::exchange(stuck_, true)) return true;
@@ -58,7 +57,7 @@ class MayHangCall {
         static const int registered = std::atexit(&end_process);
         static_cast<void>(registered);
         log(LogLevel::error, -1,
-            text(what_, " does not return: ", names, " is left as it is, and the process will end by _Exit"));
+            text(what_, " does not return: ", names, " is not released, and the process will end by _Exit"));
         return true;
     }
 

@@ -17,7 +17,7 @@ DPTK_INLINE std::shared_ptr<MayHangCall> MayHangCall::start(std::string what, st
         try {
             function();
         } catch (const std::exception&) {
-            // Whoever needs the outcome catches it itself.
+            // A function whose outcome matters catches its exceptions itself.
         }
         function = nullptr;
         call->end();

@@ -1,5 +1,5 @@
-/// Device memory of NCCL's calls: that which one call needs for a moment, and that which NCCL has allocated
-/// and registered, so that it reaches it without a copy.
+/// Device memory for NCCL calls: stream-ordered temporary memory, and memory that NCCL allocates and
+/// registers for zero-copy transfers.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// From which one device's StreamMemory comes. All devices of this process reach it that can: NCCL lets those
-/// of one process read each other's buffers where they are.
+/// The memory pool for StreamMemory of one device. Other devices with peer access can access it, because
+/// NCCL lets the devices of one process read each other's buffers directly.
 class StreamMemoryPool {
   public:
     explicit StreamMemoryPool(int device);
-    /// Memory that is in use stays until it is freed.
+    /// Destroys the pool. Memory that is in use remains valid until it is freed.
     ~StreamMemoryPool();
     StreamMemoryPool(const StreamMemoryPool&) = delete;
     StreamMemoryPool& operator=(const StreamMemoryPool&) = delete;
@@ -26,7 +26,7 @@ class StreamMemoryPool {
     [[nodiscard]] cudaMemPool_t get() const noexcept { return pool_; }
 
   private:
-    /// Otherwise each wait for the device would give it back.
+    /// Keeps freed memory in the pool. By default, each synchronization would return it to the system.
     void keep_freed_memory();
 
     void open_to_others(int device);
@@ -34,8 +34,8 @@ class StreamMemoryPool {
     cudaMemPool_t pool_ = nullptr;
 };
 
-/// Allocated and freed in a stream's order: it may be dropped as soon as the stream has been given what uses
-/// it. None of it blocks.
+/// Stream-ordered device memory. It may be destroyed as soon as all operations that use it are on the
+/// stream. Neither allocation nor release blocks.
 class StreamMemory {
   public:
     StreamMemory(const StreamMemoryPool& pool, std::size_t bytes, StreamRef stream);
@@ -45,7 +45,7 @@ class StreamMemory {
 
     [[nodiscard]] void* data(std::size_t offset = 0) const noexcept;
 
-    /// A buffer like that one, here.
+    /// Returns a buffer with the shape of `other` in this memory.
     [[nodiscard]] Buffer like(const Buffer& other, int device) const noexcept;
 
   private:
@@ -53,8 +53,8 @@ class StreamMemory {
     StreamRef stream_;
 };
 
-/// Zeroed, on the communicator's device. It is registered as long as the communicator is open; its end waits
-/// until the device has done all that it has been given. Collective.
+/// Allocates zeroed memory on the communicator's device by ncclMemAlloc. It is registered while the
+/// communicator is open. Releasing it waits until the device has completed all its operations. Collective.
 [[nodiscard]] std::shared_ptr<void> allocate_by_nccl(const std::shared_ptr<NcclComm>& comm,
                                                      std::size_t bytes);
 

@@ -69,9 +69,9 @@ DPTK_INLINE void* StreamMemory::data(std::size_t offset) const noexcept {
 }
 
 DPTK_INLINE Buffer StreamMemory::like(const Buffer& other, int device) const noexcept {
-    Buffer here = other.at(data_);
-    here.device = {DeviceType::cuda, device};
-    return here;
+    Buffer buffer = other.at(data_);
+    buffer.device = {DeviceType::cuda, device};
+    return buffer;
 }
 
 DPTK_INLINE std::shared_ptr<void> allocate_by_nccl(const std::shared_ptr<NcclComm>& comm, std::size_t bytes) {
@@ -82,8 +82,8 @@ DPTK_INLINE std::shared_ptr<void> allocate_by_nccl(const std::shared_ptr<NcclCom
         throw BackendError(text("rank ", comm->job_rank(), ": ncclMemAlloc of ", size,
                                 " bytes: ", ncclGetErrorString(result)));
     const std::shared_ptr<void> owned(memory, [comm](void* data) {
-        // NCCL does not wait for those that use it, as cudaFree does.
-        cuda::detail::await_device(comm->device());
+        // Unlike cudaFree, ncclMemFree does not wait for operations that use the memory.
+        cuda::detail::wait_for_device(comm->device());
         if (comm->deregister_memory(data) && !cuda::detail::is_stuck(comm->device()))
             static_cast<void>(ncclMemFree(data));
     });

@@ -1,6 +1,6 @@
-/// What NCCL ranks tell each other before they connect, so that what cannot work is an error of all of them:
-/// where two ranks are on one GPU, or use different versions of NCCL, its own way to say so is a hang or a
-/// line on one rank.
+/// Peer info that NCCL ranks exchange before they connect, so that all of them throw the same error if they
+/// cannot connect. If two ranks use the same GPU or different versions of NCCL, NCCL itself hangs or fails
+/// on one rank only.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,17 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// What a rank sends to the others before they connect. Trivially copyable.
 struct NcclPeerInfo {
-    /// Of the communicator to be; rank 0's counts.
+    /// The id of the new communicator. All ranks use the one of rank 0.
     ncclUniqueId id = {};
     int version = 0;
-    /// As the job counts its ranks.
+    /// The rank in the job.
     int job_rank = 0;
     std::array<char, 32> bus_id{};
     std::array<char, 128> host{};
     std::array<char, 128> label{};
-    /// Why this rank cannot connect; empty where it can.
+    /// Why this rank cannot connect; empty if it can.
     std::array<char, 512> problem{};
 
     [[nodiscard]] std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
@@ -44,9 +45,9 @@ void write_text(std::array<char, n>& to, std::string_view from) {
     std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
 }
 
-/// Does something that this rank needs to connect; where it fails, that stands on the info.
+/// Runs an action that this rank needs to connect. If it throws, records the error in the info.
 template <class Action>
-void note_problem(NcclPeerInfo& info, Action&& action) {
+void record_problem(NcclPeerInfo& info, Action&& action) {
     try {
         action();
     } catch (const std::exception& error) {
@@ -54,19 +55,23 @@ void note_problem(NcclPeerInfo& info, Action&& action) {
     }
 }
 
-/// This rank's info, for a communicator on `device`. Does not throw: what fails stands on the info.
+/// Returns this rank's info, for a communicator on `device`. Does not throw: an error is recorded in the
+/// info.
 [[nodiscard]] NcclPeerInfo make_nccl_peer_info(int rank, int job_rank, int device);
 
-/// May two ranks be on one GPU? NCCL refuses, unless it takes them for ranks of different hosts.
+/// Whether two ranks may use the same GPU. NCCL refuses that, unless the ranks seem to be on different
+/// hosts.
 enum class SharedGpus { refused, allowed };
 
-/// Throws, on all ranks alike, where these ranks cannot connect.
+/// Throws an agreed error, the same on all ranks, if these ranks cannot connect.
 void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, SharedGpus shared);
 
-/// Makes NCCL take this process for one on a host of its own. Before anything else of NCCL's.
+/// Sets a host id for NCCL that is unique to this process, so that NCCL treats it as a host of its own.
+/// Must be called before any NCCL function.
 void set_unique_host_id();
 
-/// All ranks' peers, by rank, through a store. Throws TimeoutError with the ranks that have not come.
+/// Exchanges the infos of all ranks through a store, and returns them by rank. Collective; blocks. Throws
+/// TimeoutError, which names the missing ranks.
 [[nodiscard]] std::vector<NcclPeerInfo> exchange_peer_info_in_store(Store& store, const std::string& name,
                                                                     int rank, int size,
                                                                     const NcclPeerInfo& own,

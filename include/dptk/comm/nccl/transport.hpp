@@ -1,10 +1,10 @@
-/// Collectives over NCCL, between ranks that have a GPU each. The GPUs carry them out, in the order of the
-/// streams that they are given; the host goes on. Elements in host memory are carried there and back, so that
-/// a group over NCCL alone has all verbs; there the host waits.
+/// NCCL transport: collectives between ranks that have one GPU each. Calls on device memory are enqueued on
+/// CUDA streams, and the host does not wait. Calls on host memory copy the elements to the GPU and back,
+/// and block; so a group over NCCL alone supports all verbs.
 ///
-/// NCCL sums in its own order and in the elements' own type, as docs/collectives.md tells. What it has no
-/// operation for (bitwise ones, 16-bit integers, products of complex numbers, functions of the user's,
-/// weighted sums of 16-bit floats) the host combines, in rank order.
+/// NCCL sums in its own order and in the elements' own dtype; see docs/collectives.md. Reductions that NCCL
+/// does not support (bitwise operations, 16-bit integers, products of complex numbers, user-defined
+/// functions, weighted sums of 16-bit floats) run on the host, in rank order.
 #pragma once
 
 #include <chrono>
@@ -31,48 +31,50 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Who this rank is, and how it finds the others.
+/// Options of NcclTransport: this rank, and how it connects to the others.
 struct NcclOptions {
-    int rank = 0;  ///< This process's number.
-    int size = 1;  ///< How many ranks there are.
-    /// Through which the ranks find each other. Not needed where there is one rank.
+    int rank = 0;  ///< This process's rank.
+    int size = 1;  ///< The number of ranks.
+    /// The store for the rendezvous. Not needed if there is only one rank.
     std::shared_ptr<Store> store = nullptr;
-    /// The keys in the store begin with it: transports that share a store need different ones.
+    /// The prefix of the keys in the store. Transports that share a store need different prefixes.
     std::string name = "nccl";
-    /// The CUDA device; the current one where it is not given.
+    /// The CUDA device. The default is the current one.
     std::optional<int> device = std::nullopt;
-    /// Until all ranks have come, and then of every call until the GPU has it.
+    /// Timeout for connecting, and for every call until it is enqueued on the GPU.
     std::chrono::milliseconds timeout = default_timeout;
-    /// Whether several ranks, of different processes, may be on one GPU: NCCL then takes them for ranks of
-    /// different hosts, and connects them by sockets. All ranks say the same. DPTK_NCCL_SHARE_GPU=1
+    /// Whether several processes may use the same GPU: NCCL then treats them as different hosts and
+    /// connects them by sockets. Must be equal on all ranks. The default is whether DPTK_NCCL_SHARE_GPU is
+    /// 1.
     std::optional<bool> share_gpu = std::nullopt;
-    /// The job that ends what goes on when it fails. Where it is null, one with deadlines alone is made over
-    /// `health`.
+    /// The control plane of the job. If the job fails, this transport's operations are aborted. If it is
+    /// null, one that only has timeouts is created for `job_state`.
     std::shared_ptr<detail::ControlPlane> control = nullptr;
-    /// What tells that the job has failed; only where `control` is null.
+    /// The state that reports that the job has failed. Only used if `control` is null.
     std::shared_ptr<detail::JobState> job_state = nullptr;
 };
 
-/// A Transport over NCCL, of ranks with a GPU each. Moves, and is not copied.
+/// A Transport over NCCL, for ranks with one GPU each. Movable, not copyable.
 class NcclTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// Gives all ranks' peers, by rank, for this rank's own. Collective.
+    /// A collective function that accepts this rank's info, and returns the infos of all ranks, by rank.
     using PeerInfoExchange = std::function<std::vector<detail::NcclPeerInfo>(const detail::NcclPeerInfo&)>;
 
-    /// Connects with all other ranks. Collective; blocks. Throws, on all ranks alike, BackendError where CUDA
-    /// or NCCL does not work on one of them, MismatchError where their NCCLs differ, and ArgumentError where
-    /// two of them are on one GPU; TimeoutError, with the ranks that have not come; PeerLostError where the
-    /// job fails meanwhile.
+    /// Connects to all other ranks. Collective; blocks. Throws the same error on all ranks: BackendError if
+    /// CUDA or NCCL does not work on one of them, MismatchError if their versions of NCCL differ, and
+    /// ArgumentError if two of them use the same GPU. Also throws TimeoutError, which names the missing
+    /// ranks, and PeerLostError if the job fails meanwhile.
     explicit NcclTransport(const NcclOptions& options);
 
-    /// The same where the ranks find each other by other means.
+    /// Overload for ranks that exchange their peer info without a store.
     NcclTransport(NcclOptions options, const PeerInfoExchange& exchange);
 
-    /// Works on a communicator that is there, on its device. Collective over it; with NcclOwner::caller
-    /// `comm` must live until the transport has closed. Rank, size and device of the options do not matter.
-    /// Deadlines of what NCCL does on the host hold where `comm` was made with config.blocking = 0.
+    /// Creates a transport over an existing communicator, on its device. Collective over `comm`. With
+    /// NcclOwner::caller, `comm` must live until the transport is closed. Ignores rank, size and device of
+    /// the options. Timeouts of NCCL's calls on the host require that `comm` was created with
+    /// config.blocking = 0.
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {});
 
     [[nodiscard]] int rank() const noexcept { return options_.rank; }
@@ -82,49 +84,51 @@ class NcclTransport {
     [[nodiscard]] std::string_view backend() const noexcept { return "nccl"; }
     [[nodiscard]] std::shared_ptr<detail::ControlPlane> control() const { return options_.control; }
 
-    /// On which the buffers of its calls lie.
+    /// The CUDA device on which all device buffers must lie.
     [[nodiscard]] int device() const noexcept { return *options_.device; }
 
-    /// Throws what has failed here, if anything has.
+    /// Throws the error of this rank, if there is one.
     void rethrow_failure();
 
-    /// Hands a call to the GPU, in the order of its stream; one on host memory is over when this returns. On
-    /// a stream that is being captured it goes into the graph, and whoever launches that waits for it.
+    /// Enqueues a call on its stream. A call on host memory has completed when this returns. If the stream
+    /// is being captured, the call becomes part of the CUDA graph; the caller then waits for the graph, not
+    /// for the returned work.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Collective& call);
 
-    /// The same in the order of a stream of the transport's own, behind what the call's stream does before
-    /// it.
+    /// Enqueues a call on the transport's own stream, after the operations that are already enqueued on the
+    /// call's stream.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_beside(const Collective& call);
 
-    /// The transport's own stream comes behind what the message's has been given.
+    /// Makes the transport's own stream wait for the operations that are already enqueued on the message's
+    /// stream.
     void follow(const Message& message);
 
-    /// Hands messages to the GPU, which carries them all out at once, in the transport's own stream; those of
-    /// host memory are over when this returns. Messages between two ranks arrive in the order in which they
-    /// were sent, whatever their tags.
+    /// Enqueues messages on the transport's own stream, where they run concurrently. Messages of host
+    /// memory have completed when this returns. Messages between two ranks arrive in the order in which
+    /// they were sent; tags are ignored.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_together(std::span<const Message> messages);
 
     void send(const Buffer& buffer, int to, int tag) { transfer({Verb::send, buffer, to, tag, {}}); }
     void recv(const Buffer& buffer, int from, int tag) { transfer({Verb::recv, buffer, from, tag, {}}); }
 
-    /// A communicator of its own, on the same device. Collective.
+    /// Returns a transport with a communicator of its own, on the same device. Collective.
     [[nodiscard]] NcclTransport duplicate();
 
-    /// Blocks until all of these ranks have called it.
+    /// Creates a transport over these ranks. Blocks until all of them have called it.
     [[nodiscard]] NcclTransport subgroup(std::span<const int> ranks, std::string_view);
 
-    /// By ncclMemAlloc, and registered. Collective.
+    /// Allocates device memory by ncclMemAlloc and registers it. Collective.
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes);
 
-    /// Blocks until all ranks have come here.
+    /// Closes the communicator. Blocks until all ranks have called it.
     void close() { comm_->close(); }
 
   private:
     [[nodiscard]] static NcclOptions checked(const NcclOptions& options);
 
-    [[nodiscard]] static NcclOptions completed(NcclOptions options);
+    [[nodiscard]] static NcclOptions with_defaults(NcclOptions options);
 
-    [[nodiscard]] std::vector<detail::NcclPeerInfo> meet_in_store(const detail::NcclPeerInfo& own) const;
+    [[nodiscard]] std::vector<detail::NcclPeerInfo> exchange_in_store(const detail::NcclPeerInfo& own) const;
 
     [[nodiscard]] static NcclOptions described_by(ncclComm_t comm, NcclOptions options);
 
@@ -134,13 +138,13 @@ class NcclTransport {
 
     [[nodiscard]] bool share_gpu() const;
 
-    void learn(std::vector<detail::NcclPeerInfo> peers);
+    void set_peers(std::vector<detail::NcclPeerInfo> peers);
 
-    [[nodiscard]] std::vector<int> everybody() const;
+    [[nodiscard]] std::vector<int> all_ranks() const;
 
     [[nodiscard]] NcclTransport part(const std::vector<int>& ranks);
 
-    /// The peers of some ranks, this one among them, by NCCL itself.
+    /// Exchanges the infos of some ranks, including this one, through this communicator.
     [[nodiscard]] std::vector<detail::NcclPeerInfo> exchange_peer_info(const std::vector<int>& ranks,
                                                                        const detail::NcclPeerInfo& own);
 
@@ -150,13 +154,13 @@ class NcclTransport {
 
     void transfer(const Message& message);
 
-    void check_place(const Buffer& buffer) const;
+    void check_device(const Buffer& buffer) const;
 
     [[nodiscard]] std::shared_ptr<WorkState> start_barrier();
 
     [[nodiscard]] bool gets_result(const Collective& call) const noexcept;
 
-    [[nodiscard]] std::shared_ptr<WorkState> carry_out_for_host(const Collective& call);
+    [[nodiscard]] std::shared_ptr<WorkState> run_on_host_memory(const Collective& call);
 
     NcclOptions options_;
     std::vector<detail::NcclPeerInfo> peers_;
@@ -165,7 +169,7 @@ class NcclTransport {
     std::unique_ptr<cuda::DeviceBuffer<std::uint8_t>> token_;
     std::shared_ptr<detail::NcclComm> comm_;
     std::optional<detail::NcclCalls> calls_;
-    std::shared_ptr<detail::NcclWatch> graph_watch_;  // once a graph has calls
+    std::shared_ptr<detail::NcclWatch> graph_watch_;  // created when a graph first captures a call
 };
 
 }  // namespace DPTK_NAMESPACE

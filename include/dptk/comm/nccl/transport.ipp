@@ -14,24 +14,25 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE NcclTransport::NcclTransport(const NcclOptions& options)
-    : NcclTransport(checked(options), [&](const detail::NcclPeerInfo& own) { return meet_in_store(own); }) {}
+    : NcclTransport(checked(options),
+                    [&](const detail::NcclPeerInfo& own) { return exchange_in_store(own); }) {}
 
 DPTK_INLINE NcclTransport::NcclTransport(NcclOptions options, const PeerInfoExchange& exchange)
-    : options_(completed(std::move(options))) {
+    : options_(with_defaults(std::move(options))) {
     if (share_gpu()) detail::set_unique_host_id();
     detail::NcclPeerInfo own = own_info();
-    detail::note_problem(own, [&] { make_own_stream(); });
-    learn(exchange(own));
+    detail::record_problem(own, [&] { make_own_stream(); });
+    set_peers(exchange(own));
     comm_ = detail::NcclComm::connect(comm_options(), peers_[0].id);
     calls_.emplace(comm_);
 }
 
 DPTK_INLINE NcclTransport::NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options)
-    : options_(completed(described_by(comm, std::move(options)))),
-      comm_(detail::NcclComm::around(comm, comm_options(), owner)) {
+    : options_(with_defaults(described_by(comm, std::move(options)))),
+      comm_(detail::NcclComm::wrap(comm, comm_options(), owner)) {
     make_own_stream();
     calls_.emplace(comm_);
-    learn(exchange_peer_info(everybody(), own_info()));
+    set_peers(exchange_peer_info(all_ranks(), own_info()));
 }
 
 DPTK_INLINE int NcclTransport::local_rank() const {
@@ -49,9 +50,9 @@ DPTK_INLINE void NcclTransport::rethrow_failure() {
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue(const Collective& call) {
     const cuda::DeviceScope on(device());
     if (call.verb == Verb::barrier) return start_barrier();
-    if (!call.shared_shape().on_device()) return carry_out_for_host(call);
-    check_place(call.input);
-    check_place(call.output);
+    if (!call.shared_shape().on_device()) return run_on_host_memory(call);
+    check_device(call.input);
+    check_device(call.output);
     const bool is_captured = cuda::is_capturing(call.stream);
     if (is_captured && !detail::NcclCalls::is_all_on_gpu(call))
         cuda::detail::refuse_capture(rank(), call.stream);
@@ -66,7 +67,7 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue(const Collective& 
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_beside(const Collective& call) {
     if (call.verb == Verb::barrier || !call.shared_shape().on_device()) return enqueue(call);
     const cuda::DeviceScope on(device());
-    check_place(call.shared_shape());
+    check_device(call.shared_shape());
     cuda::detail::refuse_capture(rank(), call.stream);
     cuda::Event(call.stream).order_before(own_stream());
     Collective beside = call;
@@ -77,35 +78,36 @@ DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_beside(const Colle
 DPTK_INLINE void NcclTransport::follow(const Message& message) {
     if (!message.buffer.on_device()) return;
     const cuda::DeviceScope on(device());
-    check_place(message.buffer);
+    check_device(message.buffer);
     cuda::detail::refuse_capture(rank(), message.stream);
     cuda::Event(message.stream).order_before(own_stream());
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::enqueue_together(std::span<const Message> messages) {
     const cuda::DeviceScope on(device());
-    std::vector<Message> there(messages.begin(), messages.end());
+    std::vector<Message> on_device(messages.begin(), messages.end());
     std::deque<detail::StreamMemory> copies;
-    for (Message& message : there) {
+    for (Message& message : on_device) {
         if (message.buffer.on_device()) continue;
         copies.emplace_back(calls_->pool(), message.buffer.bytes(), own_stream());
         const Buffer copy = copies.back().like(message.buffer, device());
         if (message.verb == Verb::send) calls_->copy(copy, message.buffer, own_stream());
         message.buffer = copy;
     }
-    calls_->issue(there, own_stream());
+    calls_->issue(on_device, own_stream());
     auto work = calls_->work_after(own_stream());
     if (copies.empty()) return work;
     Work(work).wait();
-    for (std::size_t i = 0; i < there.size(); ++i) {
-        if (there[i].verb == Verb::recv) calls_->copy(messages[i].buffer, there[i].buffer, own_stream());
+    for (std::size_t i = 0; i < on_device.size(); ++i) {
+        if (on_device[i].verb == Verb::recv)
+            calls_->copy(messages[i].buffer, on_device[i].buffer, own_stream());
     }
-    own_stream().synchronize();  // what is copied is there already
+    own_stream().synchronize();  // waits only for the copies, since the messages have completed
     return work;
 }
 
 DPTK_INLINE NcclTransport NcclTransport::duplicate() {
-    return part(everybody());
+    return part(all_ranks());
 }
 
 DPTK_INLINE NcclTransport NcclTransport::subgroup(std::span<const int> ranks, std::string_view) {
@@ -119,17 +121,17 @@ DPTK_INLINE DeviceMemory NcclTransport::allocate_on_device(std::size_t bytes) {
 
 DPTK_INLINE NcclOptions NcclTransport::checked(const NcclOptions& options) {
     if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-        throw ArgumentError(detail::text("no rank ", options.rank, " of ", options.size,
-                                         " for NCCL: ranks are 0 to size - 1"));
+        throw ArgumentError(detail::text("NCCL: invalid rank ", options.rank, " of ", options.size,
+                                         ": expected 0 to size - 1"));
     }
     if (options.size > 1 && !options.store) {
-        throw ArgumentError(
-            detail::text("rank ", options.rank, ": NCCL needs a store through which ranks find each other"));
+        throw ArgumentError(detail::text("rank ", options.rank,
+                                         ": NCCL needs a store (NcclOptions::store) to connect ranks"));
     }
     return options;
 }
 
-DPTK_INLINE NcclOptions NcclTransport::completed(NcclOptions options) {
+DPTK_INLINE NcclOptions NcclTransport::with_defaults(NcclOptions options) {
     if (!options.control) {
         if (!options.job_state) options.job_state = std::make_shared<detail::JobState>();
         options.control = detail::ControlPlane::make(
@@ -140,7 +142,7 @@ DPTK_INLINE NcclOptions NcclTransport::completed(NcclOptions options) {
     return options;
 }
 
-DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::meet_in_store(
+DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::exchange_in_store(
     const detail::NcclPeerInfo& own) const {
     if (size() == 1) return {own};
     return detail::exchange_peer_info_in_store(*options_.store->clone(), options_.name, rank(), size(), own,
@@ -174,17 +176,17 @@ DPTK_INLINE detail::NcclPeerInfo NcclTransport::own_info() const {
 }
 
 DPTK_INLINE bool NcclTransport::share_gpu() const {
-    const char* wish = std::getenv("DPTK_NCCL_SHARE_GPU");
-    return options_.share_gpu.value_or(wish != nullptr && std::string_view(wish) == "1");
+    const char* value = std::getenv("DPTK_NCCL_SHARE_GPU");
+    return options_.share_gpu.value_or(value != nullptr && std::string_view(value) == "1");
 }
 
-DPTK_INLINE void NcclTransport::learn(std::vector<detail::NcclPeerInfo> peers) {
+DPTK_INLINE void NcclTransport::set_peers(std::vector<detail::NcclPeerInfo> peers) {
     peers_ = std::move(peers);
     detail::check_nccl_peers(peers_, share_gpu() ? detail::SharedGpus::allowed : detail::SharedGpus::refused);
     for (const detail::NcclPeerInfo& info : peers_) hosts_.emplace_back(info.host.data());
 }
 
-DPTK_INLINE std::vector<int> NcclTransport::everybody() const {
+DPTK_INLINE std::vector<int> NcclTransport::all_ranks() const {
     std::vector<int> ranks(static_cast<std::size_t>(size()));
     for (int rank = 0; rank < size(); ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
     return ranks;
@@ -213,7 +215,8 @@ DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::exchange_peer_info(
         }
     });
     Work exchanged(calls_->work_after(own_stream()));
-    // Where a channel watches over the call, it tells before who is missing.
+    // The limit is longer than the timeout: if a channel tracks the call, it first reports the missing
+    // ranks.
     const detail::Deadline deadline(std::min(options_.timeout, detail::longest_wait) +
                                     std::chrono::milliseconds(500));
     if (!exchanged.wait(deadline.left())) comm_->give_up_on("the ranks' exchange of addresses");
@@ -232,10 +235,10 @@ DPTK_INLINE void NcclTransport::transfer(const Message& message) {
     Work(enqueue_together(std::span(&message, 1))).wait();
 }
 
-DPTK_INLINE void NcclTransport::check_place(const Buffer& buffer) const {
+DPTK_INLINE void NcclTransport::check_device(const Buffer& buffer) const {
     if (buffer.count > 0 && buffer.device != Device{DeviceType::cuda, device()})
         throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
-                                         " in a group whose NCCL works on cuda:", device()));
+                                         " in an NCCL group on cuda:", device()));
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::start_barrier() {
@@ -250,20 +253,20 @@ DPTK_INLINE bool NcclTransport::gets_result(const Collective& call) const noexce
     return (call.verb != Verb::reduce && call.verb != Verb::gather) || rank() == call.root;
 }
 
-DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::carry_out_for_host(const Collective& call) {
+DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::run_on_host_memory(const Collective& call) {
     const detail::StreamMemory input(calls_->pool(), call.input.bytes(), own_stream());
     const detail::StreamMemory output(calls_->pool(), call.output.bytes(), own_stream());
-    Collective there = call;
-    there.stream = own_stream();
-    there.input = input.like(call.input, device());
-    there.output = call.verb == Verb::broadcast ? there.input : output.like(call.output, device());
-    if (call.input.data != nullptr) calls_->copy(there.input, call.input, own_stream());
-    calls_->issue(there, own_stream());
+    Collective on_device = call;
+    on_device.stream = own_stream();
+    on_device.input = input.like(call.input, device());
+    on_device.output = call.verb == Verb::broadcast ? on_device.input : output.like(call.output, device());
+    if (call.input.data != nullptr) calls_->copy(on_device.input, call.input, own_stream());
+    calls_->issue(on_device, own_stream());
     auto work = calls_->work_after(own_stream());
     Work(work).wait();
     if (gets_result(call)) {
-        calls_->copy(call.output, there.output, own_stream());
-        own_stream().synchronize();  // what is copied is there already
+        calls_->copy(call.output, on_device.output, own_stream());
+        own_stream().synchronize();  // waits only for the copy, since the call has completed
     }
     return work;
 }

@@ -1,4 +1,4 @@
-/// NCCL's header, and what its types and operations are called there.
+/// Includes NCCL's header, and maps dtypes and reduction operations to NCCL's.
 #pragma once
 
 #if !__has_include(<nccl.h>)
@@ -20,23 +20,24 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Memory that NCCL allocates and registers: 2.19.
+/// Whether NCCL has ncclMemAlloc and ncclCommRegister (since 2.19).
 inline constexpr bool nccl_allocates = NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0);
 
-/// How many elements of which of NCCL's types a buffer has.
+/// A buffer's elements as NCCL counts them.
 struct NcclElements {
     std::size_t count = 0;
     ncclDataType_t type = ncclUint8;
 };
 
-/// A buffer's elements where NCCL has to know their numbers; nothing where it has no such type. Complex
-/// numbers are two real ones.
+/// Returns a buffer's elements for a reduction; empty if NCCL does not have their type. A complex number
+/// counts as two real ones.
 [[nodiscard]] std::optional<NcclElements> nccl_numbers(const Buffer& buffer) noexcept;
 
-/// NCCL's operation on such elements; nothing where it has none. A weighted sum is made for each call.
+/// Returns NCCL's operation for such elements; empty if NCCL has none. For a weighted sum, the caller
+/// creates an operation for each call.
 [[nodiscard]] std::optional<ncclRedOp_t> nccl_op(DType dtype, const Reduction& reduction) noexcept;
 
-/// Whether NCCL itself carries the reduction out.
+/// Whether NCCL supports the reduction.
 [[nodiscard]] bool nccl_reduces(const Buffer& buffer, const Reduction& reduction) noexcept;
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -29,7 +29,7 @@ DPTK_INLINE std::optional<NcclElements> nccl_numbers(const Buffer& buffer) noexc
     return std::nullopt;
 }
 
-/// The elements where NCCL only moves them.
+/// Returns a buffer's elements as bytes, for calls that do not reduce them.
 [[nodiscard]] DPTK_INLINE NcclElements nccl_bytes(const Buffer& buffer) noexcept {
     return {buffer.bytes(), ncclUint8};
 }

@@ -1,4 +1,4 @@
-/// A call that has been handed to the GPU.
+/// NCCL calls that are enqueued on a CUDA stream, as background work.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,18 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A call that went into a CUDA graph: it goes on when that is launched, and nobody can ask for it.
+/// The work of a call that was captured into a CUDA graph. It never waits, since the call runs when the
+/// graph is launched.
 class CapturedWork final : public WorkState {
   public:
     bool wait(std::chrono::nanoseconds) override { return true; }
     void order_before(StreamRef) override {}
     std::exception_ptr error() override { return nullptr; }
-    std::exception_ptr unseen_error() override { return nullptr; }
+    std::exception_ptr unreported_error() override { return nullptr; }
 };
 
-/// Asks NCCL now and then whether all is well, where nobody else does: while graphs have its calls.
+/// Watchdog for NCCL calls in CUDA graphs: queries NCCL's asynchronous errors at intervals, since no work
+/// object does so for these calls.
 class NcclWatch final : public WatchdogTask {
   public:
     [[nodiscard]] static std::shared_ptr<NcclWatch> start(std::shared_ptr<NcclComm> comm);
@@ -39,27 +41,28 @@ class NcclWatch final : public WatchdogTask {
     const std::shared_ptr<NcclComm> comm_;
 };
 
+/// The work of one enqueued call. An event marks its end.
 class NcclWork final : public WorkState {
   public:
-    /// `end` is recorded behind the call.
+    /// `end` must be recorded after the call.
     NcclWork(std::shared_ptr<NcclComm> comm, cuda::Event end);
 
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
-    bool ended() override { return look(); }
+    bool ended() override { return poll(); }
 
     DPTK_INLINE void order_before(StreamRef stream) override;
 
     DPTK_INLINE std::exception_ptr error() override;
 
-    DPTK_INLINE std::exception_ptr unseen_error() override;
+    DPTK_INLINE std::exception_ptr unreported_error() override;
 
   private:
-    /// Whether it has ended, well or badly. The end of a call that has been aborted looks like any other: so
-    /// the communicator is asked behind it.
-    bool look();
+    /// Whether the call has completed or failed. Queries the communicator after the event, since an aborted
+    /// call reaches its event, too.
+    bool poll();
 
-    [[nodiscard]] bool has_come();
+    [[nodiscard]] bool end_reached();
 
     const std::shared_ptr<NcclComm> comm_;
     const cuda::Event end_;

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "dptk/comm/detail/pause.hpp"
+#include "dptk/comm/detail/backoff.hpp"
 #include "dptk/core/cuda/device.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -28,8 +28,8 @@ DPTK_INLINE bool NcclWork::wait(std::chrono::nanoseconds timeout) {
     using Clock = std::chrono::steady_clock;
     const bool for_ever = timeout == std::chrono::nanoseconds::max();
     const Clock::time_point deadline = Clock::now() + (for_ever ? std::chrono::hours(1) : timeout);
-    Pause pause;
-    while (!look()) {
+    Backoff pause;
+    while (!poll()) {
         if (!for_ever && Clock::now() >= deadline) return false;
         pause();
     }
@@ -37,8 +37,8 @@ DPTK_INLINE bool NcclWork::wait(std::chrono::nanoseconds timeout) {
 }
 
 DPTK_INLINE void NcclWork::order_before(StreamRef stream) {
-    const cuda::DeviceScope on(comm_->device());  // whose default stream may be meant
-    if (!look()) end_.order_before(stream);
+    const cuda::DeviceScope on(comm_->device());  // `stream` may be this device's default stream
+    if (!poll()) end_.order_before(stream);
 }
 
 DPTK_INLINE std::exception_ptr NcclWork::error() {
@@ -46,29 +46,29 @@ DPTK_INLINE std::exception_ptr NcclWork::error() {
     return error_.see();
 }
 
-DPTK_INLINE std::exception_ptr NcclWork::unseen_error() {
+DPTK_INLINE std::exception_ptr NcclWork::unreported_error() {
     const std::lock_guard lock(mutex_);
     return error_.unseen();
 }
 
-DPTK_INLINE bool NcclWork::look() {
+DPTK_INLINE bool NcclWork::poll() {
     const std::lock_guard lock(mutex_);
     if (ended_) return true;
-    const bool came = has_come();
+    const bool has_ended = end_reached();
     if (comm_->failed()) {
-        if (!comm_->is_over()) return false;  // the memory is in use until then
+        if (!comm_->is_over()) return false;  // the memory is in use until the abort is done
         error_.set(comm_->failure());
         return ended_ = true;
     }
-    return ended_ = came;
+    return ended_ = has_ended;
 }
 
-DPTK_INLINE bool NcclWork::has_come() {
+DPTK_INLINE bool NcclWork::end_reached() {
     try {
-        const cuda::DeviceScope on(comm_->device());  // perhaps on a thread that has none yet
+        const cuda::DeviceScope on(comm_->device());  // this thread may not have a current device yet
         return end_.ready();
     } catch (const std::exception& error) {
-        comm_->note(std::current_exception());
+        comm_->set_failure(std::current_exception());
         comm_->job_state()->fail(text("rank ", comm_->job_rank(), ": ", error.what()));
         return false;
     }

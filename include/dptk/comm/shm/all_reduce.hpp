@@ -1,4 +1,4 @@
-/// all_reduce among the ranks of a host, and with those of other hosts.
+/// Hierarchical all_reduce: through shared memory within a host, over the inner transport between hosts.
 #pragma once
 
 #include <span>
@@ -15,20 +15,22 @@ class ShmAllReduce {
     void run(const Collective& call);
 
   private:
-    /// Each rank reduces all.
+    /// Each rank reduces all elements from copies in the slots.
     void reduce_copies(const Buffer& data, const Reduction& reduction);
 
-    /// Each rank reduces its slice, and writes it to all.
+    /// Each rank reduces its slice and writes the result to the memory of all ranks.
     void in_place(const ShmContext::Parts& parts, const Buffer& data, const Reduction& reduction);
 
-    /// Piece by piece. Each rank writes what others reduce, and reads what they have reduced.
+    /// Reduces in pieces through the staging buffers. Each rank writes the elements that others reduce, and
+    /// reads what they have reduced.
     void through_memory(const Buffer& data, const Reduction& reduction);
 
-    /// results[k] = the sources of this host's ranks, reduced over all hosts as well. `like`: their shape.
+    /// Reduces the sources of this host's ranks, and over all hosts, into each of `results`. `like` gives
+    /// their shape.
     void reduce_range(const Buffer& like, std::span<void* const> results, const Reduction& reduction);
 
-    /// The elements that this rank reduces: none where other hosts have no rank with its place, or where they
-    /// would make small messages.
+    /// The elements that this rank reduces. Empty if some host has no rank with this local rank, or if
+    /// messages between hosts would become too small.
     [[nodiscard]] ElementSlice own_slice(const Buffer& data) const noexcept;
 
     ShmContext& context_;

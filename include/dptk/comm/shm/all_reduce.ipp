@@ -16,22 +16,22 @@ DPTK_INLINE void ShmAllReduce::run(const Collective& call) {
     const auto ranks = static_cast<std::size_t>(region_.size());
     const bool fits = context_.one_host() && data.bytes() <= ShmRegion::slot_bytes &&
                       data.bytes() * ranks <= 4 * ShmRegion::slot_bytes;
-    const auto leave_copy = [&] { shm_copy(region_.next_slot(), data.data, data.bytes()); };
-    // One generation does where all read all. In place it takes two, and less copying.
+    const auto copy_to_slot = [&] { shm_copy(region_.next_slot(), data.data, data.bytes()); };
+    // Reducing copies takes one barrier. Reducing in place takes two, but copies less.
     constexpr std::size_t tiny = 2048;
     if (fits && (data.bytes() <= tiny || !region_.has_own_processor())) {
-        leave_copy();
+        copy_to_slot();
         context_.enter_barrier(call);
         return reduce_copies(data, call.reduction);
     }
-    const ShmAddress place = context_.place_of(data);
-    if (fits && place.allocation == 0) leave_copy();
-    context_.enter_barrier(call, place);
+    const ShmAddress address = context_.address_of(data);
+    if (fits && address.allocation == 0) copy_to_slot();
+    context_.enter_barrier(call, address);
     if (const ShmContext::Parts parts = context_.common_memory(); parts.first != nullptr)
         return in_place(parts, data, call.reduction);
     if (!fits) return through_memory(data, call.reduction);
-    if (context_.some_memory_is_shared()) {  // by ranks that have left no copy
-        leave_copy();
+    if (context_.some_memory_is_shared()) {  // those ranks have not copied their elements to a slot
+        copy_to_slot();
         region_.enter_barrier({});
     }
     reduce_copies(data, call.reduction);
@@ -49,14 +49,14 @@ DPTK_INLINE void ShmAllReduce::in_place(const ShmContext::Parts& parts, const Bu
         const std::size_t at = range.first * data.element_size();
         for (int i = 0; i < region_.size(); ++i) {
             const int rank = (region_.rank() + i) % region_.size();
-            std::byte* const theirs = parts.at(rank, region_.record_of(rank).place.offset) + at;
+            std::byte* const theirs = parts.at(rank, region_.record_of(rank).address.offset) + at;
             context_.source(rank) = theirs;
-            context_.results[static_cast<std::size_t>(i)] = theirs;  // the own one first
+            context_.results[static_cast<std::size_t>(i)] = theirs;  // this rank's result comes first
         }
         reduce_range(data.slice(range.first, range.count), context_.results, reduction);
     };
     if (!context_.one_host()) {
-        // In the pieces of through_memory(), by which other hosts may go.
+        // Uses the same pieces as through_memory(), which ranks of other hosts may use for this call.
         context_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
             const ElementSlice own = own_slice(some);
             reduce({done + own.first, own.count});
@@ -67,7 +67,7 @@ DPTK_INLINE void ShmAllReduce::in_place(const ShmContext::Parts& parts, const Bu
         reduce(own_slice(data));
         return region_.leave_barrier();
     }
-    // Whoever has a processor goes on.
+    // Ranks share processors: each rank that is running takes the next piece.
     constexpr std::size_t piece_bytes = 65536;
     const std::size_t piece = std::max<std::size_t>(piece_bytes / data.element_size(), 64);
     region_.share((data.count + piece - 1) / piece, [&](std::size_t i) {
@@ -76,7 +76,7 @@ DPTK_INLINE void ShmAllReduce::in_place(const ShmContext::Parts& parts, const Bu
 }
 
 DPTK_INLINE void ShmAllReduce::through_memory(const Buffer& data, const Reduction& reduction) {
-    const auto copy_in = [&](const Buffer& some) {
+    const auto copy_to_stage = [&](const Buffer& some) {
         const ElementSlice own = own_slice(some);
         const Buffer before = some.slice(0, own.first);
         const std::size_t end = own.first + own.count;
@@ -86,7 +86,7 @@ DPTK_INLINE void ShmAllReduce::through_memory(const Buffer& data, const Reductio
     };
     context_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
         if (done == 0) {
-            copy_in(some);
+            copy_to_stage(some);
             region_.enter_barrier({});
         }
         const ElementSlice range = own_slice(some);
@@ -97,7 +97,7 @@ DPTK_INLINE void ShmAllReduce::through_memory(const Buffer& data, const Reductio
         const std::array<void*, 2> results{own.data, region_.next_result() + at};
         reduce_range(own, results, reduction);
         const std::size_t next = done + some.count;
-        if (next < data.count) copy_in(data.slice(next, std::min(some.count, data.count - next)));
+        if (next < data.count) copy_to_stage(data.slice(next, std::min(some.count, data.count - next)));
         region_.enter_barrier({});
         const std::size_t end = at + own.bytes();
         auto* const out = static_cast<std::byte*>(some.data);
@@ -125,7 +125,7 @@ DPTK_INLINE void ShmAllReduce::reduce_range(const Buffer& like, std::span<void* 
 DPTK_INLINE ElementSlice ShmAllReduce::own_slice(const Buffer& data) const noexcept {
     if (context_.one_host()) return shm_slice(data.count, region_.size(), region_.rank());
     constexpr std::size_t smallest_message = 8192;
-    const auto most = static_cast<std::size_t>(context_.hosts().everywhere);
+    const auto most = static_cast<std::size_t>(context_.hosts().min_local_size);
     const std::size_t slices = std::clamp<std::size_t>(data.bytes() / smallest_message, 1, most);
     return shm_slice(data.count, static_cast<int>(slices), region_.rank());
 }

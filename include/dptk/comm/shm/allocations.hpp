@@ -1,4 +1,5 @@
-/// Where the ranks of one host find each other's memory: what allocate() gave them, in pages that all map.
+/// Table of the shared-memory allocations of one host's ranks: maps an address to the same place in the
+/// memory of the other ranks.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +14,27 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Memory of one rank as the others can name it. Trivially copyable.
+/// Address of one rank's shared memory that is valid on all ranks of the host. Trivially copyable.
 struct ShmAddress {
-    /// Which allocation; 0 where no other rank reaches the memory.
+    /// The identifier of the allocation; 0 if the memory is not shared.
     std::uint64_t allocation = 0;
-    /// From the beginning of the rank's own leave_barrier.
+    /// Bytes from the beginning of the rank's own part.
     std::uint64_t offset = 0;
 };
 
-/// Of one rank, and all groups over the same ranks of its host.
+/// One rank's allocations. All groups over the same ranks of its host share one table.
 class ShmAllocations {
   public:
-    /// `stride` bytes for each rank. They leave the table with the memory that is returned, which is this
-    /// rank's leave_barrier.
+    /// Adds pages with `stride` bytes for each rank, and returns this rank's part. The entry is removed
+    /// when the returned memory is freed.
     [[nodiscard]] static std::shared_ptr<void> add(const std::shared_ptr<ShmAllocations>& table,
                                                    std::uint64_t allocation, std::shared_ptr<ShmPages> pages,
                                                    std::size_t stride, int rank);
 
     [[nodiscard]] ShmAddress find(const void* data, std::size_t bytes) const;
 
-    /// The parts of all ranks, one stride after the other. Of an allocation that find() has found here; null
-    /// where the user has let go of it since.
+    /// Where each rank's part lies: rank r's part begins r * stride bytes after `first`. `first` is null if
+    /// the allocation was freed after find() returned it.
     struct Parts {
         std::byte* first = nullptr;
         std::size_t stride = 0;

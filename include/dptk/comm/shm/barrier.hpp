@@ -1,6 +1,6 @@
-/// How the ranks of one host enter_barrier in the memory that they share: each leaves a record, and goes on
-/// when all notes are there. Who waits long sleeps. tests/threads/shm_barrier.cpp tries all orders of its
-/// steps.
+/// Barrier in shared memory for the ranks of one host. Each rank publishes a record and spins until all
+/// records are there; after a while it sleeps on a futex. tests/threads/shm_barrier.cpp checks all
+/// interleavings of its steps.
 #pragma once
 
 #include <atomic>
@@ -14,36 +14,36 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// How long a rank looks before it sleeps.
+/// How often a waiting rank polls before it sleeps.
 struct SpinPolicy {
-    /// Looks that keep the processor: only where every rank has one of its own.
+    /// Polls that keep the processor. Only useful if every rank has a processor of its own.
     int spins = 0;
-    /// Looks that offer it to others.
+    /// Polls that yield the processor.
     int yields = 4;
 };
 
-/// Sleeping and waking. Lies in shared memory, zero at first.
+/// Event count: lets ranks sleep until another rank notifies them. Lies in shared memory, initially zero.
 template <class Machine>
 struct alignas(64) EventCount {
     typename Machine::Word events;
     typename Machine::Word sleepers;
 
-    /// After a store, in the one order of all sequentially consistent ones, that others may wait for.
+    /// Wakes the sleeping ranks. Call after a sequentially consistent store that other ranks may wait for.
     void notify_all() noexcept {
         if (sleepers.load(std::memory_order_seq_cst) == 0) return;
         events.fetch_add(1, std::memory_order_seq_cst);
         Machine::wake_all(events);
     }
 
-    /// Returns when is_ready(), whose loads are sequentially consistent. Calls idle() now and then: it may
-    /// throw, or return true where looking must go on without sleep.
+    /// Blocks until is_ready() returns true; its loads must be sequentially consistent. Calls idle() now
+    /// and then: it may throw, or return true to keep polling without sleep.
     template <class Ready, class Idle>
     void wait(Ready&& is_ready, Idle&& idle, SpinPolicy spin_policy) {
-        for (int look = 0; look < spin_policy.spins; ++look) {
+        for (int poll = 0; poll < spin_policy.spins; ++poll) {
             if (is_ready()) return;
             Machine::pause();
         }
-        for (int look = 0; look < spin_policy.yields; ++look) {
+        for (int poll = 0; poll < spin_policy.yields; ++poll) {
             if (is_ready()) return;
             Machine::yield();
         }
@@ -60,7 +60,7 @@ struct alignas(64) EventCount {
     }
 
   private:
-    /// A job that has failed events no event.
+    /// Bounds the sleep: a failed job wakes nobody.
     static constexpr std::chrono::milliseconds longest_sleep{5};
 
     struct Sleeper {
@@ -74,25 +74,27 @@ struct alignas(64) EventCount {
     };
 };
 
-/// Where a rank leaves its notes: one line of the cache for the generation under way, and one for the next.
+/// One published record of a rank, on its own cache line. Each rank has two slots: for the current
+/// generation and for the next one.
 template <class Machine, class Record>
 struct alignas(64) BarrierSlot {
-    /// The number of the generation that the record is for.
+    /// The generation to which the record belongs.
     typename Machine::Word generation;
     Record record;
 };
 
-/// Work in pieces that whoever has a processor takes. Lies in shared memory, zero at first.
+/// Shared queue of work pieces: each rank that is running takes the next one. Lies in shared memory,
+/// initially zero.
 template <class Machine>
 struct alignas(64) SharedWork {
-    /// The generation in the upper half; in the lower one how many pieces are taken, or done.
+    /// The upper half holds the generation, the lower half the number of pieces that are taken or done.
     typename Machine::LongWord taken;
     alignas(64) typename Machine::LongWord done;
 
-    /// The next piece of that generation's work.
+    /// Takes the next piece of that generation's work and returns its index.
     [[nodiscard]] std::uint32_t take(std::uint32_t generation) noexcept { return add(taken, generation); }
 
-    /// Returns how many are done now.
+    /// Returns how many pieces are now done.
     std::uint32_t finish_one(std::uint32_t generation) noexcept { return add(done, generation) + 1; }
 
     [[nodiscard]] bool is_done(std::uint32_t generation, std::uint32_t pieces) const noexcept {
@@ -100,7 +102,7 @@ struct alignas(64) SharedWork {
     }
 
   private:
-    /// Counts from 0 in each generation; returns the count before.
+    /// Increments the count, which restarts at 0 in each generation. Returns the count before.
     [[nodiscard]] static std::uint32_t add(typename Machine::LongWord& word,
                                            std::uint32_t generation) noexcept {
         std::uint64_t seen = word.load(std::memory_order_seq_cst);
@@ -114,8 +116,8 @@ struct alignas(64) SharedWork {
     }
 };
 
-/// One rank's view of its host's barriers. Trivially copyable notes; the n-th generation of one rank is the
-/// n-th of all.
+/// One rank's view of its host's barrier. Records must be trivially copyable. Generation n of one rank is
+/// generation n of all ranks.
 template <class Machine, class Record>
 class ShmBarrier {
   public:
@@ -123,7 +125,8 @@ class ShmBarrier {
     using Slot = BarrierSlot<Machine, Record>;
     using Work = SharedWork<Machine>;
 
-    /// `slots`: two for each rank, in shared memory, zero at first, as the event and the work.
+    /// `slots` holds two slots for each rank. The event, the work and the slots lie in shared memory and
+    /// are initially zero.
     ShmBarrier(Event& event, Work& work, std::span<Slot> slots, int rank)
         : event_(event),
           work_(work),
@@ -131,10 +134,10 @@ class ShmBarrier {
           ranks_(slots.size() / 2),
           rank_(static_cast<std::size_t>(rank)) {}
 
-    /// Leaves the record, and waits for all others'. What ranks wrote before they came can then be read here.
+    /// Publishes the record and waits for the records of all ranks. Writes that a rank made before it
+    /// entered are then visible here.
     ///
-    /// The notes can be read until this rank comes to the generation after the next: by then nobody comes to
-    /// that one who has not left this one.
+    /// Records are double-buffered: those of generation n are valid until this rank enters generation n + 2.
     template <class Idle>
     void enter_barrier(const Record& record, Idle&& idle, SpinPolicy spin_policy) {
         ++generation_;
@@ -149,11 +152,11 @@ class ShmBarrier {
         return slot(static_cast<std::size_t>(rank)).record;
     }
 
-    /// The number of the generation that was last, from 1 on; it wraps around.
+    /// The number of the last generation, starting at 1; it wraps around.
     [[nodiscard]] std::uint32_t number() const noexcept { return generation_; }
 
-    /// After a generation: do_piece(0) to do_piece(pieces - 1), each on one of the ranks. Returns when all
-    /// are done. At most once in a generation.
+    /// Runs do_piece(0) to do_piece(pieces - 1), each on one of the ranks. Returns when all pieces are
+    /// done. Call after enter_barrier(), at most once in a generation.
     template <class DoPiece, class Idle>
     void share(std::uint32_t pieces, DoPiece&& do_piece, Idle&& idle, SpinPolicy spin_policy) {
         if (pieces == 0) return;

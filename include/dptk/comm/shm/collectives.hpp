@@ -1,5 +1,5 @@
-/// The collectives of ranks that share memory: in place where all ranks' elements lie in what they share, and
-/// piece by piece through it where they do not. Between hosts each rank works with those of its place there.
+/// Shared-memory collectives. They work in place if the elements of all ranks lie in shared memory, and in
+/// pieces through staging buffers otherwise. Between hosts, ranks with the same local rank communicate.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,15 @@ class ShmCollectives {
 
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const;
 
-    /// Whether the call can be carried out here. The same on all ranks.
+    /// Whether the call can be carried out through shared memory. All ranks get the same result.
     [[nodiscard]] bool serves(const Collective& call) const noexcept;
 
     void run(const Collective& call);
 
   private:
-    /// Whether the hosts' results can be put together: other hosts' ranks may lie between this host's, where
-    /// the order counts, and a product of 16-bit numbers would be rounded on each host.
+    /// Whether reducing each host first gives the right result. It does not if the order of the ranks
+    /// matters (the ranks of a host need not be consecutive), or for products of 16-bit numbers, which
+    /// would be rounded on each host.
     [[nodiscard]] bool can_be_combined(const Collective& call) const noexcept;
 
     void barrier(const Collective& call);

@@ -1,5 +1,5 @@
-/// What the collectives of a host's ranks have in common: they come together with notes, see that all make
-/// the same call, and find the memory that they share.
+/// Common parts of the shared-memory collectives: a barrier that checks the call's signature, and the
+/// lookup of shared memory.
 #pragma once
 
 #include <algorithm>
@@ -22,18 +22,18 @@ struct ElementSlice {
     std::size_t count = 0;
 };
 
-/// The slice that one of so many ranks works on. They begin where lines of the cache do, if the elements do.
+/// The slice of `count` elements that one rank works on. Slices start at cache lines if the elements do.
 [[nodiscard]] ElementSlice shm_slice(std::size_t count, int slices, int rank) noexcept;
 
-/// Not by memcpy, which passes the caches by where much is copied: the other rank reads it at once.
+/// Copies bytes that another rank reads soon. Does not use memcpy, whose large copies bypass the cache.
 void shm_copy(void* to, const void* from, std::size_t bytes) noexcept;
 
 class ShmContext {
   public:
     using Parts = ShmAllocations::Parts;
 
-    /// `across` carries out calls with the ranks that have this one's place on the other hosts; null where
-    /// there is one host, or no such rank on one of them.
+    /// `across` carries out calls among the ranks of all hosts with this local rank. It is null if there is
+    /// one host, or if some host has no such rank.
     ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts hosts,
                std::function<void(const Collective&)> across);
 
@@ -41,37 +41,41 @@ class ShmContext {
     [[nodiscard]] const ShmHosts& hosts() const noexcept { return hosts_; }
     [[nodiscard]] bool one_host() const noexcept { return hosts_.count() == 1; }
 
-    /// Of this host.
+    /// This rank's index among the ranks of this host.
     [[nodiscard]] int rank() const noexcept { return region_->rank(); }
     [[nodiscard]] int size() const noexcept { return region_->size(); }
 
-    /// By how many an average divides.
+    /// The number of ranks of all hosts: the divisor of an average.
     [[nodiscard]] double world() const noexcept { return static_cast<double>(hosts_.world); }
 
     void across(const Collective& call) const { across_(call); }
 
-    /// Comes together with the other ranks of the host. Throws MismatchError, on all of them, where one makes
-    /// another call.
-    void enter_barrier(const Collective& call, const ShmAddress& place = {});
+    /// Barrier of the host's ranks with a check of the call's signature. Throws MismatchError on all of
+    /// them if their calls differ.
+    void enter_barrier(const Collective& call, const ShmAddress& address = {});
 
-    /// Zeroed memory that all ranks of the host reach; of this rank's own where the system gives them none,
-    /// on all of them. Collective among them. Throws MismatchError where they ask for different sizes.
+    /// Allocates zeroed memory that all ranks of the host share, or private memory on all of them if the
+    /// system has no shared memory. Collective among the host's ranks. Throws MismatchError if the sizes
+    /// differ.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
-    [[nodiscard]] ShmAddress place_of(const Buffer& buffer) const;
+    [[nodiscard]] ShmAddress address_of(const Buffer& buffer) const;
 
-    /// Where all ranks' notes name one allocation: that one. Otherwise nobody's memory is reached.
+    /// The allocation that all ranks' records name; `first` is null if the records name different ones or
+    /// none.
     [[nodiscard]] Parts common_memory() const;
 
-    /// All ranks' memory at that place; none where there are other hosts, or it is this rank's alone.
+    /// Returns each rank's memory at the buffer's address. Empty if there are several hosts, or if the
+    /// memory is private to this rank.
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const;
 
     [[nodiscard]] bool some_memory_is_shared() const;
 
-    /// In how many bytes elements go through shared memory: as the caches like it, or messages.
+    /// Bytes of one piece that goes through shared memory: sized for the caches on one host, for messages
+    /// on several.
     [[nodiscard]] std::size_t stage_bytes() const noexcept;
 
-    /// action(first element, elements)
+    /// Calls action(index of the first element, elements) for each piece.
     template <class Action>
     void for_pieces(const Buffer& data, Action&& action) const {
         const std::size_t piece = std::max<std::size_t>(stage_bytes() / data.element_size(), 1);
@@ -79,13 +83,13 @@ class ShmContext {
             action(done, data.slice(done, std::min(piece, data.count - done)));
     }
 
-    // Of the reduction under way: where each rank of the host has its elements, and where the result goes.
+    // The elements of each rank of the host, and the destinations, of the current reduction.
     std::vector<const void*> sources;
     std::vector<void*> results;
 
     [[nodiscard]] const void*& source(int rank) noexcept { return sources[static_cast<std::size_t>(rank)]; }
 
-    /// Memory for partial results, until the next call of this.
+    /// Memory for partial results, valid until the next call of this function.
     [[nodiscard]] void* scratch(std::size_t bytes);
 
   private:
@@ -95,7 +99,8 @@ class ShmContext {
     std::vector<std::byte> scratch_;
 };
 
-/// Of the ranks of a host, before the hosts' results are combined: sums, and in the wide dtype.
+/// The operation and the dtype of one host's partial result: a sum for averages, and the dtype for
+/// accumulation.
 [[nodiscard]] ReduceOp partial_op(const Reduction& reduction) noexcept;
 [[nodiscard]] DType partial_dtype(DType dtype, const Reduction& reduction) noexcept;
 

@@ -43,9 +43,9 @@ DPTK_INLINE ShmContext::ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts h
       hosts_(std::move(hosts)),
       across_(std::move(across)) {}
 
-DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddress& place) {
+DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddress& address) {
     const std::size_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
-    region_->enter_barrier({PackedCall(call).words(), element_size, place});
+    region_->enter_barrier({PackedCall(call).words(), element_size, address});
     const CallRecord& first = region_->record_of(0);
     for (int other = 1; other < size(); ++other) {
         const CallRecord& theirs = region_->record_of(other);
@@ -71,30 +71,30 @@ DPTK_INLINE std::shared_ptr<void> ShmContext::allocate(std::size_t bytes) {
     return memory ? memory : allocate_aligned(bytes);
 }
 
-DPTK_INLINE ShmAddress ShmContext::place_of(const Buffer& buffer) const {
+DPTK_INLINE ShmAddress ShmContext::address_of(const Buffer& buffer) const {
     return region_->allocations()->find(buffer.data, buffer.bytes());
 }
 
 DPTK_INLINE ShmContext::Parts ShmContext::common_memory() const {
-    const std::uint64_t allocation = region_->record_of(0).place.allocation;
+    const std::uint64_t allocation = region_->record_of(0).address.allocation;
     for (int other = 0; other < size(); ++other) {
-        if (region_->record_of(other).place.allocation != allocation) return {};
+        if (region_->record_of(other).address.allocation != allocation) return {};
     }
     return allocation == 0 ? Parts{} : region_->allocations()->parts(allocation);
 }
 
 DPTK_INLINE std::vector<void*> ShmContext::peer_memory(const Buffer& buffer) const {
-    const ShmAddress place = place_of(buffer);
-    if (!one_host() || place.allocation == 0) return {};
-    const Parts parts = region_->allocations()->parts(place.allocation);
+    const ShmAddress address = address_of(buffer);
+    if (!one_host() || address.allocation == 0) return {};
+    const Parts parts = region_->allocations()->parts(address.allocation);
     std::vector<void*> memory;
-    for (int other = 0; other < size(); ++other) memory.push_back(parts.at(other, place.offset));
+    for (int other = 0; other < size(); ++other) memory.push_back(parts.at(other, address.offset));
     return memory;
 }
 
 DPTK_INLINE bool ShmContext::some_memory_is_shared() const {
     for (int other = 0; other < size(); ++other) {
-        if (region_->record_of(other).place.allocation != 0) return true;
+        if (region_->record_of(other).address.allocation != 0) return true;
     }
     return false;
 }

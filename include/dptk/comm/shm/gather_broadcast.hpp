@@ -1,4 +1,5 @@
-/// all_gather and broadcast among the ranks of a host, and with those of other hosts.
+/// Hierarchical all_gather and broadcast: through shared memory within a host, over the inner transport
+/// between hosts.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Ranks of one place on all hosts exchange their parts; then those of each host do.
+/// all_gather: first the ranks with the same local rank exchange their parts between hosts, then each
+/// host's ranks exchange all parts.
 class ShmAllGather {
   public:
     explicit ShmAllGather(ShmContext& context) : context_(context), region_(context.region()) {}
@@ -23,15 +25,15 @@ class ShmAllGather {
         }
     }
 
-    /// Puts bytes `done` to `done + some` of what ranks of that place give, one leave_barrier a host, where
-    /// they belong.
+    /// Copies bytes `done` to `done + some` of the parts of that local rank, one part for each host, into
+    /// the output.
     void place(const Collective& call, int rank, const std::byte* from, std::size_t done, std::size_t some);
 
     ShmContext& context_;
     ShmRegion& region_;
 };
 
-/// The ranks of the root's host each send a slice to the other hosts.
+/// broadcast: each rank of the root's host sends a slice to the other hosts.
 class ShmBroadcast {
   public:
     explicit ShmBroadcast(ShmContext& context) : context_(context), region_(context.region()) {}
@@ -39,13 +41,12 @@ class ShmBroadcast {
     void run(const Collective& call);
 
   private:
-    /// On the root's host; `root` is its place there.
-    void spread(const Collective& call, int root);
+    /// `root` is the root's local rank.
+    void run_on_root_host(const Collective& call, int root);
 
-    /// On another host than the root's.
-    void receive(const Collective& call, int root_host);
+    void run_on_other_host(const Collective& call, int root_host);
 
-    /// Returns which slice it was.
+    /// Broadcasts this rank's slice between hosts, and returns the slice.
     ElementSlice exchange_slice(const Buffer& some, int root_host);
 
     ShmContext& context_;

@@ -22,10 +22,10 @@ DPTK_INLINE void ShmAllGather::run(const Collective& call) {
         context_.enter_barrier(call);
         return collect(call, 0, own.bytes(), [&](int rank) { return region_.slot_of(rank); });
     }
-    context_.enter_barrier(call, context_.place_of(own));
+    context_.enter_barrier(call, context_.address_of(own));
     if (const ShmContext::Parts parts = context_.common_memory(); parts.first != nullptr) {
         collect(call, 0, bytes,
-                [&](int rank) { return parts.at(rank, region_.record_of(rank).place.offset); });
+                [&](int rank) { return parts.at(rank, region_.record_of(rank).address.offset); });
         return region_.leave_barrier();
     }
     for (std::size_t done = 0; done < own.bytes(); done += context_.stage_bytes()) {
@@ -43,9 +43,9 @@ DPTK_INLINE void ShmAllGather::place(const Collective& call, int rank, const std
         const std::size_t host = at / bytes;
         const std::size_t in_part = at % bytes;
         const std::size_t length = std::min(bytes - in_part, done + some - at);
-        const int leave_barrier = context_.hosts().ranks[host][static_cast<std::size_t>(rank)];
-        std::byte* const to = static_cast<std::byte*>(call.output.data) +
-                              static_cast<std::size_t>(leave_barrier) * bytes + in_part;
+        const int part = context_.hosts().ranks[host][static_cast<std::size_t>(rank)];
+        std::byte* const to =
+            static_cast<std::byte*>(call.output.data) + static_cast<std::size_t>(part) * bytes + in_part;
         const std::byte* const source = from + (at - done);
         if (to != source) shm_copy(to, source, length);
         at += length;
@@ -58,12 +58,12 @@ DPTK_INLINE void ShmBroadcast::run(const Collective& call) {
         const std::vector<int>& ranks = hosts.ranks[static_cast<std::size_t>(host)];
         const auto found = std::ranges::find(ranks, call.root);
         if (found == ranks.end()) continue;
-        if (host != hosts.host) return receive(call, host);
-        return spread(call, static_cast<int>(found - ranks.begin()));
+        if (host != hosts.host) return run_on_other_host(call, host);
+        return run_on_root_host(call, static_cast<int>(found - ranks.begin()));
     }
 }
 
-DPTK_INLINE void ShmBroadcast::spread(const Collective& call, int root) {
+DPTK_INLINE void ShmBroadcast::run_on_root_host(const Collective& call, int root) {
     const Buffer& data = call.output;
     const bool is_root = region_.rank() == root;
     if (context_.one_host() && data.bytes() <= ShmRegion::slot_bytes) {
@@ -72,13 +72,13 @@ DPTK_INLINE void ShmBroadcast::spread(const Collective& call, int root) {
         if (!is_root) shm_copy(data.data, region_.slot_of(root), data.bytes());
         return;
     }
-    context_.enter_barrier(call, context_.place_of(data));
-    const ShmAddress place = region_.record_of(root).place;
+    context_.enter_barrier(call, context_.address_of(data));
+    const ShmAddress address = region_.record_of(root).address;
     const ShmContext::Parts parts = context_.common_memory();
     context_.for_pieces(data, [&](std::size_t done, const Buffer& some) {
         std::byte* from = nullptr;
         if (parts.first != nullptr) {
-            from = parts.at(root, place.offset) + done * some.element_size();
+            from = parts.at(root, address.offset) + done * some.element_size();
         } else {
             if (is_root) shm_copy(region_.next_stage(), some.data, some.bytes());
             region_.enter_barrier({});
@@ -90,7 +90,7 @@ DPTK_INLINE void ShmBroadcast::spread(const Collective& call, int root) {
     if (parts.first != nullptr) region_.leave_barrier();
 }
 
-DPTK_INLINE void ShmBroadcast::receive(const Collective& call, int root_host) {
+DPTK_INLINE void ShmBroadcast::run_on_other_host(const Collective& call, int root_host) {
     context_.enter_barrier(call);
     context_.for_pieces(call.output, [&](std::size_t, const Buffer& some) {
         const ElementSlice range = exchange_slice(some, root_host);
@@ -107,7 +107,7 @@ DPTK_INLINE void ShmBroadcast::receive(const Collective& call, int root_host) {
 
 DPTK_INLINE ElementSlice ShmBroadcast::exchange_slice(const Buffer& some, int root_host) {
     if (context_.one_host()) return {};
-    const ElementSlice range = shm_slice(some.count, context_.hosts().everywhere, region_.rank());
+    const ElementSlice range = shm_slice(some.count, context_.hosts().min_local_size, region_.rank());
     const Buffer own = some.slice(range.first, range.count);
     if (range.count != 0)
         context_.across({.verb = Verb::broadcast, .input = own, .output = own, .root = root_host});

@@ -1,4 +1,4 @@
-/// Which ranks share a host, and which of other hosts each of them works with.
+/// Host topology of a group: which ranks share a host, and which ranks communicate between hosts.
 #pragma once
 
 #include <sched.h>
@@ -13,27 +13,28 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What each rank tells all others before they share memory.
+/// What each rank sends to all others before they share memory.
 struct ShmPeerInfo {
     std::uint64_t host = 0;
     ShmSettings settings = {};
-    /// On which it may run.
+    /// The affinity of the process.
     cpu_set_t processors = {};
-    /// A number that no other group has; rank 0's counts.
+    /// A number that no other group uses. All ranks use the one of rank 0.
     std::uint64_t token = 0;
 };
 
-/// How the ranks of a host divide its processors, with all ranks of the job that are there.
+/// How many processors each rank of the job has on this host.
 struct CpuBudget {
-    /// Each has one: whoever waits may keep it for a while.
+    /// Whether each rank has at least one: a waiting rank then spins before it sleeps.
     bool has_own_processors = false;
-    /// Each has another one: a thread in the background need not take that of the thread that computes.
+    /// Whether each rank has at least two: background threads then do not compete with the thread that
+    /// computes.
     bool has_spare_processors = false;
 };
 
-/// The hosts of a group as one rank sees them.
+/// The hosts of a group, as seen by one rank.
 struct ShmHosts {
-    /// `peers`: of all ranks, by rank.
+    /// `peers` holds the info of all ranks, indexed by rank.
     ShmHosts(std::span<const ShmPeerInfo> peers, int rank);
 
     [[nodiscard]] int count() const noexcept { return static_cast<int>(ranks.size()); }
@@ -41,28 +42,28 @@ struct ShmHosts {
     /// The ranks of this host, in order.
     [[nodiscard]] const std::vector<int>& local() const { return ranks[static_cast<std::size_t>(host)]; }
 
-    /// The ranks with this one's place, one a host, in the order of the hosts. Of a place that all hosts
-    /// have.
+    /// The ranks with this local rank, one for each host, in the order of the hosts. Requires that every
+    /// host has such a rank.
     [[nodiscard]] std::vector<int> across() const;
 
     int world;
-    /// Of each host, in order. Hosts come in the order of their first ranks.
+    /// The ranks of each host, in order. Hosts are ordered by their first ranks.
     std::vector<std::vector<int>> ranks;
-    /// This rank's host, and its place there.
+    /// This rank's host, and its index among the ranks of that host.
     int host = 0;
-    int place = 0;
-    /// How many ranks each host has, at least; and whether all have as many.
-    int everywhere = 0;
+    int local_rank = 0;
+    /// The smallest number of ranks on a host, and whether all hosts have this number.
+    int min_local_size = 0;
     bool even = false;
     /// Whether any host has several ranks.
     bool shared = false;
-    /// Of this host, where the group is all of the job.
+    /// The budget of this host. Only valid if the group consists of all ranks of the job.
     CpuBudget cpu_budget;
-    /// Whether no rank wants to go without.
+    /// Whether no rank has disabled shared memory.
     bool may_share = true;
 
   private:
-    /// By the least number that a rank has been told, or by the ranks' affinities.
+    /// Uses the smallest number of processors that is set on a rank, or the ranks' affinities if none is.
     void find_cpu_budget(std::span<const ShmPeerInfo> peers);
 };
 

@@ -18,23 +18,23 @@ DPTK_INLINE ShmHosts::ShmHosts(std::span<const ShmPeerInfo> peers, int rank)
         const auto h = static_cast<std::size_t>(found - names.begin());
         if (static_cast<int>(other) == rank) {
             host = static_cast<int>(h);
-            place = static_cast<int>(ranks[h].size());
+            local_rank = static_cast<int>(ranks[h].size());
         }
         ranks[h].push_back(static_cast<int>(other));
     }
-    everywhere = static_cast<int>(std::ranges::min(ranks, {}, &std::vector<int>::size).size());
+    min_local_size = static_cast<int>(std::ranges::min(ranks, {}, &std::vector<int>::size).size());
     const auto largest = std::ranges::max(ranks, {}, &std::vector<int>::size).size();
     shared = largest > 1;
-    even = static_cast<std::size_t>(everywhere) == largest;
-    may_share = std::ranges::all_of(peers, [](const ShmPeerInfo& handle) {
-        return handle.settings.sharing == ShmSettings::Sharing::yes;
-    });
+    even = static_cast<std::size_t>(min_local_size) == largest;
+    may_share = std::ranges::all_of(
+        peers, [](const ShmPeerInfo& peer) { return peer.settings.sharing == ShmSettings::Sharing::yes; });
     find_cpu_budget(peers);
 }
 
 DPTK_INLINE std::vector<int> ShmHosts::across() const {
     std::vector<int> out;
-    for (const std::vector<int>& of_host : ranks) out.push_back(of_host[static_cast<std::size_t>(place)]);
+    for (const std::vector<int>& of_host : ranks)
+        out.push_back(of_host[static_cast<std::size_t>(local_rank)]);
     return out;
 }
 
@@ -45,11 +45,11 @@ DPTK_INLINE void ShmHosts::find_cpu_budget(std::span<const ShmPeerInfo> peers) {
         CPU_OR(&all, &all, &processors);
     }
     int processors = CPU_COUNT(&all);
-    bool is_told = false;
-    for (const ShmPeerInfo& handle : peers) {
-        if (handle.settings.processors == 0) continue;
-        processors = is_told ? std::min(processors, handle.settings.processors) : handle.settings.processors;
-        is_told = true;
+    bool is_set = false;
+    for (const ShmPeerInfo& peer : peers) {
+        if (peer.settings.processors == 0) continue;
+        processors = is_set ? std::min(processors, peer.settings.processors) : peer.settings.processors;
+        is_set = true;
     }
     const int here = static_cast<int>(local().size());
     cpu_budget = {.has_own_processors = here <= processors, .has_spare_processors = 2 * here <= processors};

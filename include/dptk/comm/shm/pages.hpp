@@ -1,6 +1,6 @@
-/// Pages of memory that the processes of one host map. They have no name in any file system, so that nothing
-/// stays behind whatever ends the processes, /dev/shm's size does not matter, and only processes of the same
-/// user reach them.
+/// Shared-memory pages (memfd_create) that the processes of one host map. They have no name in a file
+/// system: nothing is left over however the processes end, the size of /dev/shm does not matter, and only
+/// processes of the same user can open them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Which pages, for another process of this host. Trivially copyable; without bytes where there are none.
+/// Identifies pages to another process of this host. Trivially copyable. `bytes` is 0 if there are no
+/// pages.
 struct ShmHandle {
     std::int64_t process = 0;
     std::int32_t descriptor = -1;
@@ -26,10 +27,10 @@ struct ShmHandle {
 
 class ShmPages {
   public:
-    /// Makes pages in one process and opens them in others, all of which call this. publish(handle) gives
-    /// what the process that makes them has published; all_succeed(success) whether all processes say so;
-    /// touch(pages) is for what a process does before others use them. Returns null, on all, where one has a
-    /// problem, which says why there.
+    /// Creates pages in one process and opens them in the others. Collective among these processes.
+    /// publish(handle) must return the handle that the creating process passed; all_succeed(success) must
+    /// return whether all processes passed true; touch(pages) prepares the pages before others use them.
+    /// Returns null on all processes if one of them failed; there, `problem` says why.
     template <class Publish, class AllSucceed, class Touch>
     [[nodiscard]] static std::shared_ptr<ShmPages> share(bool makes_them, std::size_t bytes,
                                                          Publish&& publish, AllSucceed&& all_succeed,
@@ -58,10 +59,10 @@ class ShmPages {
         return success ? pages : nullptr;
     }
 
-    /// New ones, all zero. Throws BackendError where the system has none.
+    /// Creates pages, all zero. Throws BackendError if the system has no memory for them.
     [[nodiscard]] static std::shared_ptr<ShmPages> create(std::size_t bytes);
 
-    /// Those of another rank. Throws BackendError, which says why, where they cannot be reached.
+    /// Opens the pages of another rank. Throws BackendError, which says why, if they cannot be opened.
     [[nodiscard]] static std::shared_ptr<ShmPages> open(const ShmHandle& handle);
 
     ShmPages(const ShmPages&) = delete;
@@ -70,15 +71,16 @@ class ShmPages {
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
-    /// Makes the system find memory for so many bytes, now and near this processor. Throws BackendError where
-    /// it has none.
+    /// Faults the pages in, on the NUMA node of the calling thread. Throws BackendError if the system has
+    /// no memory for them.
     void touch(std::size_t first, std::size_t bytes);
 
   private:
-    /// For others to open. Of pages that were made here.
+    /// The handle with which other processes open the pages. Requires that this process created them.
     [[nodiscard]] ShmHandle handle() const;
 
-    /// The system would end the process where it goes on to write what it has promised.
+    /// Throws BackendError if the bytes exceed the machine's memory or the file size limit: the system
+    /// would kill the process when it writes to such pages.
     static void check_size(std::size_t bytes);
 
     struct Descriptor {
@@ -89,7 +91,7 @@ class ShmPages {
         const int number;
     };
 
-    /// Of this process: those that were made in it.
+    /// The pages that this process created.
     struct Registry {
         std::mutex mutex;
         std::map<std::uint64_t, std::weak_ptr<ShmPages>> pages;
@@ -106,7 +108,7 @@ class ShmPages {
 
     std::byte* data_ = nullptr;
     std::size_t bytes_;
-    /// Of those that were made here.
+    /// The inode of pages that this process created; 0 otherwise.
     std::uint64_t file_ = 0;
     std::unique_ptr<Descriptor> descriptor_;
 };

@@ -23,7 +23,7 @@ DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::create(std::size_t bytes) {
     auto owner = std::make_unique<Descriptor>(file);
     if (ftruncate(file, static_cast<off_t>(bytes)) != 0)
         throw_system_error(text("ftruncate to ", bytes, " bytes"));
-    // Nobody can take away pages that others have mapped.
+    // Sealing keeps other processes from shrinking pages that are mapped here.
     static_cast<void>(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
     auto pages = std::shared_ptr<ShmPages>(new ShmPages(file, bytes));
     pages->descriptor_ = std::move(owner);
@@ -35,7 +35,7 @@ DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::create(std::size_t bytes) {
 }
 
 DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::open(const ShmHandle& handle) {
-    if (handle.process == getpid()) {  // a thread of this process: one mapping, which tools can follow
+    if (handle.process == getpid()) {  // ranks that are threads use one mapping, which tools can follow
         Registry& registry = Registry::get();
         const std::lock_guard lock(registry.mutex);
         const auto found = registry.pages.find(handle.file);
@@ -48,7 +48,7 @@ DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::open(const ShmHandle& handle) {
     struct stat status {};
     if (fstat(file.number, &status) != 0) throw_system_error("fstat(" + path + ")");
     if (status.st_dev != handle.device || status.st_ino != handle.file)
-        throw BackendError(path + " is another file here: the processes do not see the same /proc");
+        throw BackendError(path + " is a different file here: the processes do not see the same /proc");
     return std::shared_ptr<ShmPages>(new ShmPages(file.number, handle.bytes));
 }
 
@@ -63,7 +63,7 @@ DPTK_INLINE ShmPages::~ShmPages() {
 DPTK_INLINE void ShmPages::touch(std::size_t first, std::size_t bytes) {
     constexpr int populate_for_writing = 23;  // MADV_POPULATE_WRITE, since Linux 5.14
     if (madvise(data_ + first, bytes, populate_for_writing) == 0) return;
-    if (errno != EINVAL) throw_system_error(text("memory for ", bytes, " bytes"));
+    if (errno != EINVAL) throw_system_error(text("madvise of ", bytes, " bytes"));
     std::memset(data_ + first, 0, bytes);
 }
 
@@ -78,7 +78,7 @@ DPTK_INLINE void ShmPages::check_size(std::size_t bytes) {
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     rlimit limit{};
     getrlimit(RLIMIT_FSIZE, &limit);
-    if (bytes > all) throw BackendError(text(bytes, " bytes are more than this machine has"));
+    if (bytes > all) throw BackendError(text(bytes, " bytes are more than this machine has (", all, ")"));
     if (bytes > limit.rlim_cur) throw BackendError(text(bytes, " bytes are more than ulimit -f allows"));
 }
 
@@ -90,7 +90,7 @@ DPTK_INLINE ShmPages::ShmPages(int file, std::size_t bytes) : bytes_(bytes) {
     void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) throw_system_error(text("mmap of ", bytes, " bytes"));
     data_ = static_cast<std::byte*>(mapped);
-    static_cast<void>(madvise(mapped, bytes, MADV_HUGEPAGE));  // where the system allows it
+    static_cast<void>(madvise(mapped, bytes, MADV_HUGEPAGE));  // if the system allows it
 }
 
 DPTK_INLINE void ShmPages::throw_system_error(const std::string& what) {

@@ -13,7 +13,7 @@ DPTK_INLINE void ShmReduceScatter::run(const Collective& call) {
     const Buffer& output = call.output;
     const std::byte* const own_place =
         part_of(input, context_.hosts().local()[static_cast<std::size_t>(region_.rank())], output);
-    if (overlap(input, output) && output.data != own_place) {  // where others read meanwhile
+    if (overlap(input, output) && output.data != own_place) {  // other ranks still read the input
         const algorithms::Scratch apart(output);
         Collective other = call;
         other.output = apart.buffer();
@@ -21,8 +21,8 @@ DPTK_INLINE void ShmReduceScatter::run(const Collective& call) {
         return shm_copy(output.data, apart.buffer().data, output.bytes());
     }
     if (context_.one_host()) return reduce_host(call, output, call.reduction, context_.world());
-    // What ranks of this place on all hosts get, and then what this one does; wider than the output
-    // perhaps.
+    // `partial` holds the parts of all ranks with this local rank, `sum` the part of this rank. Their dtype
+    // may be wider than the output's.
     Buffer partial = output;
     partial.dtype = partial_dtype(output.dtype, call.reduction);
     Buffer sum = partial;
@@ -44,16 +44,15 @@ DPTK_INLINE void ShmReduceScatter::reduce_host(const Collective& call, const Buf
     if (input.bytes() <= ShmRegion::slot_bytes) {
         shm_copy(region_.next_slot(), input.data, input.bytes());
         context_.enter_barrier(call);
-        return reduce_parts(
-            output, to, 0, output.count, reduction, divisor, [&](int rank, int leave_barrier) {
-                return region_.slot_of(rank) + static_cast<std::size_t>(leave_barrier) * output.bytes();
-            });
+        return reduce_parts(output, to, 0, output.count, reduction, divisor, [&](int rank, int part) {
+            return region_.slot_of(rank) + static_cast<std::size_t>(part) * output.bytes();
+        });
     }
-    context_.enter_barrier(call, context_.place_of(input));
+    context_.enter_barrier(call, context_.address_of(input));
     if (const ShmContext::Parts parts = context_.common_memory(); parts.first != nullptr) {
-        reduce_parts(output, to, 0, output.count, reduction, divisor, [&](int rank, int leave_barrier) {
-            return parts.at(rank, region_.record_of(rank).place.offset) +
-                   static_cast<std::size_t>(leave_barrier) * output.bytes();
+        reduce_parts(output, to, 0, output.count, reduction, divisor, [&](int rank, int part) {
+            return parts.at(rank, region_.record_of(rank).address.offset) +
+                   static_cast<std::size_t>(part) * output.bytes();
         });
         return region_.leave_barrier();
     }
@@ -62,19 +61,18 @@ DPTK_INLINE void ShmReduceScatter::reduce_host(const Collective& call, const Buf
     const std::size_t piece = std::max<std::size_t>(context_.stage_bytes() / world / es, 1);
     for (std::size_t done = 0; done < output.count; done += piece) {
         const std::size_t count = std::min(piece, output.count - done);
-        for (std::size_t leave_barrier = 0; leave_barrier < world; ++leave_barrier)
-            shm_copy(region_.next_stage() + leave_barrier * count * es,
-                     part_of(input, static_cast<int>(leave_barrier), output) + done * es, count * es);
+        for (std::size_t part = 0; part < world; ++part)
+            shm_copy(region_.next_stage() + part * count * es,
+                     part_of(input, static_cast<int>(part), output) + done * es, count * es);
         region_.enter_barrier({});
-        reduce_parts(output, to, done, count, reduction, divisor, [&](int rank, int leave_barrier) {
-            return region_.stage_of(rank) + static_cast<std::size_t>(leave_barrier) * count * es;
+        reduce_parts(output, to, done, count, reduction, divisor, [&](int rank, int part) {
+            return region_.stage_of(rank) + static_cast<std::size_t>(part) * count * es;
         });
     }
 }
 
-DPTK_INLINE const std::byte* ShmReduceScatter::part_of(const Buffer& input, int leave_barrier,
-                                                       const Buffer& like) {
-    return static_cast<const std::byte*>(input.data) + static_cast<std::size_t>(leave_barrier) * like.bytes();
+DPTK_INLINE const std::byte* ShmReduceScatter::part_of(const Buffer& input, int part, const Buffer& like) {
+    return static_cast<const std::byte*>(input.data) + static_cast<std::size_t>(part) * like.bytes();
 }
 
 }  // namespace DPTK_NAMESPACE::detail

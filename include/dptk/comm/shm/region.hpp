@@ -1,5 +1,5 @@
-/// One rank's end of the memory that the ranks of its host share: where they enter_barrier, where small calls
-/// put their elements, and where larger ones pass those that lie in memory of a rank's own.
+/// One rank's view of the memory that the ranks of its host share: the barrier, the slots for small calls,
+/// and the staging buffers for larger calls on private memory.
 #pragma once
 
 #include <atomic>
@@ -18,20 +18,19 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What a rank leaves at a generation.
+/// The record that a rank publishes at a barrier.
 struct CallRecord {
     /// Its call, packed.
     CallTracker::Call call = {};
-    /// Of the call's elements.
     std::size_t element_size = 0;
-    /// The memory that others shall reach.
-    ShmAddress place = {};
+    /// The memory that the other ranks access.
+    ShmAddress address = {};
 };
 
-/// Why pages are not shared: of a process, the first time.
-inline void say_once_unshared(int rank, const std::string& problem) {
-    static std::atomic<bool> said = false;
-    if (said.exchange(true)) return;
+/// Logs why memory is not shared, once per process.
+inline void warn_once_not_shared(int rank, const std::string& problem) {
+    static std::atomic<bool> is_logged = false;
+    if (is_logged.exchange(true)) return;
     log(LogLevel::warning, rank, "the ranks of a host cannot share memory: " + problem);
 }
 
@@ -41,24 +40,24 @@ class ShmRegion {
     using Work = SharedWork<SharedWords>;
     using Slot = BarrierSlot<SharedWords, CallRecord>;
 
-    /// Of one rank's elements in a small call.
+    /// The most bytes of one rank's elements in a small call.
     static constexpr std::size_t slot_bytes = 16384;
-    /// The most of one rank's elements that are on their way through shared memory at a time.
+    /// Bytes of one rank's staging buffer.
     static constexpr std::size_t stage_bytes = std::size_t{4} << 20;
 
     struct Options {
-        /// Among the ranks of this host.
+        /// The index among the ranks of this host.
         int rank = 0;
         int size = 1;
-        /// For messages.
+        /// The rank in the job, for log messages.
         int job_rank = 0;
-        /// Whether each of them has a processor of its own.
+        /// Whether each rank of this host has a processor of its own.
         bool has_own_processor = true;
-        /// Called while waiting: throws where the job has failed; true where looking must go on.
+        /// Called while waiting. Throws if the job has failed; returns true to keep polling without sleep.
         std::function<bool()> idle;
     };
 
-    /// Bytes of the pages through which so many ranks enter_barrier.
+    /// The size of the pages that so many ranks need.
     [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept { return Layout(ranks).end; }
 
     ShmRegion(std::shared_ptr<ShmPages> pages, std::shared_ptr<ShmAllocations> allocations, Options options);
@@ -70,37 +69,40 @@ class ShmRegion {
 
     void enter_barrier(const CallRecord& record);
 
-    /// All have done with each other's memory.
+    /// Waits until no rank accesses another rank's memory anymore.
     void leave_barrier() { enter_barrier({}); }
 
-    /// Of the generation that was last.
+    /// The record that `rank` published at the last barrier.
     [[nodiscard]] const CallRecord& record_of(int rank) const noexcept { return barrier_.record_of(rank); }
 
-    /// Does the pieces of work of this generation together with the other ranks, each on whichever comes
-    /// first.
+    /// Shares the pieces of work of this generation with the other ranks; each piece runs on the rank that
+    /// takes it first.
     template <class DoPiece>
     void share(std::size_t pieces, DoPiece&& do_piece) {
         barrier_.share(static_cast<std::uint32_t>(pieces), do_piece, options_.idle, spin_policy());
     }
 
-    /// A rank's elements for the next generation, where they are small; after it, of the last one.
+    /// The slots for a rank's elements in a small call. Write to next_slot() before a barrier; read
+    /// slot_of() after it.
     [[nodiscard]] std::byte* next_slot() const noexcept;
     [[nodiscard]] std::byte* slot_of(int rank) const noexcept;
 
-    /// The same for those on their way. A rank that has met the others twice since finds it free again.
+    /// The staging buffers. Write to next_stage() before a barrier; read stage_of() after it. They are
+    /// double-buffered, as the records of the barrier.
     [[nodiscard]] std::byte* next_stage() const noexcept;
     [[nodiscard]] std::byte* stage_of(int rank) const noexcept;
 
-    /// Where all put together what comes of them, to be read after the next generation.
+    /// The buffer for the result that all ranks write together. Write to next_result() before a barrier;
+    /// read result() after it.
     [[nodiscard]] std::byte* next_result() const noexcept;
     [[nodiscard]] std::byte* result() const noexcept;
 
-    /// Memory for each rank that all ranks of the host reach, and have just met to ask for; null where the
-    /// system gives them none, on all of them. Collective among them.
+    /// Allocates shared memory for each rank of the host; returns null on all of them if the system has
+    /// none. Collective among them, right after a barrier.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
   private:
-    /// What lies where in the pages.
+    /// The offsets in the pages.
     struct Layout {
         explicit Layout(int ranks) noexcept;
         std::size_t work;
@@ -121,7 +123,7 @@ class ShmRegion {
     [[nodiscard]] std::byte* slot(std::uint32_t generation, int rank) const noexcept;
     [[nodiscard]] std::byte* stage(std::uint32_t generation, int rank) const noexcept;
 
-    /// A thread in the background does not keep a processor from the one that computes.
+    /// A background thread does not spin, because it would compete with the thread that computes.
     [[nodiscard]] SpinPolicy spin_policy() const noexcept;
 
     std::shared_ptr<ShmPages> pages_;

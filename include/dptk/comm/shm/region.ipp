@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dptk/core/detail/own_thread.hpp"
+#include "dptk/core/detail/thread_kind.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -52,15 +52,15 @@ DPTK_INLINE std::byte* ShmRegion::result() const noexcept {
 
 DPTK_INLINE std::shared_ptr<void> ShmRegion::allocate(std::size_t bytes) {
     const std::size_t stride = round_up(std::max<std::size_t>(bytes, 1), 4096);
-    ShmHandle& board = *reinterpret_cast<ShmHandle*>(at(layout_.handle));
+    ShmHandle& published = *reinterpret_cast<ShmHandle*>(at(layout_.handle));
     ShmHandle handle;
     std::string problem;
     const std::shared_ptr<ShmPages> pages = ShmPages::share(
         rank() == 0, stride * unsigned_size(),
         [&](const ShmHandle& own) {
-            if (rank() == 0) board = own;
+            if (rank() == 0) published = own;
             enter_barrier({});
-            handle = board;  // rank 0 may soon write the next one there
+            handle = published;  // copied, because rank 0 may soon write the next one
             return handle;
         },
         [&](bool success) {
@@ -70,9 +70,9 @@ DPTK_INLINE std::shared_ptr<void> ShmRegion::allocate(std::size_t bytes) {
             }
             return true;
         },
-        // Pages lie near the processor that first writes to them.
+        // First touch: pages are placed on the NUMA node of the thread that writes to them first.
         [&](ShmPages& some) { some.touch(static_cast<std::size_t>(rank()) * stride, stride); }, problem);
-    if (!problem.empty()) say_once_unshared(options_.job_rank, problem);
+    if (!problem.empty()) warn_once_not_shared(options_.job_rank, problem);
     return pages ? ShmAllocations::add(allocations_, handle.file, pages, stride, rank()) : nullptr;
 }
 
@@ -102,7 +102,8 @@ DPTK_INLINE std::byte* ShmRegion::stage(std::uint32_t generation, int rank) cons
 
 DPTK_INLINE SpinPolicy ShmRegion::spin_policy() const noexcept {
     if (!options_.has_own_processor) return {.spins = 0, .yields = 16};
-    return is_own_thread ? SpinPolicy{.spins = 0, .yields = 4} : SpinPolicy{.spins = 2000, .yields = 32};
+    return is_background_thread ? SpinPolicy{.spins = 0, .yields = 4}
+                                : SpinPolicy{.spins = 2000, .yields = 32};
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,4 +1,4 @@
-/// What each rank wants of the memory of its host, by options and by the environment: DPTK_SHM and
+/// Shared-memory settings of a rank, from options and from the environment variables DPTK_SHM and
 /// DPTK_PROCESSORS.
 #pragma once
 
@@ -10,10 +10,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Trivially copyable. A word that makes no sense is told by check_settings(), to all ranks.
+/// The settings of one rank. Trivially copyable. An invalid value is kept, so that check_settings() reports
+/// it on all ranks.
 struct ShmSettings {
     enum class Sharing { no, yes, wrong } sharing = Sharing::yes;
-    /// How many the ranks of a host have together; 0 where it is not said, and -1 where it is no number.
+    /// Processors that the ranks of a host have together; 0 if not set, and -1 if the value is invalid.
     int processors = 0;
 
     [[nodiscard]] static ShmSettings from_environment(std::optional<int> processors);
@@ -22,7 +23,7 @@ struct ShmSettings {
     [[nodiscard]] static std::string_view word(const char* variable);
 };
 
-/// Throws ArgumentError, the same on all ranks, where one of them wants what cannot be.
+/// Throws the same ArgumentError on all ranks if the settings of one of them are invalid.
 void check_settings(std::span<const ShmSettings> settings);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -37,11 +37,11 @@ DPTK_INLINE void check_settings(std::span<const ShmSettings> settings) {
         const bool wrong_sharing = settings[rank].sharing == ShmSettings::Sharing::wrong;
         if (!wrong_sharing && settings[rank].processors >= 0) continue;
         ArgumentError error(text("rank ", rank, ": ",
-                                 wrong_sharing ? "DPTK_SHM, which says whether ranks of one host share "
-                                                 "memory, is neither 0 nor 1"
-                                               : "DPTK_PROCESSORS, or ShmOptions::processors, which says "
-                                                 "how many the ranks of a host have together, is no number "
-                                                 "above 0"));
+                                 wrong_sharing ? "invalid DPTK_SHM (whether ranks of one host share "
+                                                 "memory): expected 0 or 1"
+                                               : "invalid DPTK_PROCESSORS, or ShmOptions::processors (how "
+                                                 "many processors the ranks of a host have together): "
+                                                 "expected a number above 0"));
         error.mark_agreed();
         throw error;
     }

@@ -1,5 +1,5 @@
-/// Words in memory that processes share, and how to wait until one of them changes: what the barriers of
-/// ranks on one host are made of.
+/// Atomic words in shared memory, and a futex to wait until one of them changes: the primitives of the
+/// shared-memory barrier.
 #pragma once
 
 #include <atomic>
@@ -10,18 +10,18 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The machine as protocols in shared memory see it; tests put another one in its place.
+/// The machine on which the shared-memory protocols run. Tests replace it by a model.
 struct SharedWords {
     using Word = std::atomic<std::uint32_t>;
     using LongWord = std::atomic<std::uint64_t>;
     static_assert(Word::is_always_lock_free && LongWord::is_always_lock_free);
 
-    /// Sleeps while the word has this value; for at most `longest`, perhaps shorter.
+    /// Sleeps while the word has this value, for at most `longest`. May wake up earlier.
     static void sleep_while(const Word& word, std::uint32_t value, std::chrono::nanoseconds longest) noexcept;
 
     static void wake_all(const Word& word) noexcept;
 
-    /// Between two looks at a word that will change at once.
+    /// Called between two polls of a word that a running thread will change soon.
     static void pause() noexcept {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -30,7 +30,7 @@ struct SharedWords {
 #endif
     }
 
-    /// Between two looks at a word that somebody without a processor of its own will change.
+    /// Called between two polls of a word that a thread without a processor may have to change.
     static void yield() noexcept { sched_yield(); }
 };
 

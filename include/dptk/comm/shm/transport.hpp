@@ -1,5 +1,5 @@
-/// A transport around another one: what ranks of one host share goes through memory, and only the rest over
-/// the inner transport.
+/// Shared-memory transport, wrapped around an inner one: ranks of one host communicate through shared
+/// memory, and all other calls use the inner transport.
 #pragma once
 
 #include <sched.h>
@@ -32,25 +32,26 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Which ranks share a host, and its processors.
+/// Options of ShmTransport: which ranks share a host, and how many processors the host has.
 struct ShmOptions {
-    /// Ranks that give the same share memory. Empty for this host.
+    /// The host's name: ranks with the same name share memory. Empty means the host's identity.
     std::string host = {};
-    /// Processors that the ranks of a host have together: with one for each, those who wait may keep theirs
-    /// for a while; with two, a thread in the background need not take that of the one that computes. Of
-    /// different numbers the least counts. Where none is given: DPTK_PROCESSORS, or the processes'
-    /// affinities.
+    /// The number of processors that the ranks of a host have together. With at least one per rank, a
+    /// waiting rank spins before it sleeps; with at least two per rank, background threads have a processor
+    /// of their own. If ranks have different values, the smallest one is used. The default is
+    /// DPTK_PROCESSORS, or else the number of processors in the processes' affinity masks.
     std::optional<int> processors = std::nullopt;
 };
 
-/// Where no ranks share a host, or DPTK_SHM=0, all goes over the inner transport.
+/// A transport that uses shared memory within a host. If no ranks share a host, or with DPTK_SHM=0 on any
+/// rank, all calls use the inner transport.
 template <Transport Inner>
 class ShmTransport {
   public:
     static constexpr bool interruptible = detail::Interruptible<Inner>;
 
-    /// Collective. Throws ArgumentError, on all ranks, where DPTK_SHM is neither 0 nor 1, or a number of
-    /// processors not above 0, on one of them.
+    /// Connects the ranks. Collective. Throws ArgumentError on all ranks if, on one of them, DPTK_SHM is
+    /// not 0 or 1, or a number of processors is not above 0.
     explicit ShmTransport(Inner inner, const ShmOptions& options = {})
         : ShmTransport(std::move(inner),
                        detail::fnv1a(options.host.empty() ? detail::host_identity() : options.host), options,
@@ -86,7 +87,8 @@ class ShmTransport {
         return detail::allocate_aligned(bytes);
     }
 
-    /// Where all ranks are on one host.
+    /// Returns each rank's memory at that address if all ranks are on one host and the memory was allocated
+    /// by allocate(); empty otherwise.
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
         return collectives_ ? collectives_->peer_memory(memory) : std::vector<void*>();
     }
@@ -109,11 +111,12 @@ class ShmTransport {
         return inner_->start(message);
     }
 
-    /// Whether what it does in the background is done by the processors that compute: what goes through
-    /// memory is, where there are no others.
+    /// Whether calls in the background compete for processors with the thread that computes. Calls through
+    /// shared memory do, unless each rank has a spare processor.
     [[nodiscard]] bool competes_with_compute() const noexcept { return competes_with_compute_; }
 
-    /// By the inner transport, where it can; what it leaves is carried out when somebody waits.
+    /// Starts the call on the inner transport. Returns null if that transport cannot start it; the call
+    /// then runs when a thread waits for it.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
         requires detail::HasStart<Inner>
     {
@@ -140,7 +143,7 @@ class ShmTransport {
         return inner_->takes_device_memory(call);
     }
 
-    /// Shares memory of its own with the same ranks. Collective.
+    /// Returns a transport over the same ranks with shared memory of its own. Collective.
     [[nodiscard]] ShmTransport duplicate()
         requires detail::HasDuplicate<Inner>
     {
@@ -163,11 +166,11 @@ class ShmTransport {
     }
 
   private:
-    /// What a transport has from the one that it was made from.
+    /// What a transport takes over from the transport that it was created from.
     struct Inherited {
         std::shared_ptr<detail::ControlPlane> control = nullptr;
         std::optional<detail::CpuBudget> cpu_budget = std::nullopt;
-        /// Of the same ranks.
+        /// The table of allocations; null if the ranks differ.
         std::shared_ptr<detail::ShmAllocations> allocations = nullptr;
     };
 
@@ -190,16 +193,16 @@ class ShmTransport {
         return all;
     }
 
-    /// Whether ranks share memory is the same on all of them.
+    /// Sets up shared memory, on all ranks or on none.
     void connect(std::shared_ptr<detail::ShmAllocations> allocations) {
         detail::ShmPeerInfo own{.host = host_,
                                 .settings = detail::ShmSettings::from_environment(options_.processors),
                                 .token = std::random_device()()};
         if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
-            std::memset(&own.processors, 0xff, sizeof own.processors);  // a machine of more than 1024
+            std::memset(&own.processors, 0xff, sizeof own.processors);  // the machine has more than 1024
         const std::vector<detail::ShmPeerInfo> peers = gather_from_all(own);
         std::vector<detail::ShmSettings> settings;
-        for (const detail::ShmPeerInfo& handle : peers) settings.push_back(handle.settings);
+        for (const detail::ShmPeerInfo& peer : peers) settings.push_back(peer.settings);
         detail::check_settings(settings);
         const detail::ShmHosts hosts(peers, rank());
         if (!cpu_budget_) cpu_budget_ = hosts.cpu_budget;
@@ -208,7 +211,7 @@ class ShmTransport {
         std::shared_ptr<detail::ShmPages> pages = exchange_pages(hosts);
         if (!pages) return;
         if (!allocations) allocations = std::make_shared<detail::ShmAllocations>();
-        detail::ShmRegion::Options options{.rank = hosts.place,
+        detail::ShmRegion::Options options{.rank = hosts.local_rank,
                                            .size = static_cast<int>(hosts.local().size()),
                                            .job_rank = rank(),
                                            .has_own_processor = cpu_budget_->has_own_processors,
@@ -227,13 +230,13 @@ class ShmTransport {
             hosts, std::move(across)));
     }
 
-    /// The pages through which this host's ranks enter_barrier. Null, on all ranks of all hosts, where one of
-    /// them cannot reach its host's.
+    /// Creates or opens the pages that this host's ranks share. Returns null on all ranks of all hosts if
+    /// one of them cannot open its host's pages.
     [[nodiscard]] std::shared_ptr<detail::ShmPages> exchange_pages(const detail::ShmHosts& hosts) {
         std::string problem;
         const int ranks = static_cast<int>(hosts.local().size());
         std::shared_ptr<detail::ShmPages> pages = detail::ShmPages::share(
-            hosts.place == 0, detail::ShmRegion::bytes_for(ranks),
+            hosts.local_rank == 0, detail::ShmRegion::bytes_for(ranks),
             [&](const detail::ShmHandle& own) {
                 return gather_from_all(own)[static_cast<std::size_t>(hosts.local()[0])];
             },
@@ -242,16 +245,16 @@ class ShmTransport {
                 return std::ranges::all_of(all, [](char one) { return one != 0; });
             },
             [](detail::ShmPages&) {}, problem);
-        if (!problem.empty()) detail::say_once_unshared(rank(), problem);
+        if (!problem.empty()) detail::warn_once_not_shared(rank(), problem);
         return pages;
     }
 
-    /// Connects with the ranks of this one's place on the other hosts, where all have one.
+    /// Connects with the ranks of the other hosts that have this local rank, if every host has one.
     void join_hosts(const detail::ShmHosts& hosts, std::uint64_t token) {
         if constexpr (detail::HasSubgroup<Inner>) {
-            if (hosts.count() == 1 || hosts.place >= hosts.everywhere) return;
+            if (hosts.count() == 1 || hosts.local_rank >= hosts.min_local_size) return;
             across_ = std::make_shared<Inner>(
-                inner_->subgroup(hosts.across(), detail::text("hosts/", token, "/", hosts.place)));
+                inner_->subgroup(hosts.across(), detail::text("hosts/", token, "/", hosts.local_rank)));
         }
     }
 
@@ -259,9 +262,9 @@ class ShmTransport {
     std::shared_ptr<detail::ControlPlane> control_;
     ShmOptions options_;
     std::uint64_t host_;
-    /// The ranks of other hosts that have the place of this one there.
+    /// Connects the ranks of all hosts that have this local rank.
     std::shared_ptr<Inner> across_;
-    /// Of this host, by the job's first transport.
+    /// The budget of this host, computed by the job's first transport.
     std::optional<detail::CpuBudget> cpu_budget_;
     bool competes_with_compute_ = false;
     std::unique_ptr<detail::ShmCollectives> collectives_;

@@ -1,5 +1,5 @@
-/// Collectives over several devices in each process, through the host: the devices' buffers are copied there,
-/// combined there, and copied back. Blocks.
+/// Multi-device collectives staged through host memory: the devices' buffers are copied to pinned memory,
+/// combined on the host, and copied back. Blocks.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Creates a device group over a duplicate of `host`. Collective. Throws ArgumentError if it has no
+/// duplicate().
 [[nodiscard]] std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, const std::vector<int>&);
 
 }  // namespace DPTK_NAMESPACE::detail

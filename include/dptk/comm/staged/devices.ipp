@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "dptk/comm/detail/backoff.hpp"
 #include "dptk/comm/detail/devices_on_host.hpp"
-#include "dptk/comm/detail/pause.hpp"
 #include "dptk/comm/detail/routed_channel.hpp"
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/device.hpp"
@@ -18,32 +18,32 @@ namespace DPTK_NAMESPACE::detail {
 
 class StagedDevices final : public DeviceGroup {
   public:
-    /// Over a channel of its own.
+    /// Takes ownership of a channel that no other object uses.
     explicit StagedDevices(std::unique_ptr<Channel> host) : host_(std::move(host)) {}
 
     void run(const DeviceCall& call) override {
-        Mirror inputs(call.inputs);
+        HostBuffers inputs(call.inputs);
         const bool in_place = call.inputs[0].data == call.outputs[0].data;
-        Mirror outputs(in_place ? std::vector<Buffer>() : call.outputs);
+        HostBuffers outputs(in_place ? std::vector<Buffer>() : call.outputs);
         copy(inputs.buffers(), call.inputs, call);
-        DeviceCall here = call;
-        here.inputs = inputs.buffers();
-        here.outputs = in_place ? inputs.buffers() : outputs.buffers();
-        here.streams.clear();
+        DeviceCall host_call = call;
+        host_call.inputs = inputs.buffers();
+        host_call.outputs = in_place ? inputs.buffers() : outputs.buffers();
+        host_call.streams.clear();
         ChannelVerbs group(*host_);
-        run_devices_on_host(group, here);
-        if (call.verb != Verb::reduce) return copy(call.outputs, here.outputs, call);
+        run_devices_on_host(group, host_call);
+        if (call.verb != Verb::reduce) return copy(call.outputs, host_call.outputs, call);
         if (host_->rank() != call.root) return;
         const auto device = static_cast<std::size_t>(call.root_device);
-        copy_one(call.outputs[device], here.outputs[device], call.stream(device));
+        copy_one(call.outputs[device], host_call.outputs[device], call.stream(device));
         await_one(call.outputs[device].device.index, call.stream(device));
     }
 
   private:
-    /// Host memory for buffers like those.
-    class Mirror {
+    /// Pinned host memory for copies of device buffers.
+    class HostBuffers {
       public:
-        explicit Mirror(const std::vector<Buffer>& like) {
+        explicit HostBuffers(const std::vector<Buffer>& like) {
             for (const Buffer& buffer : like) {
                 memory_.emplace_back(buffer.bytes());
                 buffers_.push_back(buffer.at(memory_.back().data()));
@@ -64,7 +64,7 @@ class StagedDevices final : public DeviceGroup {
         cuda::detail::copy_bytes(to.data, from.data, from.bytes(), stream);
     }
 
-    /// All devices copy at once; the host waits for them.
+    /// Copies on all devices concurrently. Blocks until all copies have ended.
     void copy(const std::vector<Buffer>& to, const std::vector<Buffer>& from, const DeviceCall& call) const {
         for (std::size_t i = 0; i < to.size(); ++i) copy_one(to[i], from[i], call.stream(i));
         for (std::size_t i = 0; i < to.size(); ++i) await_one(call.inputs[i].device.index, call.stream(i));
@@ -73,7 +73,7 @@ class StagedDevices final : public DeviceGroup {
     void await_one(int device, StreamRef stream) const {
         const cuda::DeviceScope on(device);
         const cuda::Event event(stream);
-        Pause pause;
+        Backoff pause;
         while (!event.ready()) {
             host_->control().job_state()->check();
             pause();

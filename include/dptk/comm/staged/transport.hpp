@@ -1,7 +1,8 @@
-/// Collectives on device memory over whatever carries host memory. What is sent goes through page-locked host
-/// memory, in pieces: while one travels between the ranks, the next one comes from the device and the last
-/// one goes there. Several ranks may be on one GPU. Where the transport below reaches device memory itself,
-/// as a CUDA-aware MPI does, it gets the buffers as they are.
+/// Staging of device memory through the host: collectives and messages on device memory over any transport
+/// for host memory. Data is sent through pinned (page-locked) staging buffers, in pieces, as a pipeline:
+/// while one piece is sent between the ranks, the next one is copied from the device and the previous one
+/// to the device. Several ranks may share a GPU. If the underlying transport accesses device memory itself,
+/// as a CUDA-aware MPI does, it gets the device buffers directly.
 #pragma once
 
 #include <array>
@@ -25,19 +26,21 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// A buffer as the parts that one rank gives or gets; a piece of it is as many elements of each part.
+/// The parts of a buffer, one per rank that sends or receives it, or a single one. A piece consists of the
+/// same range of elements of every part.
 class StagedParts {
   public:
     StagedParts(const Buffer& whole, std::vector<std::size_t> counts);
 
-    /// The largest part's.
+    /// Returns the number of elements of the largest part.
     [[nodiscard]] std::size_t count() const noexcept;
     [[nodiscard]] std::size_t parts() const noexcept { return counts_.size(); }
 
-    /// How many elements each part has from `first` on, at most `count`.
+    /// Returns how many elements each part has from `first` on, at most `count` each.
     [[nodiscard]] std::vector<std::size_t> lengths(std::size_t first, std::size_t count) const;
 
-    /// action(these elements of a part, how many come before them in the piece) for each part.
+    /// Calls action(elements, offset) for each part with elements in that range; `offset` is their position
+    /// in the piece.
     template <class Action>
     void for_each(std::size_t first, std::size_t count, Action&& action) const {
         std::size_t begin = 0;
@@ -55,22 +58,22 @@ class StagedParts {
     std::vector<std::size_t> counts_;
 };
 
-/// Page-locked memory for one piece, and when the device is done with it.
+/// A staging buffer for one piece: pinned memory, and events for the copies from and to the device.
 struct StagedSlot {
     cuda::PinnedBuffer<std::byte> input;
     cuda::PinnedBuffer<std::byte> output;
-    cuda::Event arrived;  // from the device
-    cuda::Event left;     // for the device
+    cuda::Event copied_in;   // recorded after the copy from the device
+    cuda::Event copied_out;  // recorded after the copy to the device
 };
 
 }  // namespace detail
 
-/// A Transport for the memory of one device, by way of the host.
+/// A Transport for the memory of one device that stages data through host memory.
 class StagedTransport {
   public:
     static constexpr bool interruptible = true;
 
-    /// Over a channel of its own, for the memory of one device.
+    /// Takes ownership of a host channel that no other object uses; `device` is the CUDA device index.
     StagedTransport(std::unique_ptr<detail::Channel> host, int device);
 
     [[nodiscard]] int rank() const { return host_->rank(); }
@@ -83,12 +86,13 @@ class StagedTransport {
 
     [[nodiscard]] bool progresses_by_caller() const { return host_->progresses_by_caller(); }
 
-    /// Nothing goes on by itself where no background thread may communicate.
+    /// Returns null: collectives are not started in the background if only the caller's thread may
+    /// communicate.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
 
     [[nodiscard]] std::function<void()> prepare(const Collective& call);
 
-    /// A message's size goes before it, since it is cut into pieces.
+    /// Sends or receives a message in pieces, after its size. Returns the peer's rank. Blocks.
     int transfer(const Message& message);
 
     void send(const Buffer& buffer, int to, int tag);
@@ -98,22 +102,24 @@ class StagedTransport {
     [[nodiscard]] DeviceMemory allocate_on_device(std::size_t bytes);
 
   private:
-    /// Of what is under way at once, at most.
+    /// Maximum size of a piece.
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
     struct Stages {
         cuda::Stream from_device;
         cuda::Stream to_device;
-        /// One piece comes, one travels, one goes.
+        /// One slot for the piece copied from the device, one for the piece being sent, one for the piece
+        /// copied to the device.
         std::array<detail::StagedSlot, 3> slots;
     };
 
     void check_device(const Buffer& buffer) const;
 
-    /// What the stream has been given so far.
+    /// Records an event after the work that the stream has been given so far. Throws if the stream is
+    /// capturing.
     [[nodiscard]] std::shared_ptr<cuda::Event> begin(StreamRef stream) const;
 
-    /// On the host, as long as the job is well.
+    /// Blocks the host until the event has completed. Throws if the job fails meanwhile.
     void await(const cuda::Event& event) const;
 
     void carry_out(const Collective& call, const cuda::Event& ready);
@@ -122,7 +128,8 @@ class StagedTransport {
 
     [[nodiscard]] bool takes_device_memory(const Collective& call) const;
 
-    /// The transport below knows no streams: before it is called, all that is to be there must be.
+    /// Passes device memory to the underlying transport. That transport does not use CUDA streams, so that
+    /// the host waits first until the input is complete.
     void carry_out_in_place(const Collective& call);
 
     [[nodiscard]] std::vector<std::size_t> parts_of(std::size_t count, bool one_a_rank) const;
@@ -131,10 +138,11 @@ class StagedTransport {
 
     [[nodiscard]] detail::StagedParts output_parts(const Collective& call) const;
 
-    /// How many elements of a part all ranks are through with when the call is done.
+    /// Returns the number of elements per part of the whole call, which is the same on all ranks.
     [[nodiscard]] std::size_t length(const Collective& call, const detail::StagedParts& output) const;
 
-    /// On one side or on both. The same on all ranks, and so is the size of a piece.
+    /// Returns whether the verb has one part per rank in its input, its output, or both. This is the same
+    /// on all ranks, so that they choose the same piece size.
     [[nodiscard]] static bool has_part_a_rank(Verb verb) noexcept;
 
     void carry_out_in_pieces(const Collective& call);
@@ -143,11 +151,10 @@ class StagedTransport {
 
     void reserve(std::size_t bytes);
 
-    /// Starts to copy a piece from the device, behind the copy to the device that its slot was used for
-    /// before.
+    /// Starts to copy a piece from the device, after the previous copy to the device from the same slot.
     void fetch(const detail::StagedParts& input, std::size_t first, std::size_t count, std::size_t number);
 
-    /// The call on one piece: `length` elements of each part.
+    /// Executes the call on one piece in host memory: `length` elements of each part.
     void host_run(const Collective& call, detail::StagedSlot& slot,
                   const std::vector<std::size_t>& input_lengths,
                   const std::vector<std::size_t>& output_lengths, std::size_t length);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dptk/comm/detail/pause.hpp"
+#include "dptk/comm/detail/backoff.hpp"
 #include "dptk/core/cuda/device.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -70,8 +70,9 @@ DPTK_INLINE DeviceMemory StagedTransport::allocate_on_device(std::size_t bytes) 
 
 DPTK_INLINE void StagedTransport::check_device(const Buffer& buffer) const {
     if (buffer.count == 0 || buffer.device.index == device_) return;
-    throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
-                                     " in a group that works on cuda:", device_));
+    throw ArgumentError(detail::text("rank ", rank(), ": expected elements on cuda:", device_,
+                                     ", the device of this group, got elements on ",
+                                     device_name(buffer.device)));
 }
 
 DPTK_INLINE std::shared_ptr<cuda::Event> StagedTransport::begin(StreamRef stream) const {
@@ -81,7 +82,7 @@ DPTK_INLINE std::shared_ptr<cuda::Event> StagedTransport::begin(StreamRef stream
 }
 
 DPTK_INLINE void StagedTransport::await(const cuda::Event& event) const {
-    detail::Pause pause;
+    detail::Backoff pause;
     while (!event.ready()) {
         control()->job_state()->check();
         pause();
@@ -167,7 +168,7 @@ DPTK_INLINE void StagedTransport::carry_out_in_pieces(const Collective& call) {
     for (std::size_t first = 0; first < all; first += piece, ++number) {
         if (first + piece < all) fetch(input, first + piece, piece, number + 1);
         detail::StagedSlot& slot = slot_of(number);
-        await(slot.arrived);
+        await(slot.copied_in);
         host_run(call, slot, input.lengths(first, piece), output.lengths(first, piece),
                  std::min(piece, all - first));
         deliver(call, output, first, piece, slot);
@@ -190,12 +191,12 @@ DPTK_INLINE void StagedTransport::reserve(std::size_t bytes) {
 DPTK_INLINE void StagedTransport::fetch(const detail::StagedParts& input, std::size_t first,
                                         std::size_t count, std::size_t number) {
     detail::StagedSlot& slot = slot_of(number);
-    slot.left.order_before(stages_->from_device);
+    slot.copied_out.order_before(stages_->from_device);
     input.for_each(first, count, [&](const Buffer& part, std::size_t before) {
         cuda::detail::copy_bytes(slot.input.data() + before * part.element_size(), part.data, part.bytes(),
                                  stages_->from_device);
     });
-    slot.arrived.record(stages_->from_device);
+    slot.copied_in.record(stages_->from_device);
 }
 
 DPTK_INLINE void StagedTransport::host_run(const Collective& call, detail::StagedSlot& slot,
@@ -235,7 +236,7 @@ DPTK_INLINE void StagedTransport::deliver(const Collective& call, const detail::
         cuda::detail::copy_bytes(part.data, from + before * part.element_size(), part.bytes(),
                                  stages_->to_device);
     });
-    slot.left.record(stages_->to_device);
+    slot.copied_out.record(stages_->to_device);
 }
 
 DPTK_INLINE Buffer StagedTransport::bytes_at(void* data, std::size_t bytes) {
@@ -252,7 +253,7 @@ DPTK_INLINE int StagedTransport::send_pieces(const Message& message) {
     for (std::size_t first = 0; first < bytes; first += piece_bytes, ++number) {
         if (first + piece_bytes < bytes) fetch(whole, first + piece_bytes, piece_bytes, number + 1);
         detail::StagedSlot& slot = slot_of(number);
-        await(slot.arrived);
+        await(slot.copied_in);
         const std::size_t length = std::min(piece_bytes, bytes - first);
         host_->run({Verb::send, bytes_at(slot.input.data(), length), message.peer, message.tag, {}});
     }
@@ -265,21 +266,21 @@ DPTK_INLINE int StagedTransport::receive_pieces(const Message& message) {
     reserve(std::min(bytes, piece_bytes));
     const int peer = host_->run({Verb::recv, bytes_at(&sent, sizeof sent), message.peer, message.tag, {}});
     if (sent != bytes) {
-        throw MismatchError(detail::text("rank ", rank(), ": recv of ", bytes, " bytes from rank ", peer,
-                                         ", whose message has ", sent));
+        throw MismatchError(detail::text("rank ", rank(), ": recv expected ", bytes, " bytes from rank ",
+                                         peer, ", got ", sent));
     }
     const detail::StagedParts whole(bytes_on_device(message.buffer), {bytes});
-    await(cuda::Event(stages_->from_device));  // what the stream does with the memory before
+    await(cuda::Event(stages_->from_device));  // waits for earlier uses of the memory in the stream
     std::size_t number = 0;
     for (std::size_t first = 0; first < bytes; first += piece_bytes, ++number) {
         detail::StagedSlot& slot = slot_of(number);
-        await(slot.left);
+        await(slot.copied_out);
         const std::size_t length = std::min(piece_bytes, bytes - first);
         host_->run({Verb::recv, bytes_at(slot.input.data(), length), peer, message.tag, {}});
         whole.for_each(first, length, [&](const Buffer& part, std::size_t) {
             cuda::detail::copy_bytes(part.data, slot.input.data(), part.bytes(), stages_->to_device);
         });
-        slot.left.record(stages_->to_device);
+        slot.copied_out.record(stages_->to_device);
     }
     await(cuda::Event(stages_->to_device));
     return peer;

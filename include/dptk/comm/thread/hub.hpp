@@ -1,5 +1,5 @@
-/// The meeting place of thread ranks: each posts its call, sees everybody's, and leaves when all have
-/// finished. A rank that fails or goes away ends the others' waits.
+/// Barrier and shared call table of thread ranks: each rank publishes its call, reads the calls of all
+/// ranks, and returns when all have finished. If a rank fails or leaves, the others stop waiting.
 #pragma once
 
 #include <atomic>
@@ -24,36 +24,36 @@ class ThreadHub final : public FailureListener {
   public:
     ThreadHub(int size, std::shared_ptr<JobState> job_state);
 
-    /// A hub that is woken by its job's failure.
+    /// Creates a hub that is notified when the job fails.
     [[nodiscard]] static std::shared_ptr<ThreadHub> make(int size,
                                                          const std::shared_ptr<JobState>& job_state);
 
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] ThreadMailbox& mailbox() noexcept { return *mailbox_; }
 
-    /// Posts this rank's call and waits for all others'. From its return until finish(), calls() may be read,
-    /// and the memory that they name may be used as the ranks have agreed. Throws PeerLostError when a rank
+    /// Publishes this rank's call and blocks until all ranks have published theirs. From its return until
+    /// finish(), calls() and the memory that they refer to may be accessed. Throws PeerLostError if a rank
     /// is lost.
-    void meet(int rank, const Collective& call);
+    void publish_and_wait(int rank, const Collective& call);
 
-    /// Waits until all ranks are done with each other's memory. Nobody waits for anything between meet and
-    /// finish, so this ends even where the job has failed meanwhile: no rank goes while another touches its
-    /// memory.
+    /// Blocks until all ranks have finished accessing each other's memory. It does so even if the job has
+    /// failed, so that no rank frees memory that another one accesses. This terminates, since no rank
+    /// blocks between publish_and_wait() and finish().
     void finish() { pass(Waiting::must_end); }
 
-    /// This rank has not done its part of the call. Before finish().
-    void spoil() noexcept { spoiled_ = true; }
+    /// Records that this rank has not completed its part of the call. Must be called before finish().
+    void mark_incomplete() noexcept { spoiled_ = true; }
 
-    /// After finish(): throws PeerLostError where another rank has not done its part.
+    /// Throws PeerLostError if another rank has not completed its part. Must be called after finish().
     void check_complete() const;
 
-    /// Everybody's calls, by rank.
+    /// Returns the calls of all ranks, by rank.
     [[nodiscard]] const std::vector<Collective>& calls() const noexcept { return calls_; }
 
-    /// The hub of that name for `size` of the ranks: the first of them to come makes it.
-    [[nodiscard]] std::shared_ptr<ThreadHub> part(std::string_view name, int size);
+    /// Returns the hub of that name for a subgroup of `size` ranks; the first caller creates it.
+    [[nodiscard]] std::shared_ptr<ThreadHub> subgroup_hub(std::string_view name, int size);
 
-    /// This rank will not come again.
+    /// Records that this rank makes no further calls.
     void leave(int rank) noexcept;
 
     DPTK_INLINE void wake() noexcept override;
@@ -66,15 +66,16 @@ class ThreadHub final : public FailureListener {
         int taken = 0;
     };
 
-    /// A barrier. With Waiting::may_fail it throws when a rank is lost before all are here.
+    /// Executes a barrier. With Waiting::may_fail, throws if a rank is lost before all have arrived.
     void pass(Waiting waiting);
 
-    [[nodiscard]] bool is_lost() const { return dead_ || left_ >= 0 || job_state_->failed(); }
+    [[nodiscard]] bool is_lost() const { return broken_ || left_ >= 0 || job_state_->failed(); }
 
     [[noreturn]] void throw_lost() const;
 
-    /// Short meetings end while yielding; a condition variable costs tens of microseconds.
-    static constexpr int spins = 64;
+    /// Number of yields before sleeping: a short barrier ends while yielding, whereas a condition variable
+    /// costs tens of microseconds.
+    static constexpr int yields = 64;
 
     const int size_;
     const std::shared_ptr<JobState> job_state_;
@@ -86,7 +87,7 @@ class ThreadHub final : public FailureListener {
     int arrived_ = 0;
     std::atomic<std::uint64_t> phase_ = 0;
     int left_ = -1;
-    bool dead_ = false;
+    bool broken_ = false;
     std::atomic<bool> spoiled_ = false;
 };
 

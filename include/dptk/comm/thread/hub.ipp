@@ -22,20 +22,20 @@ DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::make(int size, const std::shar
     return hub;
 }
 
-DPTK_INLINE void ThreadHub::meet(int rank, const Collective& call) {
+DPTK_INLINE void ThreadHub::publish_and_wait(int rank, const Collective& call) {
     calls_[static_cast<std::size_t>(rank)] = call;
     pass(Waiting::may_fail);
 }
 
 DPTK_INLINE void ThreadHub::check_complete() const {
     if (!spoiled_) return;
-    constexpr std::chrono::milliseconds soon{2000};  // until that rank has said why
+    constexpr std::chrono::milliseconds soon{2000};  // time for that rank to report the cause
     static_cast<void>(job_state_->wait_until_failed(soon));
     job_state_->check();
-    throw PeerLostError("another rank has not done its part of the call");
+    throw PeerLostError("another rank failed during the call");
 }
 
-DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::part(std::string_view name, int size) {
+DPTK_INLINE std::shared_ptr<ThreadHub> ThreadHub::subgroup_hub(std::string_view name, int size) {
     const std::lock_guard lock(mutex_);
     Part& part = parts_[std::string(name)];
     if (!part.hub) part.hub = make(size, job_state_);
@@ -54,7 +54,7 @@ DPTK_INLINE void ThreadHub::leave(int rank) noexcept {
 }
 
 DPTK_INLINE void ThreadHub::wake() noexcept {
-    { const std::lock_guard lock(mutex_); }  // whoever has looked already is waiting by now
+    { const std::lock_guard lock(mutex_); }  // a thread that has checked the condition is waiting by now
     changed_.notify_all();
 }
 
@@ -70,12 +70,12 @@ DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
         return;
     }
     lock.unlock();
-    for (int spin = 0; spin < spins && phase_ == phase; ++spin) std::this_thread::yield();
+    for (int yielded = 0; yielded < yields && phase_ == phase; ++yielded) std::this_thread::yield();
     if (phase_ != phase) return;
     lock.lock();
     changed_.wait(lock, [&] { return phase_ != phase || (waiting == Waiting::may_fail && is_lost()); });
     if (phase_ == phase) {
-        dead_ = true;  // somebody has given up: this meeting can never be complete
+        broken_ = true;  // this rank stops waiting: the barrier can never complete
         changed_.notify_all();
         throw_lost();
     }
@@ -84,7 +84,7 @@ DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
 DPTK_INLINE void ThreadHub::throw_lost() const {
     job_state_->check();
     if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"));
-    throw PeerLostError("another rank has given up waiting");
+    throw PeerLostError("another rank stopped waiting for the call because a rank was lost");
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// The mailbox of thread ranks: sends and receives find each other by rank and tag, in the order in which
-/// they were posted, and whoever comes second copies.
+/// Point-to-point messages between thread ranks: sends and receives are matched by rank and tag, in the
+/// order in which they were posted. The thread that posts the second one of a pair copies the data.
 #pragma once
 
 #include <chrono>
@@ -23,17 +23,18 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
   public:
     ThreadMailbox(int size, std::shared_ptr<JobState> job_state);
 
-    /// Posts a message of `rank`; it goes on by itself. The mailbox must be owned by a shared_ptr. Throws
-    /// where the job has failed: the memory of messages that others have posted may be gone.
+    /// Posts a send or receive of `rank`, and returns its work; it completes without further calls. The
+    /// mailbox must be owned by a shared_ptr. Throws if the job has failed, since the memory of messages
+    /// that other ranks have posted may have been freed.
     [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message);
 
-    /// Takes a message back, unless it is copied already. From then on nobody touches its memory.
+    /// Cancels a message that has not been copied yet. Blocks until no thread accesses its memory.
     void withdraw(WorkState& work);
 
-    /// This rank will not come again.
+    /// Records that this rank posts no further messages.
     void leave(int rank) noexcept;
 
-    /// Where the job has failed, nobody takes a message any more.
+    /// Cancels all unmatched messages if the job has failed.
     DPTK_INLINE void wake() noexcept override;
 
   private:
@@ -47,7 +48,7 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
 
         DPTK_INLINE std::exception_ptr error() override;
 
-        DPTK_INLINE std::exception_ptr unseen_error() override;
+        DPTK_INLINE std::exception_ptr unreported_error() override;
 
         [[nodiscard]] int source_rank() const override { return message.verb == Verb::recv ? peer : -1; }
 
@@ -59,7 +60,7 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
         bool lost = false;
 
       private:
-        /// Made by the thread that asks: ranks share no exception objects.
+        /// Creates the error in the calling thread, so that ranks share no exception objects.
         [[nodiscard]] std::exception_ptr make_error() const;
 
         std::shared_ptr<ThreadMailbox> mailbox_;
@@ -72,7 +73,7 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
 
     bool wait(Posted& posted, std::chrono::nanoseconds timeout);
 
-    /// Ends a message that waits.
+    /// Ends an unmatched message as lost.
     void give_up(Posted& posted);
 
     [[nodiscard]] bool is_lost(const Posted& posted) const;

@@ -54,7 +54,7 @@ DPTK_INLINE void ThreadMailbox::leave(int rank) noexcept {
 
 DPTK_INLINE void ThreadMailbox::wake() noexcept {
     {
-        const std::lock_guard lock(mutex_);  // whoever has looked already is waiting by now
+        const std::lock_guard lock(mutex_);  // a thread that has checked the condition is waiting by now
         if (job_state_->failed()) {
             while (!sends_.empty()) give_up(*std::shared_ptr(sends_.front()));
             while (!receives_.empty()) give_up(*std::shared_ptr(receives_.front()));
@@ -73,7 +73,7 @@ DPTK_INLINE std::exception_ptr ThreadMailbox::Posted::error() {
     return make_error();
 }
 
-DPTK_INLINE std::exception_ptr ThreadMailbox::Posted::unseen_error() {
+DPTK_INLINE std::exception_ptr ThreadMailbox::Posted::unreported_error() {
     const std::lock_guard lock(mailbox_->mutex_);
     return seen_ ? nullptr : make_error();
 }

@@ -1,6 +1,7 @@
-/// Tells an agreed error, which unwinds on all ranks alike and harms nobody, from one that this rank throws
-/// alone. A destructor cannot see the exception that unwinds it; what it can see is whether the last agreed
-/// error is still alive. One object per rank, shared by a group and its duplicates.
+/// Decides whether an exception fails the job: an agreed error, which all ranks throw together, does not; an
+/// error that this rank throws alone does. A destructor cannot see the exception that unwinds it, but it
+/// can see whether the last agreed error still exists. Each rank has one AgreedErrors object, which a group
+/// shares with its duplicates.
 #pragma once
 
 #include <exception>
@@ -17,18 +18,18 @@ namespace DPTK_NAMESPACE::detail {
 
 class AgreedErrors {
   public:
-    /// Remembers an error that all ranks throw, for as long as it lives.
+    /// Records an error that all ranks throw, for as long as the error object exists.
     void note(const Error& error);
 
-    /// Whether the last agreed error has not been caught and dropped yet.
-    [[nodiscard]] bool under_way() const;
+    /// Returns whether the last agreed error has not yet been caught and destroyed.
+    [[nodiscard]] bool is_unwinding() const;
 
   private:
     mutable std::mutex mutex_;
     std::weak_ptr<const void> last_;
 };
 
-/// Runs `fn`. An exception that is not agreed breaks the job; an agreed one is noted. Both are passed on.
+/// Runs `fn`. An exception that is not agreed breaks the job; an agreed error is recorded. Rethrows both.
 template <class Fn>
 void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
     const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };
@@ -45,7 +46,7 @@ void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, i
         fail(error.what());
         throw;
     } catch (...) {
-        fail("an exception that is no std::exception");
+        fail("an exception that is not derived from std::exception");
         throw;
     }
 }

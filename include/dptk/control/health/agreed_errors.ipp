@@ -9,7 +9,7 @@ DPTK_INLINE void AgreedErrors::note(const Error& error) {
     last_ = error.agreement();
 }
 
-DPTK_INLINE bool AgreedErrors::under_way() const {
+DPTK_INLINE bool AgreedErrors::is_unwinding() const {
     const std::lock_guard lock(mutex_);
     return !last_.expired();
 }

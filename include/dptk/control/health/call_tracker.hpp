@@ -1,5 +1,5 @@
-/// What one channel of this rank is doing: which call, since when. Whoever makes calls writes it, with a few
-/// plain stores; the watchdog and the heartbeat read it from aside.
+/// Call tracker: records which call one channel of this rank is in. The thread that makes the call writes
+/// the record with a few atomic stores; the watchdog and heartbeat threads read it.
 #pragma once
 
 #include <atomic>
@@ -12,36 +12,35 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What a channel is, on all its ranks alike.
+/// Identifies a channel; equal on all ranks of the channel.
 struct ChannelIdentity {
-    /// The same on all ranks for channels that belong together.
     std::string name;
-    /// The channel's ranks as the job numbers them, in the channel's order.
+    /// The job ranks of the channel's members, in the channel's order.
     std::vector<int> ranks;
-    /// Of every call.
+    /// The time limit of each call.
     std::chrono::milliseconds timeout;
 };
 
 class CallTracker {
   public:
-    /// A call in two words, whose meaning only CallReader knows.
+    /// A call, packed into two words that CallReader decodes.
     struct Call {
         std::uint64_t first = 0;
         std::uint64_t second = 0;
     };
 
-    /// How calls are read.
+    /// Decodes packed calls.
     struct CallReader {
-        /// "all_reduce(sum, 4 x f32)"
+        /// Returns a description such as "all_reduce(sum, 4 x f32)".
         std::string (*describe)(Call);
-        /// The rank for whose message the call waits, in the channel's order; -1 for any.
+        /// Returns the channel rank whose message the call waits for, or -1 for any rank.
         int (*peer)(Call);
     };
 
-    /// Collectives are numbered on all ranks alike. Of messages, every rank counts its own.
+    /// Collectives have the same numbers on all ranks. Each rank numbers its messages independently.
     enum class Calls : std::uint8_t { collectives, messages };
 
-    /// What was seen at one moment. Calls are numbered from 1; sequence is that of the last one begun.
+    /// A consistent copy of the state. `sequence` is the number, from 1, of the last call that has begun.
     struct Snapshot {
         std::uint64_t sequence = 0;
         bool active = false;
@@ -50,10 +49,10 @@ class CallTracker {
 
     CallTracker(ChannelIdentity identity, Calls calls, CallReader reader);
 
-    /// The next call begins.
+    /// Records that the next call begins.
     void begin(Call call) noexcept { enter(call, 3); }
 
-    /// Goes on with a call that was begun and left before.
+    /// Re-enters a call that has begun before and that this thread had left.
     void resume(Call call) noexcept { enter(call, 1); }
 
     void end() noexcept {
@@ -66,25 +65,26 @@ class CallTracker {
 
     [[nodiscard]] Snapshot look() const noexcept;
 
-    /// "all_reduce(sum, 4 x f32) #42", "recv(4 x f32, from rank 1)"
+    /// Returns a description such as "all_reduce(sum, 4 x f32) #42" or "recv(4 x f32, from rank 1)".
     [[nodiscard]] std::string describe(const Snapshot& snapshot) const;
 
-    /// The rank of the job for whose message the call waits; any_peer where one of any rank will do; no_peer
-    /// where it is no message.
+    /// Returns the job rank whose message the call waits for, any_peer if a message from any rank completes
+    /// the call, or no_peer if the call does not wait for a message.
     static constexpr int no_peer = -1;
     static constexpr int any_peer = -2;
     [[nodiscard]] int peer(const Snapshot& snapshot) const;
 
-    /// The number of the next channel that is made from this one, on all ranks in the same order.
+    /// Returns the number of the next channel that is created from this one. Ranks call it in the same
+    /// order.
     [[nodiscard]] int next_child() noexcept { return children_++; }
 
-    /// The number of the next monitored_barrier on this channel, from 1.
+    /// Returns the number of the next monitored_barrier on this channel, from 1.
     [[nodiscard]] std::uint64_t next_barrier() noexcept { return ++barriers_; }
 
   private:
     void enter(Call call, std::uint64_t step) noexcept {
         const std::uint64_t state = state_.load(std::memory_order_relaxed);
-        first_.store(call.first, std::memory_order_release);  // not before the end of the call before
+        first_.store(call.first, std::memory_order_release);  // visible only after the previous end()
         second_.store(call.second, std::memory_order_release);
         state_.store(state + step, std::memory_order_release);
     }

@@ -1,6 +1,7 @@
-/// The control plane stands beside a group's transport: it knows what every channel of this rank is doing,
-/// notices calls that take too long, says for whom they wait, and carries the reason of a failure to all
-/// ranks through a store. It works from aside: a call costs it a few stores to memory.
+/// Control plane: sends the text of a failed rank's error to all other ranks through a store (error
+/// propagation), enforces the deadlines of calls, and names the ranks that are missing in a call. It runs on
+/// background threads beside a group's transport, and knows which call each channel of this rank is in. Its
+/// cost per call is a few stores to memory.
 #pragma once
 
 #include <algorithm>
@@ -28,29 +29,29 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Goes on with what the program has started, for a moment; returns whether there is any. Null where all goes
-/// on by itself.
+/// Advances the program's pending operations; returns whether any are pending. Null if operations make
+/// progress by themselves.
 using Progress = std::function<bool()>;
 
-/// For how long to wait in a store before progress is due again.
+/// Calls `progress`, if it is not null; returns how long to wait in a store before the next call.
 [[nodiscard]] std::chrono::milliseconds make_progress(const Progress& progress);
 
 struct ControlPlaneOptions {
     int rank = 0;
     int size = 1;
-    /// Through which the ranks see each other's status; null where they do not, and only deadlines are kept.
+    /// The store in which ranks publish their status. If it is null, only deadlines are enforced.
     std::shared_ptr<Store> store = nullptr;
-    /// Of every call.
+    /// The time limit of each call.
     std::chrono::milliseconds timeout = default_timeout;
-    /// Who the ranks are, for messages: "host a, process 17". Empty where there is nothing to tell.
+    /// The process of each rank, for messages: "host a, process 17". May be empty.
     std::vector<std::string> peers = {};
-    /// Whether a Heartbeat publishes this rank's status; otherwise the watchdog does, and the store must not
-    /// block.
+    /// Whether a Heartbeat publishes this rank's status. Otherwise the watchdog publishes it, and the store
+    /// must not block.
     bool has_heartbeat = false;
-    /// Called when the job has failed and a call is still inside a transport that cannot be woken: ends the
-    /// process.
+    /// Ends the process. Called when the job has failed and a call is stuck inside a transport that cannot
+    /// be interrupted.
     std::function<void(const std::string& cause)> last_resort = {};
-    /// Called after the reason has been posted, and before an uncaught exception ends the process.
+    /// Called after the cause has been posted, and before an uncaught exception ends the process.
     std::function<void()> before_terminate = {};
 };
 
@@ -61,11 +62,13 @@ class ControlPlane final : public WatchdogTask,
   public:
     using clock = std::chrono::steady_clock;
 
-    /// Under the names of these keys ranks find each other's state in the store.
+    /// The key of a rank's current status.
     [[nodiscard]] static std::string status_key(int rank);
+    /// The key of the last status of a rank that has left its process group.
     [[nodiscard]] static std::string left_key(int rank);
-    /// There once a rank's heartbeat has ended: the rank knows why the job ends, or is gone itself.
+    /// The key that exists once a rank's heartbeat has ended: the rank knows why the job ends, or is lost.
     [[nodiscard]] static std::string ended_key(int rank);
+    /// The key of the cause of failure.
     static constexpr std::string_view abort_key = "abort";
 
     [[nodiscard]] static std::shared_ptr<ControlPlane> make(ControlPlaneOptions options,
@@ -76,64 +79,66 @@ class ControlPlane final : public WatchdogTask,
     [[nodiscard]] const std::shared_ptr<JobState>& job_state() const noexcept { return job_state_; }
     [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
 
-    /// Whether the ranks see each other's state, as monitored_barrier needs.
+    /// Returns whether the ranks can read each other's status, which monitored_barrier requires.
     [[nodiscard]] bool has_store() const noexcept { return options_.store != nullptr; }
 
-    /// Null where there is none. Threads that wait in it need a clone.
+    /// Returns the store, or null. A thread that waits in the store needs a clone of it.
     [[nodiscard]] const std::shared_ptr<Store>& store() const noexcept { return options_.store; }
 
-    /// "rank 2 (host b, process 17)"
+    /// Returns a description such as "rank 2 (host b, process 17)".
     [[nodiscard]] std::string label(int rank) const;
 
-    /// A channel of this rank begins. Its name is the same on all ranks.
-    void open(const std::shared_ptr<CallTracker>& activity);
+    /// Registers a channel of this rank. Its name is the same on all ranks.
+    void open(const std::shared_ptr<CallTracker>& tracker);
 
-    /// It ends; when it was the last one, the others learn that this rank will not come again. Does not
-    /// throw.
-    void close(const std::shared_ptr<CallTracker>& activity) noexcept;
+    /// Unregisters a channel. When the last channel is closed, reports to the other ranks that this rank
+    /// has left. Does not throw.
+    void close(const std::shared_ptr<CallTracker>& tracker) noexcept;
 
-    /// Whether the last channel has closed: what happens to the job is no concern of this rank's any more.
+    /// Returns whether this rank has closed its last channel. Later failures of the job do not affect it.
     [[nodiscard]] bool has_left() const noexcept { return left_; }
 
-    /// Whether all is over for a rank that has left: the job has failed since, or its store is gone.
+    /// Returns whether a rank that has left need not wait any longer: the job has failed, or the store is
+    /// lost.
     [[nodiscard]] bool is_over() const noexcept;
 
-    /// What this rank's channels are doing, now.
+    /// Returns the current status of this rank's channels.
     [[nodiscard]] RankStatus status(std::uint64_t beat);
 
-    /// Blocks until all ranks of the channel have called it, for at most `timeout`. Then all that have come,
-    /// and those that come later, throw a TimeoutError that names every missing rank; it is agreed, and the
-    /// group stays usable. Needs has_store(). Collective.
+    /// Barrier that names the missing ranks when it times out. Blocks until all ranks of the channel have
+    /// called it, for at most `timeout`. After that, the ranks that have called it, and those that call it
+    /// later, throw a TimeoutError that names each missing rank. The error is agreed, so that the group
+    /// stays usable. Requires has_store(). Collective.
     void monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,
                            const Progress& progress = nullptr);
 
-    /// For whom this rank waits in a call on a channel: "not there: rank 1 (host b) is in broadcast(...) #4
-    /// for 3.0 s".
+    /// Returns the ranks that this rank waits for in a call on a channel: "missing: rank 1 (host b) has
+    /// been in broadcast(...) #4 for 3.0 s".
     [[nodiscard]] std::string missing_text(const CallTracker& channel, const CallTracker::Snapshot& call);
 
     DPTK_INLINE void look() noexcept override;
 
     [[nodiscard]] DPTK_INLINE std::chrono::milliseconds interval() const noexcept override;
 
-    /// The job has failed: tells the other ranks, and the launcher.
+    /// Called when the job has failed: reports the cause to the other ranks and to the launcher.
     DPTK_INLINE void wake() noexcept override;
 
-    /// Where it has been registered by add_terminate_listener.
+    /// Called on an uncaught exception, if this object was registered with add_terminate_listener.
     DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 
   private:
     struct Channel {
-        std::shared_ptr<CallTracker> activity;
+        std::shared_ptr<CallTracker> tracker;
         CallTracker::Snapshot seen;
         clock::time_point since;
         bool warned;
     };
 
-    /// How many closed channels the others can still ask about.
+    /// The number of closed channels that remain in the published status.
     static constexpr std::size_t remembered_channels = 64;
-    /// How long a store that cannot be reached may hold this rank up.
-    static constexpr std::chrono::milliseconds store_patience{1000};
-    /// How long a call may take to end by itself after the job has failed.
+    /// How long this rank waits for a store that cannot be reached.
+    static constexpr std::chrono::milliseconds store_timeout{1000};
+    /// How long a call may take to return by itself after the job has failed.
     static constexpr std::chrono::milliseconds grace{1000};
 
     ControlPlane(ControlPlaneOptions options, std::shared_ptr<JobState> job_state);
@@ -144,25 +149,26 @@ class ControlPlane final : public WatchdogTask,
 
     [[nodiscard]] static std::chrono::milliseconds timeout_of(const Channel& channel);
 
-    [[nodiscard]] static std::chrono::milliseconds patience(const Channel& channel);
+    [[nodiscard]] static std::chrono::milliseconds warning_delay(const Channel& channel);
 
     void look_at_channels();
 
-    void complain(const Channel& channel);
+    void report_late_call(const Channel& channel);
 
-    /// The deadline holds whether or not the store can say for whom the call waits.
+    /// Returns missing_text(), or why the store cannot provide it. Bounded, so that the deadline holds even
+    /// if the store does not answer.
     [[nodiscard]] std::string missing_or_problem(const Channel& channel);
 
-    void end_what_cannot_be_woken(bool calls_are_inside);
+    void run_last_resort_if_stuck(bool calls_are_inside);
 
-    /// A launcher that tells the rank that failed first from the others names a file for it.
-    void leave_note(const std::string& cause) const;
+    /// Writes the failure report that a launcher reads to find the rank that failed first.
+    void write_report(const std::string& cause) const;
 
     void publish_status();
 
     [[nodiscard]] std::optional<RankStatus> read_status(int other);
 
-    [[nodiscard]] static std::string what_it_does(const std::optional<RankStatus>& status);
+    [[nodiscard]] static std::string describe_status(const std::optional<RankStatus>& status);
 
     template <class Missing>
     std::string await_verdict(Store& store, const std::string& key, std::chrono::milliseconds timeout,

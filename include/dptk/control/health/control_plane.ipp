@@ -16,10 +16,6 @@ DPTK_INLINE std::chrono::milliseconds make_progress(const Progress& progress) {
     return std::chrono::milliseconds(progress && progress() ? 1 : 200);
 }
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 DPTK_INLINE std::string ControlPlane::status_key(int rank) {
     return text("status/", rank);
 }
@@ -46,32 +42,32 @@ DPTK_INLINE std::string ControlPlane::label(int rank) const {
     return text("rank ", rank, " (", options_.peers[index], ")");
 }
 
-DPTK_INLINE void ControlPlane::open(const std::shared_ptr<CallTracker>& activity) {
+DPTK_INLINE void ControlPlane::open(const std::shared_ptr<CallTracker>& tracker) {
     const std::lock_guard lock(mutex_);
-    channels_.push_back({activity, {}, clock::now(), false});
-    shortest_timeout_ = std::min(shortest_timeout_.load(), activity->identity().timeout);
+    channels_.push_back({tracker, {}, clock::now(), false});
+    shortest_timeout_ = std::min(shortest_timeout_.load(), tracker->identity().timeout);
 }
 
-DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& activity) noexcept {
+DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker) noexcept {
     try {
-        std::string farewell;
+        std::string last_status;
         {
             const std::lock_guard lock(mutex_);
-            std::erase_if(channels_, [&](const Channel& channel) { return channel.activity == activity; });
+            std::erase_if(channels_, [&](const Channel& channel) { return channel.tracker == tracker; });
             ChannelStatus ended;
-            ended.name = activity->name();
-            ended.sequence = activity->look().sequence;
+            ended.name = tracker->name();
+            ended.sequence = tracker->look().sequence;
             closed_.push_back(std::move(ended));
             if (closed_.size() > remembered_channels) closed_.erase(closed_.begin());
             if (!channels_.empty()) return;
             left_ = true;
             if (!options_.store || job_state_->failed()) return;
-            farewell = to_text(RankStatus{0, closed_});
+            last_status = to_text(RankStatus{0, closed_});
         }
-        options_.store->set(left_key(rank()), farewell);
+        options_.store->set(left_key(rank()), last_status);
         options_.store->set_last_will("", "");
     } catch (const std::exception&) {
-        // The store is gone, and with it those who would want to know.
+        // The store is lost, so no rank waits for this report.
     }
 }
 
@@ -89,10 +85,10 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     RankStatus out{beat, closed_};
     for (Channel& channel : channels_) {
         refresh(channel, now);
-        const CallTracker& activity = *channel.activity;
-        out.channels.push_back({activity.name(), channel.seen.sequence, channel.seen.active,
-                                waited(channel, now), activity.peer(channel.seen),
-                                activity.describe(channel.seen)});
+        const CallTracker& tracker = *channel.tracker;
+        out.channels.push_back({tracker.name(), channel.seen.sequence, channel.seen.active,
+                                waited(channel, now), tracker.peer(channel.seen),
+                                tracker.describe(channel.seen)});
     }
     return out;
 }
@@ -141,11 +137,11 @@ DPTK_INLINE std::string ControlPlane::missing_text(const CallTracker& channel,
         const ChannelStatus* theirs = status ? status->channel(channel.name()) : nullptr;
         if (!channel.carries_messages() && theirs != nullptr && theirs->sequence >= call.sequence) continue;
         if (++missing > listed) continue;
-        out += text(out.empty() ? "" : "; ", label(other), " ", what_it_does(status));
+        out += text(out.empty() ? "" : "; ", label(other), " ", describe_status(status));
     }
-    if (missing == 0) return "all ranks have come to it";
+    if (missing == 0) return "all ranks have entered the call";
     if (missing > listed) out += text("; and ", missing - listed, " more");
-    return channel.carries_messages() ? out : "not there: " + out;
+    return channel.carries_messages() ? out : "missing: " + out;
 }
 
 DPTK_INLINE void ControlPlane::look() noexcept {
@@ -166,16 +162,16 @@ DPTK_INLINE void ControlPlane::wake() noexcept {
     if (left_) return;
     try {
         const std::string cause = job_state_->cause();
-        leave_note(cause);
-        // Some launchers kill the survivors of a lost rank at once: whoever can tells its name before.
+        write_report(cause);
+        // Some launchers kill the surviving ranks at once, so the cause is logged before it is posted.
         if (options_.last_resort && job_state_->kind() != Failure::local) log(LogLevel::error, rank(), cause);
         if (options_.store && job_state_->kind() != Failure::remote) {
-            static_cast<void>(run_with_timeout(store_patience, [store = options_.store, cause] {
+            static_cast<void>(run_with_timeout(store_timeout, [store = options_.store, cause] {
                 store->compare_and_set(abort_key, "", cause);
             }));
         }
     } catch (const std::exception&) {
-        // The store is gone: the other ranks notice that by themselves.
+        // The store is lost. The other ranks detect that by themselves.
     }
 }
 
@@ -188,7 +184,7 @@ DPTK_INLINE ControlPlane::ControlPlane(ControlPlaneOptions options, std::shared_
     : options_(std::move(options)), job_state_(std::move(job_state)), shortest_timeout_(options_.timeout) {}
 
 DPTK_INLINE void ControlPlane::refresh(Channel& channel, clock::time_point now) {
-    const CallTracker::Snapshot snapshot = channel.activity->look();
+    const CallTracker::Snapshot snapshot = channel.tracker->look();
     if (snapshot.sequence != channel.seen.sequence || snapshot.active != channel.seen.active) {
         channel.since = now;
         channel.warned = false;
@@ -201,10 +197,10 @@ DPTK_INLINE std::chrono::milliseconds ControlPlane::waited(const Channel& channe
 }
 
 DPTK_INLINE std::chrono::milliseconds ControlPlane::timeout_of(const Channel& channel) {
-    return channel.activity->identity().timeout;
+    return channel.tracker->identity().timeout;
 }
 
-DPTK_INLINE std::chrono::milliseconds ControlPlane::patience(const Channel& channel) {
+DPTK_INLINE std::chrono::milliseconds ControlPlane::warning_delay(const Channel& channel) {
     return std::min<std::chrono::milliseconds>(timeout_of(channel) / 2, std::chrono::minutes(1));
 }
 
@@ -216,20 +212,20 @@ DPTK_INLINE void ControlPlane::look_at_channels() {
         for (Channel& channel : channels_) {
             refresh(channel, now);
             if (!channel.seen.active) continue;
-            if (job_state_->failed() || (waited(channel, now) >= patience(channel) && !channel.warned) ||
+            if (job_state_->failed() || (waited(channel, now) >= warning_delay(channel) && !channel.warned) ||
                 waited(channel, now) >= timeout_of(channel)) {
                 late.push_back(channel);
                 channel.warned = true;
             }
         }
     }
-    if (job_state_->failed()) return end_what_cannot_be_woken(!late.empty());
-    for (const Channel& channel : late) complain(channel);
+    if (job_state_->failed()) return run_last_resort_if_stuck(!late.empty());
+    for (const Channel& channel : late) report_late_call(channel);
 }
 
-DPTK_INLINE void ControlPlane::complain(const Channel& channel) {
+DPTK_INLINE void ControlPlane::report_late_call(const Channel& channel) {
     const std::chrono::milliseconds time = waited(channel, clock::now());
-    const std::string call = channel.activity->describe(channel.seen);
+    const std::string call = channel.tracker->describe(channel.seen);
     const std::string others = missing_or_problem(channel);
     const std::chrono::milliseconds timeout = timeout_of(channel);
     if (time >= timeout) {
@@ -238,7 +234,7 @@ DPTK_INLINE void ControlPlane::complain(const Channel& channel) {
                          Failure::deadline);
     } else {
         log(LogLevel::warning, rank(),
-            text(call, " has waited for ", seconds_text(time), " of at most ", duration_text(timeout), "; ",
+            text(call, " has waited for ", seconds_text(time), " (timeout ", duration_text(timeout), "); ",
                  others));
     }
 }
@@ -247,16 +243,16 @@ DPTK_INLINE std::string ControlPlane::missing_or_problem(const Channel& channel)
     const auto answer = std::make_shared<std::string>();
     const auto ask = [self = shared_from_this(), answer, channel] {
         try {
-            *answer = self->missing_text(*channel.activity, channel.seen);
+            *answer = self->missing_text(*channel.tracker, channel.seen);
         } catch (const std::exception& error) {
             *answer = error.what();
         }
     };
-    if (run_with_timeout(store_patience, ask)) return *answer;
+    if (run_with_timeout(store_timeout, ask)) return *answer;
     return "the store of the control plane does not answer";
 }
 
-DPTK_INLINE void ControlPlane::end_what_cannot_be_woken(bool calls_are_inside) {
+DPTK_INLINE void ControlPlane::run_last_resort_if_stuck(bool calls_are_inside) {
     const clock::time_point now = clock::now();
     if (!calls_are_inside) {
         failed_since_ = clock::time_point::max();
@@ -267,7 +263,7 @@ DPTK_INLINE void ControlPlane::end_what_cannot_be_woken(bool calls_are_inside) {
     }
 }
 
-DPTK_INLINE void ControlPlane::leave_note(const std::string& cause) const {
+DPTK_INLINE void ControlPlane::write_report(const std::string& cause) const {
     const char* path = std::getenv("DPTK_ERROR_FILE");
     if (path == nullptr) return;
     const bool own = job_state_->kind() == Failure::local;
@@ -286,15 +282,16 @@ DPTK_INLINE std::optional<RankStatus> ControlPlane::read_status(int other) {
     return text ? parse_rank_status(*text) : std::nullopt;
 }
 
-DPTK_INLINE std::string ControlPlane::what_it_does(const std::optional<RankStatus>& status) {
-    if (!status) return "has not been heard of";
+DPTK_INLINE std::string ControlPlane::describe_status(const std::optional<RankStatus>& status) {
+    if (!status) return "has not reported its status";
     const ChannelStatus* latest = nullptr;
     for (const ChannelStatus& channel : status->channels) {
-        if (channel.active) return text("is in ", channel.call, " for ", seconds_text(channel.duration));
+        if (channel.active)
+            return text("has been in ", channel.call, " for ", seconds_text(channel.duration));
         if (latest == nullptr || channel.duration < latest->duration) latest = &channel;
     }
     if (latest == nullptr || latest->call.empty()) return "has left its process group";
-    return text("is in no call for ", seconds_text(latest->duration));
+    return text("has been in no call for ", seconds_text(latest->duration));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,6 +1,7 @@
-/// The note that a rank leaves behind when it fails, in the file that DPTK_ERROR_FILE names: whether it is
-/// the cause, or ends only because another rank was lost, and what it has to say. From these notes dptk-run
-/// and spawn know which rank failed first.
+/// Failure reports: the file, named by DPTK_ERROR_FILE, that a failing rank writes for its launcher (dptk-run
+/// or spawn), not for other ranks; control/health/control_plane.hpp sends the error to these. The report says
+/// whether the rank is the cause of the failure or ends because another rank was lost, and contains the error
+/// text. dptk-run and spawn use the reports to find the rank that failed first.
 #pragma once
 
 #include <optional>
@@ -12,17 +13,16 @@ namespace DPTK_NAMESPACE::detail {
 
 enum class FailureKind { cause, consequence };
 
-/// In the file: a first line `cause` or `consequence`, then the text.
+/// A failure report. The file contains the line `cause` or `consequence`, followed by the text.
 struct FailureReport {
     FailureKind kind = FailureKind::cause;
     std::string text;
 };
 
-/// Writes the note over an older one. Best effort: a rank that fails has nobody to tell that this failed,
-/// too.
-void write_failure_report(const char* path, const FailureReport& note) noexcept;
+/// Writes the report, replacing an older one. Ignores errors, which a failing rank could not report anyway.
+void write_failure_report(const char* path, const FailureReport& report) noexcept;
 
-/// The note in that file; nothing where there is none, or what is there is no note. Texts are cut at 64 KiB.
+/// Reads a report. Returns nullopt if the file does not exist or is not a report. Truncates at 64 KiB.
 [[nodiscard]] std::optional<FailureReport> read_failure_report(const char* path);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -8,11 +8,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void write_failure_report(const char* path, const FailureReport& note) noexcept {
+DPTK_INLINE void write_failure_report(const char* path, const FailureReport& report) noexcept {
     std::FILE* const file = std::fopen(path, "we");
     if (file == nullptr) return;
-    std::fputs(note.kind == FailureKind::cause ? "cause\n" : "consequence\n", file);
-    std::fwrite(note.text.data(), 1, note.text.size(), file);
+    std::fputs(report.kind == FailureKind::cause ? "cause\n" : "consequence\n", file);
+    std::fwrite(report.text.data(), 1, report.text.size(), file);
     std::fclose(file);
 }
 
@@ -26,10 +26,10 @@ DPTK_INLINE std::optional<FailureReport> read_failure_report(const char* path) {
     const std::size_t line = content.find('\n');
     const std::string_view kind = std::string_view(content).substr(0, line);
     if (kind != "cause" && kind != "consequence") return std::nullopt;
-    FailureReport note{kind == "cause" ? FailureKind::cause : FailureKind::consequence, {}};
-    if (line != std::string::npos) note.text = content.substr(line + 1);
-    while (!note.text.empty() && note.text.back() == '\n') note.text.pop_back();
-    return note;
+    FailureReport report{kind == "cause" ? FailureKind::cause : FailureKind::consequence, {}};
+    if (line != std::string::npos) report.text = content.substr(line + 1);
+    while (!report.text.empty() && report.text.back() == '\n') report.text.pop_back();
+    return report;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,6 @@
-/// Which rank of a job failed first. One failure makes others within milliseconds, in an order that says
-/// little, so the time counts only among ranks that fail alike: see doubt().
+/// First-failure detection: finds the rank of a job that failed first. One failure causes others within
+/// milliseconds, in an arbitrary order, so times are compared only among ranks that ended in the same
+/// manner: see doubt().
 #pragma once
 
 #include <sys/types.h>
@@ -15,17 +16,17 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A rank that has ended.
+/// How and when a rank ended.
 struct RankEnd {
     int rank = 0;
     pid_t process = 0;
     ChildEnd end;
-    std::chrono::steady_clock::duration after{};  ///< since the ranks were started
+    std::chrono::steady_clock::duration after{};  ///< time since the ranks were started
     std::optional<FailureReport> note;
-    bool asked_to_end = false;  ///< whether it had been sent a signal by then
+    bool asked_to_end = false;  ///< whether the launcher had sent it a signal before it ended
 };
 
-/// A rank that was stopped (by SIGSTOP, a debugger, ...) when others failed.
+/// A rank that was stopped, for example by SIGSTOP or a debugger, when other ranks failed.
 struct StoppedRank {
     int rank = 0;
     int signal = 0;
@@ -33,18 +34,18 @@ struct StoppedRank {
 
 struct FirstFailure {
     enum class Kind {
-        own,       ///< the rank failed by itself
-        stopped,   ///< all failures are consequences, and a rank of this host was stopped
-        elsewhere  ///< all failures are consequences, and nothing on this host explains them
+        own,      ///< the rank failed by itself
+        stopped,  ///< all failures are consequences, and a rank on this host was stopped
+        remote    ///< all failures are consequences of a failure on another host
     };
     Kind kind = Kind::own;
-    /// The rank that failed first or, among consequences, that noticed first.
+    /// The rank that failed first or, if all failures are consequences, the rank that detected it first.
     RankEnd who;
     /// One sentence: "rank 1 failed first: killed by SIGKILL (9)".
     std::string headline;
 };
 
-/// Nothing where no rank has failed.
+/// Finds the first failure. Returns nullopt if no rank has failed.
 [[nodiscard]] std::optional<FirstFailure> find_first_failure(std::span<const RankEnd> ends,
                                                              std::span<const StoppedRank> stopped);
 

@@ -13,17 +13,17 @@ namespace DPTK_NAMESPACE::detail {
 
 enum class Doubt { none, little, some, consequence, no_failure };
 
-/// How little this end tells about the cause.
+/// Returns how doubtful it is that this rank is the cause of the failure.
 [[nodiscard]] DPTK_INLINE Doubt doubt(const RankEnd& rank) {
     if (rank.end.well()) return Doubt::no_failure;
     if (rank.note && rank.note->kind == FailureKind::consequence) return Doubt::consequence;
     const int signal = rank.end.signal();
-    if (rank.asked_to_end) {  // but it may have been on its way out when it was asked
+    if (rank.asked_to_end) {  // it may have been failing already when it was sent the signal
         const bool ours = signal == 0 || signal == SIGTERM || signal == SIGKILL;
         return rank.note || !ours ? Doubt::some : Doubt::no_failure;
     }
-    // A rank that loses its peer may well exit with 1, or write to a closed pipe, before the peer is quite
-    // dead.
+    // A rank that loses its peer may exit with status 1, or by SIGPIPE, before the end of the peer is
+    // reported.
     return rank.note || (signal != 0 && signal != SIGPIPE) ? Doubt::none : Doubt::little;
 }
 
@@ -35,10 +35,6 @@ enum class Doubt { none, little, some, consequence, no_failure };
     }
     return out;
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::optional<FirstFailure> find_first_failure(std::span<const RankEnd> ends,
                                                            std::span<const StoppedRank> stopped) {
@@ -54,10 +50,10 @@ DPTK_INLINE std::optional<FirstFailure> find_first_failure(std::span<const RankE
         failure.headline = text("rank ", first->rank, " failed first: ", first->end.text());
     } else if (!stopped.empty()) {
         failure.kind = FirstFailure::Kind::stopped;
-        failure.headline = text(stopped_text(stopped), ", the others gave it up: ", first->note->text);
+        failure.headline = text(stopped_text(stopped), "; the other ranks reported: ", first->note->text);
     } else {
-        failure.kind = FirstFailure::Kind::elsewhere;
-        failure.headline = text("the first failure is elsewhere: ", first->note->text);
+        failure.kind = FirstFailure::Kind::remote;
+        failure.headline = text("the first failure is on another host: ", first->note->text);
     }
     return failure;
 }

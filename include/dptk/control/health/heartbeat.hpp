@@ -1,5 +1,8 @@
-/// The heartbeat of a rank: a thread that tells the store what the rank is doing, and listens there for the
-/// reason of another rank's failure. That of rank 0 also judges who is silent, and who is waited for in vain.
+/// Heartbeat of each rank: the heartbeat interval is a fifth of the heartbeat timeout, and 20 ms to 1 s; the
+/// timeout is InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT, in seconds, 60 s by default. At each
+/// interval a thread publishes the rank's status in the store; in between it waits there for the cause of
+/// another rank's failure. The heartbeat thread of rank 0 also detects ranks without a heartbeat and ranks
+/// that wait for a rank that has left.
 #pragma once
 
 #include <chrono>
@@ -16,16 +19,16 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Finds the ranks that are lost. Works on the store alone; times come from the caller.
+/// Detects lost ranks. Reads only the store; the caller passes the time.
 class RankMonitor {
   public:
     using clock = std::chrono::steady_clock;
 
-    /// `labels` are the ranks as messages name them.
+    /// `labels` contains the name of each rank in messages.
     RankMonitor(std::vector<std::string> labels, std::chrono::milliseconds heartbeat_timeout,
                 clock::time_point now);
 
-    /// Reads all ranks' states. Returns why the job must end, or nothing while all is well.
+    /// Reads the status of all ranks. Returns why the job must end, or nullopt if no rank is lost.
     [[nodiscard]] std::optional<std::string> look(Store& store, clock::time_point now);
 
     [[nodiscard]] bool all_have_left() const;
@@ -35,19 +38,19 @@ class RankMonitor {
         clock::time_point heard;
         bool left = false;
         RankStatus status = {};
-        /// Since another rank was last seen to have left.
-        int beats_since_farewell = 0;
+        /// The number of heartbeats since the last departure of another rank.
+        int beats_since_departure = 0;
     };
 
     [[nodiscard]] std::ptrdiff_t count_left() const;
 
     void read(Store& store, int index, clock::time_point now, bool slept);
 
-    /// All that are silent, once one of them has been so for the whole time: a host takes several ranks
-    /// along.
+    /// Once one rank has sent no heartbeat for the whole timeout, returns a message that names all ranks
+    /// without a heartbeat for at least half of it, since several ranks are lost together with their host.
     [[nodiscard]] std::optional<std::string> find_silent(clock::time_point now) const;
 
-    /// A rank that has left cannot come to a call that others are in.
+    /// Returns a message if a rank waits in a call for a rank that has left its process group.
     [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
 
     std::vector<std::string> labels_;
@@ -56,9 +59,9 @@ class RankMonitor {
     clock::time_point last_look_;
 };
 
-/// Joins a job: a control plane whose rank beats on a connection of its own, and whose end without a farewell
-/// is told to the others. The heartbeat does not keep the program from ending. `store` sees all ranks of this
-/// job and nobody else.
+/// Joins a job: creates a control plane whose heartbeat thread has its own connection to the store. If this
+/// process ends without closing its process group, the store reports that to the other ranks. The heartbeat
+/// does not delay the end of the program. `options.store` must be used by the ranks of this job only.
 [[nodiscard]] std::shared_ptr<ControlPlane> join_control_plane(
     ControlPlaneOptions options, std::shared_ptr<JobState> job_state,
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout);

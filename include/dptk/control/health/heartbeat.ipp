@@ -20,13 +20,13 @@ DPTK_INLINE RankMonitor::RankMonitor(std::vector<std::string> labels,
       last_look_(now) {}
 
 DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::time_point now) {
-    // Where this process itself has been stopped, nobody could be heard.
+    // If this process was stopped, it could not see any heartbeats.
     const bool slept = now - last_look_ > timeout_ / 2;
     last_look_ = now;
     const std::ptrdiff_t left_before = count_left();
     for (std::size_t i = 0; i < ranks_.size(); ++i) read(store, static_cast<int>(i), now, slept);
     if (count_left() != left_before) {
-        for (Rank& rank : ranks_) rank.beats_since_farewell = 0;
+        for (Rank& rank : ranks_) rank.beats_since_departure = 0;
     }
     if (std::optional<std::string> silent = find_silent(now)) return silent;
     return find_stuck_rank();
@@ -48,7 +48,7 @@ DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point no
     if (!text) text = store.find(ControlPlane::status_key(index));
     std::optional<RankStatus> status = text ? parse_rank_status(*text) : std::nullopt;
     const bool beats = status && status->beat != rank.status.beat;
-    if (beats) ++rank.beats_since_farewell;
+    if (beats) ++rank.beats_since_departure;
     if (slept || beats) rank.heard = now;
     if (status) rank.status = std::move(*status);
 }
@@ -67,7 +67,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_poin
             if (channel.active) out += " in " + channel.call;
         }
     }
-    return text("no sign of life for ", duration_text(timeout_), ": ", out);
+    return text("no heartbeat for ", duration_text(timeout_), ": ", out);
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
@@ -80,11 +80,12 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
             for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
                 if (!channel.active || channel.duration < settled) continue;
                 if (channel.peer != CallTracker::no_peer) {
-                    // What it waits for may have come just before the farewell: then it goes on.
-                    if (ranks_[waiting].beats_since_farewell < 2) continue;
+                    // The message may have arrived just before the departure; then the waiting rank
+                    // continues.
+                    if (ranks_[waiting].beats_since_departure < 2) continue;
                     if (channel.peer == CallTracker::any_peer && alone) {
-                        return text("all ranks but one have left their process groups, and ",
-                                    labels_[waiting], " waits for them in ", channel.call);
+                        return text("all other ranks have left their process groups, and ", labels_[waiting],
+                                    " waits for them in ", channel.call);
                     }
                     if (channel.peer == static_cast<int>(gone)) {
                         return text(labels_[gone], " has left its process group, and ", labels_[waiting],
@@ -102,10 +103,6 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
     return std::nullopt;
 }
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 class Heartbeat {
   public:
     Heartbeat(const std::shared_ptr<ControlPlane>& plane, std::shared_ptr<Store> store,
@@ -122,7 +119,7 @@ class Heartbeat {
         monitor_.emplace(std::move(labels), timeout, RankMonitor::clock::now());
     }
 
-    /// Until the group has closed; on rank 0, until all ranks' have.
+    /// Runs until the group of this rank is closed; on rank 0, until the groups of all ranks are closed.
     void run() noexcept {
         try {
             const std::string ended = ControlPlane::ended_key(rank_);
@@ -137,7 +134,7 @@ class Heartbeat {
     }
 
   private:
-    /// Returns whether to go on.
+    /// Returns whether the heartbeat continues.
     bool beat() {
         if (const std::shared_ptr<ControlPlane> plane = plane_.lock(); plane && !plane->has_left()) {
             if (plane->job_state()->failed()) return false;
@@ -171,10 +168,6 @@ class Heartbeat {
     std::uint64_t beats_ = 0;
     std::optional<RankMonitor> monitor_;
 };
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::shared_ptr<ControlPlane> join_control_plane(ControlPlaneOptions options,
                                                              std::shared_ptr<JobState> job_state,

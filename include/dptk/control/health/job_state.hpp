@@ -1,6 +1,6 @@
-/// Whether the ranks of a job can still communicate and, if not, the first cause. One object is shared by a
-/// group and everything made from it: all thread ranks of a launch, or all groups of an MPI process.
-/// Whoever waits for other ranks subscribes, so that a failure wakes it.
+/// Job state: whether the ranks of a job can still communicate and, if not, the first cause. A group shares
+/// one JobState with everything that is created from it: all thread ranks of a launch, or all groups of an
+/// MPI process. Code that waits for other ranks subscribes to it, so that a failure ends the wait.
 #pragma once
 
 #include <atomic>
@@ -17,38 +17,38 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Something with waiting threads inside, which look at the JobState again when woken.
+/// Wakes threads that wait for other ranks, which then check the JobState again.
 class FailureListener {
   public:
     virtual ~FailureListener() = default;
     virtual void wake() noexcept = 0;
 };
 
-/// What a failure is to this process: its own, or the consequence of another rank's.
+/// Where a failure originated: in this process, on another rank, or in a deadline of this process.
 enum class Failure : std::uint8_t { local, remote, deadline };
 
 class JobState {
   public:
-    /// Marks the job as broken and wakes all who wait. The first cause stays.
+    /// Marks the job as broken and wakes all waiting threads. Later calls do not replace the first cause.
     void fail(std::string cause, Failure kind = Failure::local);
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-    /// The first cause; empty while all is well.
+    /// Returns the first cause, or an empty string if the job has not failed.
     [[nodiscard]] std::string cause() const;
 
-    /// Meaningful once the job has failed.
+    /// Returns where the failure originated. Meaningful only after the job has failed.
     [[nodiscard]] Failure kind() const;
 
-    /// Throws once the job is broken, with the first cause: TimeoutError where a deadline of this process
-    /// struck, PeerLostError otherwise.
+    /// Throws the first cause if the job is broken: TimeoutError if a deadline of this process has passed,
+    /// PeerLostError otherwise.
     void check() const;
 
-    /// Waits for at most `timeout` until the job is broken; returns whether it is. For one who has noticed a
-    /// failure, while another is about to learn its cause.
+    /// Blocks until the job is broken, for at most `timeout`; returns whether it is broken. For a caller
+    /// that has detected a failure whose cause another thread is about to report.
     bool wait_until_failed(std::chrono::milliseconds timeout) const;
 
-    /// `subscriber` will be woken by a failure; if that has happened already, at once.
+    /// Registers `subscriber` to be woken by a failure; wakes it at once if the job has already failed.
     void subscribe(const std::shared_ptr<FailureListener>& subscriber);
 
   private:
@@ -60,8 +60,9 @@ class JobState {
     std::vector<std::weak_ptr<FailureListener>> subscribers_;
 };
 
-/// Runs something that asks other ranks, or a store that goes with its rank. A rank that is lost is seldom
-/// why the job ends: throws the job's first cause instead of a PeerLostError, where that is known within 2 s.
+/// Runs a function that depends on other ranks, or on a store that ends with its rank. The loss of a rank
+/// is often only a consequence of a failure: if the function throws a PeerLostError, and the job's first
+/// cause is known within 2 s, throws that cause instead.
 template <class Function>
 void with_first_cause(const JobState& job_state, Function&& function) {
     try {

@@ -1,6 +1,6 @@
-/// What the end of the program waits for: connections over which other ranks may still receive, and ranks
-/// that need the store which this process serves. They would take its early end for the loss of this rank, or
-/// never learn why the job has failed.
+/// Program exit of a rank: if a rank exits before the other ranks have closed their groups, its exit waits
+/// for them, until the timeout. They may still receive from its connections, or need the store that it
+/// serves. Without the wait they would report this rank as lost, or would not learn why the job has failed.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace DPTK_NAMESPACE::detail {
 class DPTK_EXPORT ProgramEnd {
   public:
     [[nodiscard]] static ProgramEnd& get() {
-        static_cast<void>(StoreServers::get());  // closes later
+        static_cast<void>(StoreServers::get());  // is destroyed later
         static ProgramEnd& end = *new ProgramEnd;
         static const AtProgramEnd at_program_end{end};
         return end;
@@ -31,20 +31,21 @@ class DPTK_EXPORT ProgramEnd {
     ProgramEnd(const ProgramEnd&) = delete;
     ProgramEnd& operator=(const ProgramEnd&) = delete;
 
-    /// A job of `size` ranks, this process among them, whose state is in the store.
+    /// Registers a job of `size` ranks, including this process, whose state is in `store`.
     void add_job(std::shared_ptr<Store> store, int rank, int size, std::chrono::milliseconds timeout);
 
-    /// Something that is about to end by itself: is waited for while others own it, for at most `timeout`.
-    void add_shutdown(const std::shared_ptr<void>& farewell, std::chrono::milliseconds timeout);
+    /// Registers an object that is shutting down. wait() waits until no other owner holds it, for at most
+    /// `timeout`.
+    void add_shutdown(const std::shared_ptr<void>& shutdown, std::chrono::milliseconds timeout);
 
-    /// Blocks until all farewells have been said, and each job has failed or all its ranks have left it; for
-    /// at most their timeouts. Does not wait for a job that this rank has not left itself, unless it has
-    /// failed: rank 0 gives the others a moment to learn why. The program's end calls it. Returns why a job
-    /// has failed after this rank had left it; empty where none has.
+    /// Blocks until all registered shutdowns are complete, and each job has failed or all its ranks have
+    /// left it, for at most their timeouts. Does not wait for a job that this rank has not left, except in
+    /// await_readers(). Called at program exit. Returns why a job failed after this rank had left it, or an
+    /// empty string.
     std::string wait() noexcept;
 
-    /// Of a job that has failed, rank 0 gives the others a moment to learn why: blocks until they have, for
-    /// at most a second. For a process that ends in a hurry; wait() does it, too.
+    /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. For a
+    /// process that ends without calling wait(), which includes this.
     void await_readers() noexcept;
 
   private:
@@ -55,7 +56,7 @@ class DPTK_EXPORT ProgramEnd {
         std::chrono::milliseconds timeout;
     };
 
-    struct Farewell {
+    struct Shutdown {
         std::weak_ptr<void> owner;
         std::chrono::milliseconds timeout;
     };
@@ -65,23 +66,23 @@ class DPTK_EXPORT ProgramEnd {
         ~AtProgramEnd();
     };
 
-    /// How long a failed job may keep rank 0.
-    static constexpr std::chrono::seconds moment{1};
-    /// How long the program's end waits without a word.
-    static constexpr std::chrono::seconds patience{60};
+    /// How long rank 0 of a failed job waits for the other ranks to read the cause.
+    static constexpr std::chrono::seconds reader_timeout{1};
+    /// How long the exit waits before it logs a warning.
+    static constexpr std::chrono::seconds warning_delay{60};
 
     ProgramEnd() = default;
 
     template <class Condition>
     static void wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
         const Deadline deadline(timeout);
-        const Deadline silence(patience);
+        const Deadline warning(warning_delay);
         bool warned = false;
         std::chrono::milliseconds pause(1);
         while (!condition() && !deadline.passed()) {
-            if (!warned && silence.passed()) {
+            if (!warned && warning.passed()) {
                 log(LogLevel::warning, -1,
-                    "a program has ended, and waits for other ranks to close their process groups");
+                    "the program has ended; waiting for other ranks to close their process groups");
                 warned = true;
             }
             std::this_thread::sleep_for(pause);
@@ -96,7 +97,7 @@ class DPTK_EXPORT ProgramEnd {
 
     std::mutex mutex_;
     std::vector<Job> jobs_;
-    std::vector<Farewell> shutdowns_;
+    std::vector<Shutdown> shutdowns_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -16,25 +16,25 @@ DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int
     jobs_.push_back({std::move(store), rank, size, timeout});
 }
 
-DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& farewell,
+DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& shutdown,
                                           std::chrono::milliseconds timeout) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(shutdowns_, [](const Farewell& other) { return other.owner.expired(); });
-    shutdowns_.push_back({farewell, timeout});
+    std::erase_if(shutdowns_, [](const Shutdown& other) { return other.owner.expired(); });
+    shutdowns_.push_back({shutdown, timeout});
 }
 
 DPTK_INLINE std::string ProgramEnd::wait() noexcept {
     std::string failure;
     try {
         std::vector<Job> jobs;
-        std::vector<Farewell> farewells;
+        std::vector<Shutdown> shutdowns;
         {
             const std::lock_guard lock(mutex_);
             jobs.swap(jobs_);
-            farewells.swap(shutdowns_);
+            shutdowns.swap(shutdowns_);
         }
-        for (const Farewell& farewell : farewells) {
-            wait_until(farewell.timeout, [&] { return farewell.owner.expired(); });
+        for (const Shutdown& shutdown : shutdowns) {
+            wait_until(shutdown.timeout, [&] { return shutdown.owner.expired(); });
         }
         for (const Job& job : jobs) {
             wait_until(job.timeout, [&, next = 0]() mutable { return is_over(job, next, failure); });
@@ -55,7 +55,7 @@ DPTK_INLINE void ProgramEnd::await_readers() noexcept {
         }
         for (const Job& job : jobs) await_readers(job);
     } catch (const std::exception& error) {
-        log(LogLevel::error, -1, text("while telling other ranks: ", error.what()));
+        log(LogLevel::error, -1, text("while reporting the cause to other ranks: ", error.what()));
     }
 }
 
@@ -72,7 +72,7 @@ DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& fai
         failure = job.store->find(ControlPlane::abort_key).value_or("");
         return !failure.empty();
     } catch (const PeerLostError&) {
-        return true;  // rank 0 has ended: all have left
+        return true;  // rank 0 has ended, so all ranks have left
     }
 }
 
@@ -83,7 +83,7 @@ DPTK_INLINE void ProgramEnd::await_readers(const Job& job) {
     };
     try {
         if (job.rank != 0 || !job.store->find(ControlPlane::abort_key)) return;
-        wait_until(moment, [&, next = 1]() mutable {
+        wait_until(reader_timeout, [&, next = 1]() mutable {
             while (next < job.size && knows(next)) ++next;
             return next == job.size;
         });

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -16,25 +17,10 @@ DPTK_INLINE const ChannelStatus* RankStatus::channel(std::string_view name) cons
     return nullptr;
 }
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
     const std::int64_t tenths = (duration.count() + 50) / 100;
     return text(tenths / 10, '.', tenths % 10, " s");
 }
-
-DPTK_INLINE std::string_view next_word(std::string_view& line) noexcept {
-    const std::size_t end = line.find(' ');
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
-    return word;
-}
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string to_text(const RankStatus& status) {
     std::string out = text(status.beat, '\n');

@@ -1,5 +1,5 @@
-/// What happens when an exception is caught by nobody: its text is printed, the other ranks learn it, and the
-/// job ends. No destructor runs then, so a chained terminate handler does it.
+/// Terminate handler: on an uncaught exception, logs its text, reports it to the other ranks, and ends the
+/// job. Destructors do not run then. The previously installed handler is called afterwards.
 #pragma once
 
 #include <exception>
@@ -12,12 +12,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Whoever must hear of it before the process is gone.
+/// Interface of objects that are notified of an uncaught exception before the process ends.
 class TerminateListener {
   public:
     virtual ~TerminateListener() = default;
 
-    /// The rank that speaks.
+    /// Returns the rank that is named in the log.
     [[nodiscard]] virtual int rank() const noexcept = 0;
 
     /// Called once, on the terminating thread, with "uncaught exception: ...". May end the process.
@@ -36,7 +36,8 @@ DPTK_EXPORT inline TerminateState& terminate_state() {
     return state;
 }
 
-/// `listener` will hear of an uncaught exception, in the order of these calls, for as long as it lives.
+/// Registers `listener` to be notified of an uncaught exception for as long as it exists. Listeners are
+/// notified in the order of registration.
 void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -17,7 +17,7 @@ namespace DPTK_NAMESPACE::detail {
     } catch (const std::exception& error) {
         return error.what();
     } catch (...) {
-        return "of a type that is no std::exception";
+        return "of a type that is not derived from std::exception";
     }
 }
 
@@ -38,10 +38,6 @@ namespace DPTK_NAMESPACE::detail {
     if (state.previous != nullptr) state.previous();
     std::abort();
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener) {
     TerminateState& state = terminate_state();

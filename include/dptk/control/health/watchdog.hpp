@@ -1,5 +1,5 @@
-/// One thread per process that looks, from aside and now and then, at whatever asks for it. It is there only
-/// while something is watched.
+/// Watchdog: one background thread per process that periodically runs registered tasks. The thread exists
+/// only while a task is registered.
 #pragma once
 
 #include <chrono>
@@ -16,24 +16,24 @@ class WatchdogTask {
   public:
     virtual ~WatchdogTask() = default;
 
-    /// Called on the watchdog's thread. Must not block for long, nor throw.
+    /// Runs the task, on the watchdog thread. Must not block for long, and must not throw.
     virtual void look() noexcept = 0;
 
-    /// How long may pass between two looks.
+    /// Returns the longest time between two runs.
     [[nodiscard]] virtual std::chrono::milliseconds interval() const noexcept = 0;
 };
 
 class DPTK_EXPORT Watchdog {
   public:
     [[nodiscard]] static Watchdog& get() {
-        static Watchdog& watchdog = *new Watchdog;  // its thread may outlive the statics of the program
+        static Watchdog& watchdog = *new Watchdog;  // its thread may outlive static objects
         return watchdog;
     }
 
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
 
-    /// Looks at `subject` until nobody else owns it.
+    /// Runs `subject` periodically until it has no other owner.
     void watch(const std::shared_ptr<WatchdogTask>& subject);
 
   private:

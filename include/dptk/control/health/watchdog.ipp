@@ -36,7 +36,7 @@ DPTK_INLINE void Watchdog::run() {
             interval_ = std::min(interval_, subject->interval());
             lock.unlock();
             subject->look();
-            subject.reset();  // perhaps the last owner: not under the lock
+            subject.reset();  // may destroy the task, so the lock must not be held
             lock.lock();
         }
     }

@@ -1,4 +1,5 @@
-/// How the processes of a job find each other: what `init_method` says, in torch.distributed's notation.
+/// init_method: the URL that selects how the processes of a job find each other, in the notation of
+/// torch.distributed.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +10,22 @@
 
 namespace DPTK_NAMESPACE {
 
-enum class Meeting : std::uint8_t {
-    none,   ///< not said: the launcher decides
-    env,    ///< MASTER_ADDR and MASTER_PORT
-    tcp,    ///< a host and a port, where rank 0 serves
-    file,   ///< a file that all processes share
-    mpi,    ///< MPI knows
-    slurm,  ///< SLURM's variables
+/// How the processes of a job find each other.
+enum class RendezvousKind : std::uint8_t {
+    none,   ///< not specified: depends on the launcher
+    env,    ///< rank 0 serves a store at MASTER_ADDR and MASTER_PORT
+    tcp,    ///< rank 0 serves a store at the given host and port
+    file,   ///< through a file on a shared file system
+    mpi,    ///< through MPI
+    slurm,  ///< rank 0 serves a store at an address derived from SLURM's variables
 };
 
+/// A parsed init_method. The host and port are set for tcp only, the path for file only.
 struct InitMethod {
-    Meeting meeting = Meeting::none;
-    std::string host = {};
-    std::uint16_t port = 0;
-    std::string path = {};
+    RendezvousKind rendezvous = RendezvousKind::none;  ///< How the processes find each other.
+    std::string host = {};                             ///< The host of rank 0's store.
+    std::uint16_t port = 0;                            ///< The port of rank 0's store.
+    std::string path = {};                             ///< The path of the shared file.
 };
 
 namespace detail {
@@ -31,8 +34,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// "env://", "tcp://host:port" (IPv6 in brackets), "file:///path", "mpi://", "slurm://", or nothing. Throws
-/// ArgumentError for anything else.
+/// Parses an init_method: "env://", "tcp://host:port" (an IPv6 address in brackets), "file:///path",
+/// "mpi://", "slurm://", or an empty string. Throws ArgumentError for other values.
 [[nodiscard]] InitMethod parse_init_method(std::string_view method);
 
 }  // namespace DPTK_NAMESPACE

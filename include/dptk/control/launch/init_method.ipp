@@ -16,7 +16,7 @@ DPTK_INLINE std::uint16_t parse_port(std::string_view whole, std::string_view di
         port = port * 10 + static_cast<unsigned>(digit - '0');
     }
     if (digits.empty() || port == 0 || port > 65535) {
-        throw ArgumentError(text(whole, ": '", digits, "' is no port in [1, 65535]"));
+        throw ArgumentError(text(whole, ": expected a port in [1, 65535], got '", digits, "'"));
     }
     return static_cast<std::uint16_t>(port);
 }
@@ -28,13 +28,14 @@ namespace DPTK_NAMESPACE {
 DPTK_INLINE InitMethod parse_init_method(std::string_view method) {
     const auto rest_after = [&](std::string_view scheme) { return method.substr(scheme.size()); };
     if (method.empty()) return {};
-    if (method == "env://") return {.meeting = Meeting::env};
-    if (method == "mpi://") return {.meeting = Meeting::mpi};
-    if (method == "slurm://") return {.meeting = Meeting::slurm};
+    if (method == "env://") return {.rendezvous = RendezvousKind::env};
+    if (method == "mpi://") return {.rendezvous = RendezvousKind::mpi};
+    if (method == "slurm://") return {.rendezvous = RendezvousKind::slurm};
     if (method.starts_with("file:///")) {
         const std::string_view path = rest_after("file://");
-        if (path.size() == 1) throw ArgumentError(detail::text("init_method ", method, ": no file is named"));
-        return {.meeting = Meeting::file, .path = std::string(path)};
+        if (path.size() == 1)
+            throw ArgumentError(detail::text("init_method ", method, ": expected the path of a file"));
+        return {.rendezvous = RendezvousKind::file, .path = std::string(path)};
     }
     if (method.starts_with("tcp://")) {
         const std::string_view place = rest_after("tcp://");
@@ -44,7 +45,7 @@ DPTK_INLINE InitMethod parse_init_method(std::string_view method) {
             throw ArgumentError(detail::text("init_method ", method, ": expected tcp://HOST:PORT"));
         }
         if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-        return {.meeting = Meeting::tcp,
+        return {.rendezvous = RendezvousKind::tcp,
                 .host = std::string(host),
                 .port = detail::parse_port(detail::text("init_method ", method), place.substr(colon + 1))};
     }

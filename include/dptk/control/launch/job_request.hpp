@@ -1,4 +1,6 @@
-/// What a program asks of init_process_group, by options or by the environment, and what comes out of both.
+/// Options of init_process_group (timeout, heartbeat timeout, backend, init method, rank, world size, store,
+/// network interface, bind address, token), and the job request that combines them with environment
+/// variables and the launcher's variables.
 #pragma once
 
 #include <chrono>
@@ -13,61 +15,68 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Every option that is left out comes from the environment, as docs/launching.md tells, and then from the
-/// launcher's.
+/// Options of init_process_group. An option that is not set is read from the environment variable named
+/// with it, and then from the variables of the launcher (docs/launching.md).
 struct InitOptions {
-    /// "mpi" or "gloo"; empty for whichever serves the launcher. DPTK_BACKEND
+    /// The transport: "mpi" or "gloo"; if empty, the one that fits the launcher. DPTK_BACKEND.
     std::string backend = {};
-    /// "env://", "tcp://host:port", "file:///path", "mpi://" or "slurm://". DPTK_INIT_METHOD
+    /// The init method: "env://", "tcp://host:port", "file:///path", "mpi://" or "slurm://".
+    /// DPTK_INIT_METHOD.
     std::string init_method = {};
-    /// RANK or the launcher's variable.
+    /// The rank of this process. RANK or the launcher's variable.
     std::optional<int> rank = {};
-    /// WORLD_SIZE or the launcher's variable.
+    /// The number of processes. WORLD_SIZE or the launcher's variable.
     std::optional<int> world_size = {};
-    /// Of the rendezvous and of every call. DPTK_TIMEOUT, in seconds
+    /// The time limit of the rendezvous and of each call. DPTK_TIMEOUT, in seconds.
     std::optional<std::chrono::milliseconds> timeout = {};
-    /// How long a rank may be silent before it counts as lost; at most the timeout. DPTK_HEARTBEAT_TIMEOUT,
-    /// in seconds
+    /// How long a rank may send no heartbeat before it is considered lost; at most the timeout.
+    /// DPTK_HEARTBEAT_TIMEOUT, in seconds.
     std::optional<std::chrono::milliseconds> heartbeat_timeout = {};
-    /// Where the processes meet, in place of init_method: any store that all of them reach, used by this job
-    /// alone.
+    /// The store for the rendezvous, instead of an init_method: a store that all processes can access, and
+    /// that only this job uses.
     std::shared_ptr<Store> store = {};
-    /// The network interface, or the address of this host, that Gloo uses. DPTK_SOCKET_IFNAME, or
-    /// GLOO_SOCKET_IFNAME
+    /// The network interface, or the address of this host, that Gloo uses. DPTK_SOCKET_IFNAME or
+    /// GLOO_SOCKET_IFNAME.
     std::string network_interface = {};
-    /// The address of this host at which rank 0 serves the store; empty for all of them. DPTK_BIND_ADDRESS
+    /// The address of this host at which rank 0 serves the store; if empty, all addresses.
+    /// DPTK_BIND_ADDRESS.
     std::string bind_address = {};
-    /// Shown by every process that comes to rank 0's store, so that strangers are refused. DPTK_TOKEN
+    /// The token that each process sends to rank 0's store, which refuses processes with another token.
+    /// DPTK_TOKEN.
     std::string token = {};
 };
 
-/// The same with all that could be found out.
+/// The settings of a job after options and environment have been combined.
 struct JobRequest {
-    LaunchEnvironment launch;
-    std::string backend;
-    InitMethod method;
-    std::chrono::milliseconds timeout;
-    std::chrono::milliseconds heartbeat_timeout;
-    std::shared_ptr<Store> store;
-    std::string network_interface;
-    std::string bind_address;
-    std::string token;
+    LaunchEnvironment launch;                     ///< The launcher, and what its variables say.
+    std::string backend;                          ///< The name of the transport; empty: any that fits.
+    InitMethod method;                            ///< How the processes find each other.
+    std::chrono::milliseconds timeout;            ///< The time limit of the rendezvous and of each call.
+    std::chrono::milliseconds heartbeat_timeout;  ///< How long a rank may send no heartbeat.
+    std::shared_ptr<Store> store;                 ///< The program's own store; null if it has none.
+    std::string network_interface;                ///< The interface or address that Gloo uses.
+    std::string bind_address;                     ///< The address at which rank 0 serves the store.
+    std::string token;                            ///< What processes must send to rank 0's store.
 };
 
 namespace detail {
 
+/// Returns the value of an environment variable, or an empty string.
 [[nodiscard]] std::string environment_text(const char* variable);
 
+/// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);
 
-/// On which Gloo connects, where the program does not say.
+/// Returns the network interface for Gloo from the environment, or an empty string.
 [[nodiscard]] std::string socket_interface();
 
+/// Returns the duration, limited to longest_wait. Throws ArgumentError if it is not positive.
 [[nodiscard]] std::chrono::milliseconds positive(const char* what, std::chrono::milliseconds duration);
 
 }  // namespace detail
 
-/// Throws ArgumentError for a value that makes no sense, and for sources that contradict each other.
+/// Combines the options with the environment. Throws ArgumentError for invalid values and for
+/// contradictions.
 [[nodiscard]] JobRequest resolve(const InitOptions& options);
 
 }  // namespace DPTK_NAMESPACE

@@ -29,7 +29,7 @@ DPTK_INLINE std::string socket_interface() {
     return first_of(environment_text("DPTK_SOCKET_IFNAME"), "GLOO_SOCKET_IFNAME");
 }
 
-/// Seconds, perhaps with a fraction: "2.5".
+/// Reads a duration in seconds, such as "2.5". Returns nullopt if the variable is not set or empty.
 [[nodiscard]] DPTK_INLINE std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
     const std::string value = environment_text(variable);
     if (value.empty()) return std::nullopt;
@@ -37,8 +37,8 @@ DPTK_INLINE std::string socket_interface() {
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), seconds);
     if (status != std::errc{} || end != value.data() + value.size() || !(seconds >= 0.001) ||
         !(seconds <= 1e9)) {
-        throw ArgumentError(text("the environment says ", variable, "=", value,
-                                 ", where a number of seconds belongs, above 0"));
+        throw ArgumentError(
+            text("invalid ", variable, "='", value, "': expected a number of seconds from 0.001 to 1e9"));
     }
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::lround(seconds * 1000)));
 }
@@ -46,14 +46,14 @@ DPTK_INLINE std::string socket_interface() {
 DPTK_INLINE std::chrono::milliseconds positive(const char* what, std::chrono::milliseconds duration) {
     if (duration.count() > 0) return std::min(duration, longest_wait);
     throw ArgumentError(
-        text("init_process_group with a ", what, " of ", duration.count(), " ms; it must be positive"));
+        text("init_process_group: expected a positive ", what, ", got ", duration.count(), " ms"));
 }
 
-/// The launcher's rank and world size, unless the program gives its own.
+/// Returns the rank and world size from the options or, if they are not set, from the launcher's variables.
 [[nodiscard]] DPTK_INLINE LaunchEnvironment launch_with(const InitOptions& options) {
     if (options.rank.has_value() != options.world_size.has_value()) {
-        throw ArgumentError(text("init_process_group with a ", options.rank ? "rank" : "world size",
-                                 " but no ", options.rank ? "world size" : "rank", ": give both, or none"));
+        throw ArgumentError(text("init_process_group: got a ", options.rank ? "rank" : "world size",
+                                 " but no ", options.rank ? "world size" : "rank", ": set both or neither"));
     }
     if (!options.rank) return read_launch_environment();
     LaunchEnvironment given;
@@ -74,7 +74,7 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE JobRequest resolve(const InitOptions& options) {
     if (options.store && !options.init_method.empty()) {
-        throw ArgumentError("init_process_group with a store and an init_method: give one of them");
+        throw ArgumentError("init_process_group: got a store and an init_method: set only one of them");
     }
     JobRequest request{.launch = detail::launch_with(options),
                        .backend = detail::first_of(options.backend, "DPTK_BACKEND"),

@@ -1,5 +1,5 @@
-/// What the launcher (mpirun, torchrun, srun, ...) has told this process through the environment: its rank
-/// and the number of ranks. Reads variables only; nothing is initialised or contacted.
+/// Launcher and SLURM detection: reads the rank and the world size from the environment variables of the
+/// launcher (mpirun, torchrun, SLURM's srun, ...). Does not initialize MPI and does not communicate.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Who started this process, as far as its environment tells.
+/// The kind of launcher that started this process, according to its environment.
 enum class Launcher { none, mpi, torchrun, slurm };
 
-/// This process's place in its job, by a launcher's variables.
+/// The position of this process in its job, according to the variables of a launcher.
 struct LaunchEnvironment {
-    Launcher launcher = Launcher::none;  ///< Whose variables they are.
-    int rank = 0;                        ///< This process's number.
-    int world_size = 1;                  ///< How many processes there are.
+    Launcher launcher = Launcher::none;  ///< The launcher that set the variables.
+    int rank = 0;                        ///< The rank of this process.
+    int world_size = 1;                  ///< The number of processes.
     /// For messages: "Open MPI's mpirun (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=4)".
     std::string source = "no launcher";
 };
@@ -30,7 +30,8 @@ struct LauncherVariables {
     const char* size;
 };
 
-/// In order of precedence. SLURM_STEP_NUM_TASKS, unlike SLURM_NTASKS, is there only under srun.
+/// The variables of the known launchers, in order of precedence. SLURM_STEP_NUM_TASKS, unlike SLURM_NTASKS,
+/// is set only by srun.
 inline constexpr LauncherVariables launcher_variables[] = {
     {Launcher::mpi, "Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {Launcher::mpi, "MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -42,10 +43,11 @@ inline constexpr LauncherVariables launcher_variables[] = {
 
 }  // namespace detail
 
-/// Looks for the variables of the known launchers. Those of srun are ignored below an MPI launcher, since
-/// mpirun inside a SLURM allocation leaves them stale, unless they agree with PMI's: then srun has set both;
-/// and below torchrun, which srun may start once per host. Any other two that disagree are an error. Throws
-/// ArgumentError: a variable that is no number, a rank outside the world, two launchers that disagree.
+/// Reads the variables of the known launchers. The variables of srun are ignored under an MPI launcher,
+/// since mpirun inside a SLURM allocation leaves them stale, unless they agree with those of PMI, because
+/// srun has then set both. They are also ignored under torchrun, which srun may start once per host. Throws
+/// ArgumentError if a variable is not a number, if the rank is not below the world size, or if two other
+/// launchers disagree.
 [[nodiscard]] LaunchEnvironment read_launch_environment();
 
 }  // namespace DPTK_NAMESPACE

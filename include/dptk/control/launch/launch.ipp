@@ -17,8 +17,8 @@ namespace DPTK_NAMESPACE::detail {
     int number = 0;
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (status != std::errc{} || end != value.data() + value.size() || number < minimum) {
-        throw ArgumentError(text("the environment says ", variable, "=", value,
-                                 ", where an integer of at least ", minimum, " belongs"));
+        throw ArgumentError(
+            text("invalid ", variable, "='", value, "': expected an integer of at least ", minimum));
     }
     return number;
 }
@@ -34,7 +34,7 @@ namespace DPTK_NAMESPACE::detail {
     found.source =
         text(variables.name, " (", variables.rank, "=", rank, ", ", variables.size, "=", size, ")");
     if (found.rank >= found.world_size) {
-        throw ArgumentError(text(found.source, " gives a rank outside [0, ", found.world_size - 1, "]"));
+        throw ArgumentError(text(found.source, ": the rank is outside [0, ", found.world_size - 1, "]"));
     }
     return found;
 }
@@ -48,7 +48,7 @@ DPTK_INLINE LaunchEnvironment read_launch_environment() {
     for (const detail::LauncherVariables& variables : detail::launcher_variables) {
         const std::optional<LaunchEnvironment> found = detail::read_launcher(variables);
         if (!found) continue;
-        // A task of srun's that runs torchrun: its ranks count anew.
+        // If srun starts torchrun, the ranks are those of torchrun.
         if (found->launcher == Launcher::slurm && std::getenv("TORCHELASTIC_RUN_ID") != nullptr) continue;
         if (found->launcher == Launcher::slurm && chosen.launcher == Launcher::mpi) {
             const bool agree = found->rank == chosen.rank && found->world_size == chosen.world_size;
@@ -59,8 +59,7 @@ DPTK_INLINE LaunchEnvironment read_launch_environment() {
             chosen = *found;
         } else if (found->rank != chosen.rank || found->world_size != chosen.world_size) {
             throw ArgumentError(detail::text("two launchers contradict each other: ", chosen.source, " and ",
-                                             found->source,
-                                             "; unset the variables of the one that is stale"));
+                                             found->source, "; unset the variables that are stale"));
         }
     }
     return chosen;

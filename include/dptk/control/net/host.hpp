@@ -1,4 +1,4 @@
-/// Who this process is to others: its host, its id, and the addresses at which it can be reached.
+/// Host identity: the name and identity of this host, the process label, and the network addresses.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,25 +13,27 @@ namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] std::string host_name();
 
-/// For messages: "host a, process 17".
+/// Returns a description of this process for messages: "host a, process 17".
 [[nodiscard]] std::string process_label();
 
-/// Equal for processes that share a host: a kernel, and a name. Containers have names of their own.
+/// Returns a string that is equal for processes on the same host: the host name and the boot id of the
+/// kernel. Containers have different host names, so they count as different hosts.
 [[nodiscard]] std::string host_identity();
 
-/// The position of a rank among those of its host, and how many there are.
+/// The local rank of a process, and the number of ranks on its host.
 struct LocalPlace {
     int rank = 0;
     int size = 1;
 };
 
-/// `hosts` are those of all ranks, by rank. Where they are not known, each rank has a host of its own.
+/// Returns the local rank and size of `rank`. `hosts` contains the host of each rank; if it is too short,
+/// each rank is considered alone on its host.
 [[nodiscard]] LocalPlace local_place(std::span<const std::string> hosts, int rank);
 
-/// host_identity() without blanks, for lines of words.
+/// Returns host_identity() with spaces replaced by underscores, for space-separated lines.
 [[nodiscard]] std::string host_word();
 
-/// A numeric address of this host, and the network interface that has it.
+/// A numeric address of this host and its network interface.
 struct InterfaceAddress {
     std::string interface;
     std::string address;
@@ -39,11 +41,11 @@ struct InterfaceAddress {
     bool loopback = false;
 };
 
-/// Those of all interfaces that are up, IPv4 before IPv6; link-local ones, which mean nothing elsewhere, left
-/// out.
+/// Returns the addresses of all interfaces that are up, IPv4 before IPv6. Omits link-local addresses, which
+/// are not valid on other hosts.
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
-/// The addresses at which others may reach this host; those of the loopback come last.
+/// Returns the addresses at which other processes may reach this host; loopback addresses are last.
 [[nodiscard]] std::vector<std::string> own_addresses();
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -37,10 +37,6 @@ DPTK_INLINE std::string host_identity() {
     return out;
 }
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 DPTK_INLINE LocalPlace local_place(std::span<const std::string> hosts, int rank) {
     const auto own = static_cast<std::size_t>(rank);
     if (own >= hosts.size()) return {};
@@ -57,10 +53,6 @@ DPTK_INLINE std::string host_word() {
     }
     return out;
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::vector<InterfaceAddress> interface_addresses() {
     ifaddrs* list = nullptr;

@@ -1,5 +1,6 @@
-/// A TCP port of this host that is free, and kept so while the object lives: no other program is given it by
-/// chance, but one that asks for it by number, with SO_REUSEADDR, can listen on it.
+/// Reserved port: a free TCP port of this host that stays reserved while the object exists. The system does
+/// not assign it to other programs, but a program that binds it by number, with SO_REUSEADDR, can listen on
+/// it.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -8,7 +9,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class ReservedPort {
   public:
-    /// Throws BackendError where no port is to be had.
+    /// Reserves a port. Throws BackendError if no port is free.
     ReservedPort();
 
     ReservedPort(const ReservedPort&) = delete;

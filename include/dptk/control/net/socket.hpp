@@ -1,5 +1,5 @@
-/// TCP sockets that own their descriptor, and whose waits have a deadline. None blocks beyond it, none raises
-/// SIGPIPE, none is inherited by programs that this process starts.
+/// TCP sockets that own their descriptor and whose operations have a deadline. They do not block beyond the
+/// deadline, do not raise SIGPIPE, and are not inherited by programs that this process starts.
 #pragma once
 
 #include <netdb.h>
@@ -18,9 +18,10 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Returns the system's description of an errno value.
 [[nodiscard]] std::string errno_text(int error);
 
-/// Owns a descriptor, and closes it.
+/// Owns a file descriptor, and closes it on destruction.
 class FileDescriptor {
   public:
     FileDescriptor() = default;
@@ -39,11 +40,11 @@ class FileDescriptor {
 };
 
 struct SocketAddress {
-    /// Numbers: "10.0.0.7" or "fe80::1".
+    /// The numeric address: "10.0.0.7" or "fe80::1".
     std::string host;
     std::uint16_t port = 0;
 
-    /// "10.0.0.7:29500" or "[fe80::1]:29500".
+    /// Returns "10.0.0.7:29500" or "[fe80::1]:29500".
     [[nodiscard]] std::string text() const;
 
     friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
@@ -53,13 +54,13 @@ class Socket {
   public:
     Socket() = default;
 
-    /// Takes over a socket that does not block (SOCK_NONBLOCK).
+    /// Takes ownership of a non-blocking socket (SOCK_NONBLOCK).
     explicit Socket(FileDescriptor descriptor);
 
     Socket(Socket&&) = default;
     Socket& operator=(Socket&&) = default;
 
-    /// Tells the other side, even where a child of this process still holds the descriptor.
+    /// Shuts the connection down, even if a child of this process has inherited the descriptor.
     ~Socket();
 
     [[nodiscard]] int number() const noexcept { return descriptor_.number(); }
@@ -69,22 +70,24 @@ class Socket {
 
     [[nodiscard]] SocketAddress local_address() const { return address_from(&::getsockname); }
 
-    /// Empty and 0 where there is no peer any more.
+    /// Returns the address of the peer, or an empty host and port 0 if the socket is no longer connected.
     [[nodiscard]] SocketAddress peer_address() const { return address_from(&::getpeername); }
 
-    /// Small messages leave at once, and a host that has vanished is noticed within half a minute.
+    /// Sets TCP_NODELAY, so that small messages are sent at once, and keepalive options that detect the
+    /// loss of the peer's host within 30 s.
     void set_up_connection() const;
 
     void set_option(int level, int option, int value) const;
 
-    /// Sends all. Throws TimeoutError at the deadline and PeerLostError when the connection has ended.
+    /// Sends all bytes. Throws TimeoutError at the deadline and PeerLostError when the connection has
+    /// ended.
     void send_all(std::string_view bytes, const Deadline& deadline) const;
 
     /// Receives exactly `size` bytes. Throws TimeoutError at the deadline and PeerLostError when the
     /// connection has ended.
     void receive_exactly(char* bytes, std::size_t size, const Deadline& deadline) const;
 
-    /// Whether the events of poll() have come before the deadline.
+    /// Waits for events of poll(). Returns whether one has occurred before the deadline.
     [[nodiscard]] bool wait_for(short events, const Deadline& deadline) const;
 
   private:
@@ -99,39 +102,40 @@ class Socket {
     FileDescriptor descriptor_;
 };
 
-/// IPv4 addresses are told as such, also where they arrive through an IPv6 socket.
+/// Converts a socket address. IPv4 addresses that are mapped to IPv6 are returned as IPv4 addresses.
 [[nodiscard]] SocketAddress socket_address(const sockaddr* address, socklen_t size);
 
 struct ResolvedAddresses {
     std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> first{nullptr, &::freeaddrinfo};
-    /// Why there are none.
+    /// Why no address was found.
     std::string problem;
 };
 
-/// Asks the system's resolver, which may block for its own timeouts.
+/// Resolves a host name with the system's resolver, which has its own timeouts.
 [[nodiscard]] ResolvedAddresses resolve(const char* host, std::uint16_t port, int family, int flags);
 
 [[nodiscard]] Socket open_socket(int family);
 
-/// "port 29500 on all interfaces".
+/// Returns a description such as "port 29500 on all interfaces".
 [[nodiscard]] std::string listening_text(const std::string& address, std::uint16_t port);
 
-/// Listens on a name or number of this machine, or, where it is empty, on all interfaces; on a free port
-/// where it is 0. Nothing where the port is in use. Throws BackendError for all other failures.
+/// Listens on a name or numeric address of this host, or on all interfaces if `address` is empty. Port 0
+/// selects a free port. Returns nullopt if the port is in use. Throws BackendError for other failures.
 [[nodiscard]] std::optional<Socket> listen_on(const std::string& address, std::uint16_t port);
 
 struct ConnectResult {
-    /// Open where it has worked.
+    /// Open if the connection was established.
     Socket socket;
+    /// Why the connection failed.
     std::string problem;
 };
 
-/// Finishes what connect() has begun. 0, or the errno of what failed.
+/// Completes a non-blocking connect(). Returns 0, or the errno value of the failure.
 [[nodiscard]] int finish_connecting(const Socket& socket, const Deadline& deadline);
 
 [[nodiscard]] ConnectResult connect_to(const addrinfo& address, const Deadline& deadline);
 
-/// Tries each address of the host once, all of them within the deadline.
+/// Connects to a host: tries each of its addresses once, all within the deadline.
 [[nodiscard]] ConnectResult connect_to(const std::string& host, std::uint16_t port, const Deadline& deadline);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -62,7 +62,7 @@ DPTK_INLINE void Socket::set_up_connection() const {
 }
 
 DPTK_INLINE void Socket::set_option(int level, int option, int value) const {
-    ::setsockopt(number(), level, option, &value, sizeof value);  // without it things still work, slower
+    ::setsockopt(number(), level, option, &value, sizeof value);  // may fail: only an optimization
 }
 
 DPTK_INLINE void Socket::send_all(std::string_view bytes, const Deadline& deadline) const {
@@ -111,7 +111,7 @@ DPTK_INLINE void Socket::wait_after_error(short events, const Deadline& deadline
     if (errno == EINTR) return;
     if (errno != EAGAIN && errno != EWOULDBLOCK) throw PeerLostError(ended(errno_text(errno)));
     if (wait_for(events, deadline)) return;
-    throw TimeoutError(text(peer_address().text(), " is silent"));
+    throw TimeoutError(text("the connection to ", peer_address().text(), " has timed out"));
 }
 
 DPTK_INLINE SocketAddress socket_address(const sockaddr* address, socklen_t size) {
@@ -158,7 +158,7 @@ DPTK_INLINE Socket open_socket(int family) {
     return number < 0 ? Socket() : Socket(FileDescriptor(number));
 }
 
-/// 0, or the errno of what failed.
+/// Returns 0, or the errno value of the failure.
 [[nodiscard]] DPTK_INLINE int bind_and_listen(const Socket& socket, const addrinfo& address) {
     constexpr int backlog = 4096;
     if (!socket.is_open()) return errno;
@@ -177,7 +177,7 @@ DPTK_INLINE std::string listening_text(const std::string& address, std::uint16_t
 DPTK_INLINE std::optional<Socket> listen_on(const std::string& address, std::uint16_t port) {
     const char* const host = address.empty() ? nullptr : address.c_str();
     std::string problem;
-    // An IPv6 socket on all interfaces serves IPv4, too; some machines have only the one or the other.
+    // An IPv6 socket on all interfaces also accepts IPv4 connections. Some hosts have only one of the two.
     const int first = address.empty() ? AF_INET6 : AF_INET;
     const int second = address.empty() ? AF_INET : AF_INET6;
     for (const int family : {first, second}) {
@@ -209,7 +209,7 @@ DPTK_INLINE ConnectResult connect_to(const addrinfo& address, const Deadline& de
     if (::connect(socket.number(), address.ai_addr, address.ai_addrlen) != 0) error = errno;
     if (error == EINPROGRESS || error == EINTR) error = finish_connecting(socket, deadline);
     if (error != 0) return {{}, errno_text(error)};
-    // Where nobody listens on a port of this machine, TCP may connect a socket to itself.
+    // If no program listens on a local port, TCP may connect a socket to itself.
     if (socket.local_address() == socket.peer_address()) return {{}, errno_text(ECONNREFUSED)};
     socket.set_up_connection();
     return {std::move(socket), {}};

@@ -1,4 +1,5 @@
-/// Threads of dptk's own: the program's signals are not their business, and its handlers do not run on them.
+/// Background threads of dptk. They block all signals, so that the program's signal handlers do not run on
+/// them.
 #pragma once
 
 #include <signal.h>
@@ -13,13 +14,14 @@
 #include <utility>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/detail/own_thread.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/detail/thread_kind.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A thread that is started while this lives, by this one, never receives the program's signals.
+/// Blocks all signals in the calling thread while the object exists. Threads that it starts inherit the
+/// mask.
 class AllSignalsBlocked {
   public:
     AllSignalsBlocked();
@@ -31,13 +33,14 @@ class AllSignalsBlocked {
     sigset_t before_;
 };
 
-/// Throws BackendError where there can be no further thread.
+/// Starts a background thread that runs `function`. Throws BackendError if the system cannot start a
+/// thread.
 template <class Function>
 [[nodiscard]] std::thread start_background_thread(Function function) {
     const AllSignalsBlocked blocked;
     try {
         return std::thread([function = std::move(function)]() mutable {
-            is_own_thread = true;
+            is_background_thread = true;
             function();
         });
     } catch (const std::system_error& error) {
@@ -45,10 +48,11 @@ template <class Function>
     }
 }
 
-/// Runs `function` on a thread of its own, and waits for it for at most `patience`. Returns whether it has
-/// ended by then; it goes on in any case, and so owns what it touches. An exception ends it.
+/// Runs `function` on a new background thread, and waits for it for at most `timeout`. Returns whether it
+/// has returned in time. After the timeout the thread continues to run, so `function` must own the objects
+/// that it uses. An exception ends the thread and is ignored.
 template <class Function>
-[[nodiscard]] bool run_with_timeout(std::chrono::milliseconds patience, Function function) {
+[[nodiscard]] bool run_with_timeout(std::chrono::milliseconds timeout, Function function) {
     struct State {
         std::mutex mutex;
         std::condition_variable changed;
@@ -59,14 +63,14 @@ template <class Function>
         try {
             function();
         } catch (const std::exception&) {
-            // Whoever waits gets no result.
+            // The caller sees that there is no result.
         }
         const std::lock_guard lock(state->mutex);
         state->ended = true;
         state->changed.notify_all();
     }).detach();
     std::unique_lock lock(state->mutex);
-    return state->changed.wait_for(lock, patience, [&] { return state->ended; });
+    return state->changed.wait_for(lock, timeout, [&] { return state->ended; });
 }
 
 }  // namespace DPTK_NAMESPACE::detail

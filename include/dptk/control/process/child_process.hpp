@@ -1,5 +1,5 @@
-/// Processes that run as ranks: forked so that they end with their parent and can be reached together with
-/// their own children, and described when they have ended. What dptk-run and spawn have in common. For Linux.
+/// Child processes that run as ranks, for dptk-run and spawn. They are killed when their parent ends, can
+/// be signaled together with their own children, and have a description of how they ended. Requires Linux.
 #pragma once
 
 #include <unistd.h>
@@ -15,36 +15,38 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// "SIGKILL"; of a rarer one "signal 35".
+/// Returns the name of a signal, such as "SIGKILL", or "signal 35" for a signal without a known name.
 [[nodiscard]] std::string signal_name(int signal);
 
-/// How a process has ended: what waitpid says.
+/// How a process ended: the status that waitpid returns.
 class ChildEnd {
   public:
     ChildEnd() = default;
     explicit ChildEnd(int wait_status) : wait_status_(wait_status) {}
 
+    /// Returns whether the exit status is 0.
     [[nodiscard]] bool well() const noexcept { return exit_status() == 0; }
 
-    /// The signal that killed it, or 0.
+    /// Returns the signal that killed the process, or 0.
     [[nodiscard]] int signal() const noexcept;
 
-    /// As shells count: 128 + the number of the signal that killed it.
+    /// Returns the exit status; as in a shell, 128 + the signal number if a signal killed the process.
     [[nodiscard]] int exit_status() const noexcept;
 
-    /// "exit status 3", or "killed by SIGKILL (9)".
+    /// Returns a description: "exit status 3" or "killed by SIGKILL (9)".
     [[nodiscard]] std::string text() const;
 
   private:
     int wait_status_ = 0;
 };
 
-/// In the child: its own process group, death with the thread that has forked it, nothing to read.
+/// Prepares a forked child to run as a rank: creates its process group, requests SIGKILL when the parent
+/// thread ends, and redirects stdin to /dev/null. Called in the child.
 void become_rank(pid_t parent) noexcept;
 
-/// Forks a process that runs `body`, which must not throw, and leaves by _Exit with the status it returns. It
-/// leads its own process group, has /dev/null as stdin, and is killed when the calling thread ends. Returns
-/// its id. Throws BackendError where the system allows no further process.
+/// Forks a process that runs `body`, which must not throw, and that ends by _Exit with the status that
+/// `body` returns. The process leads its own process group, has /dev/null as stdin, and is killed when the
+/// calling thread ends. Returns the process id. Throws BackendError if the system cannot start a process.
 template <class Body>
 [[nodiscard]] pid_t fork_rank(Body&& body) {
     const pid_t parent = getpid();
@@ -54,14 +56,14 @@ template <class Body>
         std::_Exit(body());
     }
     if (child < 0) throw BackendError(text("cannot start a process: ", std::strerror(errno)));
-    setpgid(child, child);  // the child does the same; whoever comes first
+    setpgid(child, child);  // the child does the same; the first call takes effect
     return child;
 }
 
-/// Sends a signal to a rank and its children, and wakes those that are stopped, so that they can end.
+/// Sends a signal to a rank and its children, and continues stopped processes, so that they can end.
 void ask_to_end(pid_t rank, int signal) noexcept;
 
-/// Kills a rank and its children. The rank must not have been waited for yet.
+/// Kills a rank and its children. Must be called before waitpid() has reaped the rank.
 void kill_rank(pid_t rank) noexcept;
 
 }  // namespace DPTK_NAMESPACE::detail

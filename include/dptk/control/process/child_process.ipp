@@ -43,22 +43,14 @@ DPTK_INLINE std::string ChildEnd::text() const {
                         WCOREDUMP(wait_status_) ? ", core dumped" : "");
 }
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 DPTK_INLINE void become_rank(pid_t parent) noexcept {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(128 + SIGKILL);  // the parent died before it could be noticed
+    if (getppid() != parent) _exit(128 + SIGKILL);  // the parent ended before prctl()
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null >= 0) dup2(null, STDIN_FILENO);
     if (null > STDIN_FILENO) close(null);
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void ask_to_end(pid_t rank, int signal) noexcept {
     kill(-rank, signal);

@@ -1,4 +1,4 @@
-/// Points in time until which to wait, and how messages tell durations.
+/// Deadlines of blocking calls, and the format of durations in messages.
 #pragma once
 
 #include <chrono>
@@ -8,27 +8,27 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Beyond any wait that makes sense, and far from where clocks overflow.
+/// The longest timeout that is used: longer than any useful wait, and short enough not to overflow a clock.
 inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 * 3650);
 
 class Deadline {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// A negative timeout has passed at once.
+    /// Creates a deadline that is `timeout` from now. A negative timeout counts as 0.
     explicit Deadline(std::chrono::milliseconds timeout);
 
     [[nodiscard]] Clock::time_point at() const noexcept { return at_; }
     [[nodiscard]] bool passed() const;
 
-    /// Rounded up, so that a wait for so long reaches the deadline; 0 once it has passed.
+    /// Returns the time until the deadline, rounded up, or 0 once it has passed.
     [[nodiscard]] std::chrono::milliseconds left() const;
 
   private:
     Clock::time_point at_;
 };
 
-/// "30 s", or "1500 ms" where it is no whole number of seconds.
+/// Formats a duration: "30 s", or "1500 ms" if it is not a whole number of seconds.
 [[nodiscard]] std::string duration_text(std::chrono::milliseconds duration);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,4 +1,5 @@
-/// DPTK_DEBUG: how much dptk checks while a program runs.
+/// Debug level: reads DPTK_DEBUG, which enables runtime checks of collectives, as TORCH_DISTRIBUTED_DEBUG
+/// does.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,14 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// `detail`: before each collective all ranks compare what they are about to do.
+/// How much dptk checks at run time. With `detail`, all ranks compare their arguments before each
+/// collective.
 enum class DebugLevel : std::uint8_t { off, detail };
 
-/// Read from DPTK_DEBUG when a group is made. Throws ArgumentError for a value that is none.
+/// Reads DPTK_DEBUG; called when a group is created. Throws ArgumentError if the value is invalid.
 [[nodiscard]] DebugLevel debug_level();
 
-/// What all processes of a job must have in common, as one word.
+/// Returns a word that must be equal on all processes of a job: the version of dptk and the debug level.
 [[nodiscard]] std::string job_version();
 
 }  // namespace DPTK_NAMESPACE::detail

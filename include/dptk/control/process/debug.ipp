@@ -16,12 +16,8 @@ DPTK_INLINE DebugLevel debug_level() {
     const std::string_view level = value == nullptr ? "" : value;
     if (level.empty() || level == "off") return DebugLevel::off;
     if (level == "detail") return DebugLevel::detail;
-    throw ArgumentError(text("DPTK_DEBUG is \"", level, "\"; it may be off or detail"));
+    throw ArgumentError(text("invalid DPTK_DEBUG='", level, "': expected off or detail"));
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string job_version() {
     std::string version = DPTK_VERSION;

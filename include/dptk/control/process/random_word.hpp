@@ -1,4 +1,4 @@
-/// A word that nobody else has: for the names of runs, and for tokens.
+/// Random words, for unique names of runs and for tokens.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// 32 hexadecimal digits from the system's source of randomness.
+/// Returns 32 hexadecimal digits from std::random_device.
 [[nodiscard]] std::string random_word();
 
 }  // namespace DPTK_NAMESPACE::detail

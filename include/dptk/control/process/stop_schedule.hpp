@@ -1,5 +1,5 @@
-/// When the ranks of a job that fails are asked to end, and when they are killed. A clock without hands: it
-/// sends nothing and sleeps nowhere, its owner asks it what is due.
+/// Stop schedule: when the ranks of a failed job receive SIGTERM, and when they are killed. A state machine
+/// that neither sends signals nor sleeps; its owner passes the time and carries out the action that is due.
 #pragma once
 
 #include <chrono>
@@ -13,29 +13,29 @@ class StopSchedule {
   public:
     using Time = std::chrono::steady_clock::time_point;
 
-    /// For so long after the first failure others are waited for that failed at the same time.
+    /// How long to wait after the first failure for other ranks that failed at the same time.
     static constexpr std::chrono::milliseconds settling_time{200};
-    /// For so long ranks may clean up after they were asked to end.
+    /// How long ranks may clean up after they were asked to end.
     static constexpr std::chrono::seconds grace{3};
 
     enum class Action { none, ask, kill };
 
-    /// A rank has failed: the others are asked to end when the settling time is over.
+    /// Records that a rank has failed: schedules the action `ask` after the settling time.
     void failure(Time now);
 
-    /// The ranks are asked to end now.
+    /// Schedules the action `ask` for now.
     void stop(Time now);
 
-    /// The ranks are killed now.
+    /// Schedules the action `kill` for now.
     void kill(Time now);
 
-    /// What is to be done now; each action is returned once.
+    /// Returns the action that is due now. Each action is returned once.
     [[nodiscard]] Action due(Time now);
 
-    /// When due() has something to do next.
+    /// Returns when the next action is due, or nullopt.
     [[nodiscard]] std::optional<Time> deadline() const;
 
-    /// Whether the ranks have been asked to end, or killed.
+    /// Returns whether the ranks have been asked to end, or killed.
     [[nodiscard]] bool asked() const { return state_ == State::asked || state_ == State::killed; }
 
     [[nodiscard]] bool killed() const { return state_ == State::killed; }

@@ -1,4 +1,4 @@
-/// A private directory for the files of one run, in TMPDIR or /tmp. It is removed with the files in it.
+/// Temporary directory: a private directory in TMPDIR, or /tmp, that is removed together with its files.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Removes a directory and the files in it, but no further directories.
+/// Removes a directory and the files in it. Does not remove subdirectories.
 void remove_directory(const char* path) noexcept;
 
 class TemporaryDirectory {
   public:
-    /// The name begins with `prefix`. Throws BackendError where it cannot be made.
+    /// Creates a directory whose name begins with `prefix`. Throws BackendError if that fails.
     explicit TemporaryDirectory(std::string_view prefix);
 
     TemporaryDirectory(const TemporaryDirectory&) = delete;

@@ -28,8 +28,8 @@ DPTK_INLINE TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
     const char* const parent = std::getenv("TMPDIR");
     path_ = text(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/", prefix, "-XXXXXX");
     if (mkdtemp(path_.data()) == nullptr) {
-        throw BackendError(text("cannot make the temporary directory ", path_, ": ", std::strerror(errno),
-                                "; TMPDIR may name another place"));
+        throw BackendError(text("cannot create the temporary directory ", path_, ": ", std::strerror(errno),
+                                "; set TMPDIR to choose another directory"));
     }
 }
 

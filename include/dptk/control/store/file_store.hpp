@@ -1,5 +1,5 @@
-/// A store in one file on a file system that all ranks share, for jobs whose hosts cannot reach each other by
-/// TCP before they have met. Rank 0 creates it, the others join.
+/// File store: a store in one file on a shared file system, for jobs whose hosts do not know each other's
+/// addresses before the rendezvous. Rank 0 creates the store, and the other ranks join it.
 #pragma once
 
 #include <chrono>
@@ -21,33 +21,36 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The file grows with every write and shrinks never: it suits a rendezvous, and heartbeats every few
-/// seconds. Values that are waited for are noticed within 50 ms. When the creator ends, or dies, the store is
-/// gone for all. Lost clients are not noticed, so that last wills are not carried out.
+/// A store in a file. The file grows with each write and never shrinks, so it is suited for a rendezvous,
+/// and for heartbeats every few seconds. Clients poll the file: a call that waits sees a new value within
+/// 50 ms. When the creator ends or is killed, all calls throw PeerLostError. The store does not detect lost
+/// clients, so it does not carry out last wills.
 ///
-/// A crash while a record is written leaves a torn one, which is ignored and overwritten. A child process
-/// that was forked shares its parent's locks: the creator counts as alive as long as one such child is.
+/// A process that is killed while it writes may leave an incomplete record, which the others ignore and
+/// overwrite. A forked child shares its parent's locks: the creator counts as alive while one of its
+/// children is alive.
 class FileStore final : public Store {
   public:
-    /// Replaces the file of an earlier run: see replaced(). Throws ArgumentError where a living process holds
-    /// the file, where it is no file of a store, or cannot be created. `job` names the job: only those who
-    /// join with the same name (at most 256 bytes) are let in.
+    /// Creates the store, and replaces the file of an earlier run: see replaced(). `job` is the name of the
+    /// job, at most 256 bytes; only processes that pass the same name to join() can join. Throws
+    /// ArgumentError if a running process uses the file, if it is not a store file, or if it cannot be
+    /// created.
     [[nodiscard]] static std::shared_ptr<FileStore> create(const std::string& path,
                                                            std::string_view job = "");
 
-    /// Blocks until the creator of this run is there. The file of an earlier run is not taken for it, since a
-    /// living creator holds a lock, and takes it together with the lock of the data before it writes anew.
-    /// Throws TimeoutError, and ArgumentError where there is no such directory, or the file is none of a
-    /// store or cannot be opened.
+    /// Joins the store that rank 0 creates. Blocks until the store exists, for at most `timeout`. Ignores
+    /// the file of an earlier run, because only a running creator holds the creator lock. Throws
+    /// TimeoutError at the timeout, and ArgumentError if the directory does not exist, or if the file is
+    /// not a store file or cannot be opened.
     [[nodiscard]] static std::shared_ptr<FileStore> join(const std::string& path,
                                                          std::chrono::milliseconds timeout,
                                                          std::string_view job = "");
 
-    /// The creator leaves a last word, and removes the file.
+    /// On the creator, marks the store as closed, and removes the file.
     DPTK_INLINE ~FileStore() override;
 
-    /// Of the creator: which run's file it has replaced, as "host H, process P, started T"; empty where there
-    /// was none.
+    /// Returns, on the creator, the run whose file it has replaced, as "host H, process P, started T".
+    /// Empty if no file was replaced.
     [[nodiscard]] const std::string& replaced() const noexcept { return replaced_; }
 
     DPTK_INLINE void set(std::string_view key, std::string_view value) override;
@@ -68,14 +71,15 @@ class FileStore final : public Store {
 
     DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
-    /// A member, also where this is the creator: it does not keep the store alive.
+    /// Opens the file for another client. The clone of a creator is not a creator, and does not keep the
+    /// store alive.
     [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
   private:
     enum class Role { creator, member };
     enum class Found { nothing, stale, other_job, ours };
 
-    struct Sighting {
+    struct Inspection {
         Found found = Found::nothing;
         std::optional<detail::StoreFileHead> head = {};
     };
@@ -85,8 +89,8 @@ class FileStore final : public Store {
         std::string replaced;
     };
 
-    /// Between two looks at the file: short at first, then longer.
-    class Pause {
+    /// The interval at which the file is polled; increases from 1 ms to 50 ms.
+    class Backoff {
       public:
         void sleep(const detail::Deadline& deadline);
 
@@ -102,19 +106,20 @@ class FileStore final : public Store {
 
     static void check_is_store(const detail::StoreFile& file, std::string_view bytes);
 
-    /// Takes the file over. Nothing where it was removed meanwhile.
+    /// Acquires the creator lock and writes the head. Returns nullopt if the file was removed in the
+    /// meantime.
     [[nodiscard]] static std::optional<Beginning> begin(const detail::StoreFile& file, std::string_view job);
 
-    [[nodiscard]] static Sighting look_at(const detail::StoreFile& file, std::string_view job);
+    [[nodiscard]] static Inspection inspect(const detail::StoreFile& file, std::string_view job);
 
-    [[noreturn]] static void throw_nobody(const std::string& path, const Sighting& sighting,
-                                          std::chrono::milliseconds timeout);
+    [[noreturn]] static void throw_join_timeout(const std::string& path, const Inspection& inspection,
+                                                std::chrono::milliseconds timeout);
 
     [[nodiscard]] std::string where() const { return " in the store " + file_.path(); }
 
-    [[noreturn]] void throw_gone(std::string_view reason) const;
+    [[noreturn]] void throw_lost(std::string_view reason) const;
 
-    /// Takes in what others have written.
+    /// Reads the records that other processes have written.
     void refresh();
 
     void refresh_locked();
@@ -123,7 +128,7 @@ class FileStore final : public Store {
 
     void apply(const detail::FileRecord& record);
 
-    /// Carries out the operation on the newest state, alone.
+    /// Performs the operation on the current state, while holding the data lock exclusively.
     template <class Operation>
     void write(Operation operation) {
         const std::lock_guard lock(mutex_);

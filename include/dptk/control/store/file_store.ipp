@@ -31,15 +31,15 @@ DPTK_INLINE std::shared_ptr<FileStore> FileStore::join(const std::string& path,
                                                        std::string_view job) {
     check_names(path, job);
     const detail::Deadline deadline(timeout);
-    Pause pause;
+    Backoff pause;
     while (true) {
         detail::StoreFile file = detail::open_store_file(path, 0);
-        Sighting sighting = file.is_open() ? look_at(file, job) : Sighting{};
-        if (sighting.found == Found::ours) {
+        Inspection inspection = file.is_open() ? inspect(file, job) : Inspection{};
+        if (inspection.found == Found::ours) {
             return std::shared_ptr<FileStore>(
-                new FileStore(std::move(file), {std::move(*sighting.head), {}}, Role::member));
+                new FileStore(std::move(file), {std::move(*inspection.head), {}}, Role::member));
         }
-        if (deadline.passed()) throw_nobody(path, sighting, timeout);
+        if (deadline.passed()) throw_join_timeout(path, inspection, timeout);
         pause.sleep(deadline);
     }
 }
@@ -53,7 +53,7 @@ DPTK_INLINE FileStore::~FileStore() {
         if (file_.is_current()) ::unlink(file_.path().c_str());
         file_.write(offset_, encode(detail::FileRecord{}));
     } catch (const Error&) {
-        // The next run will find a stale file, and replace it.
+        // The next run replaces the stale file.
     }
 }
 
@@ -66,7 +66,7 @@ DPTK_INLINE void FileStore::set(std::string_view key, std::string_view value) {
 
 DPTK_INLINE std::string FileStore::get(std::string_view key, std::chrono::milliseconds timeout) {
     const detail::Deadline deadline(timeout);
-    Pause pause;
+    Backoff pause;
     while (true) {
         const bool last = deadline.passed();
         if (std::optional<std::string> value = find(key)) return std::move(*value);
@@ -107,7 +107,7 @@ DPTK_INLINE std::string FileStore::compare_and_set(std::string_view key, std::st
 DPTK_INLINE void FileStore::wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) {
     for (const std::string& key : keys) detail::check_store_key(key);
     const detail::Deadline deadline(timeout);
-    Pause pause;
+    Backoff pause;
     while (true) {
         const bool last = deadline.passed();
         const std::vector<std::string> missing = missing_of(keys);
@@ -133,14 +133,14 @@ DPTK_INLINE void FileStore::set_last_will(std::string_view key, std::string_view
 
 DPTK_INLINE std::shared_ptr<Store> FileStore::clone() {
     detail::StoreFile file = detail::open_store_file(file_.path(), 0);
-    if (!file.is_open()) throw_gone("it has been removed");
+    if (!file.is_open()) throw_lost("it has been removed");
     std::shared_ptr<FileStore> copy(new FileStore(std::move(file), {head_, {}}, Role::member));
     const std::lock_guard lock(copy->mutex_);
     copy->refresh();
     return copy;
 }
 
-DPTK_INLINE void FileStore::Pause::sleep(const detail::Deadline& deadline) {
+DPTK_INLINE void FileStore::Backoff::sleep(const detail::Deadline& deadline) {
     std::this_thread::sleep_for(std::min(next_, deadline.left()));
     next_ = std::min(next_ * 2, std::chrono::milliseconds(50));
 }
@@ -172,7 +172,7 @@ DPTK_INLINE detail::StoreFileOrigin FileStore::this_run(std::string_view job) {
 DPTK_INLINE void FileStore::check_is_store(const detail::StoreFile& file, std::string_view bytes) {
     if (detail::may_be_store_file(bytes)) return;
     throw ArgumentError(detail::text("the file ", file.path(),
-                                     " is there already, and is none of a dptk store; it is left alone"));
+                                     " already exists and is not a dptk store; it is left unchanged"));
 }
 
 DPTK_INLINE std::optional<FileStore::Beginning> FileStore::begin(const detail::StoreFile& file,
@@ -182,7 +182,7 @@ DPTK_INLINE std::optional<FileStore::Beginning> FileStore::begin(const detail::S
     const std::string bytes = file.read(0, most_head_bytes);
     check_is_store(file, bytes);
     const std::optional<detail::StoreFileHead> old = detail::parse_head(bytes);
-    if (!file.try_to_live()) {
+    if (!file.try_lock_creator()) {
         throw ArgumentError(detail::text("the store ", file.path(), " is in use by a running job (",
                                          detail::origin_text(old, "since"), ")"));
     }
@@ -194,35 +194,35 @@ DPTK_INLINE std::optional<FileStore::Beginning> FileStore::begin(const detail::S
     return beginning;
 }
 
-DPTK_INLINE FileStore::Sighting FileStore::look_at(const detail::StoreFile& file, std::string_view job) {
+DPTK_INLINE FileStore::Inspection FileStore::inspect(const detail::StoreFile& file, std::string_view job) {
     const auto lock = file.lock(detail::FileAccess::read);
     if (!file.is_current()) return {};
     const std::string bytes = file.read(0, most_head_bytes);
     if (bytes.empty()) return {};
     check_is_store(file, bytes);
-    Sighting sighting{Found::stale, detail::parse_head(bytes)};
-    if (!file.creator_lives() || !sighting.head) return sighting;
-    sighting.found = sighting.head->origin.job == job ? Found::ours : Found::other_job;
-    return sighting;
+    Inspection inspection{Found::stale, detail::parse_head(bytes)};
+    if (!file.is_creator_alive() || !inspection.head) return inspection;
+    inspection.found = inspection.head->origin.job == job ? Found::ours : Found::other_job;
+    return inspection;
 }
 
-DPTK_INLINE void FileStore::throw_nobody(const std::string& path, const Sighting& sighting,
-                                         std::chrono::milliseconds timeout) {
+DPTK_INLINE void FileStore::throw_join_timeout(const std::string& path, const Inspection& inspection,
+                                               std::chrono::milliseconds timeout) {
     const std::string within = " within " + detail::duration_text(timeout);
-    const std::string origin = detail::origin_text(sighting.head);
-    if (sighting.found == Found::stale) {
+    const std::string origin = detail::origin_text(inspection.head);
+    if (inspection.found == Found::stale) {
         throw TimeoutError(detail::text("the store ", path, " holds only the state of an earlier run (",
-                                        origin, "); rank 0 of this job has not come", within));
+                                        origin, "); rank 0 of this job has not joined", within));
     }
-    if (sighting.found == Found::other_job) {
+    if (inspection.found == Found::other_job) {
         throw TimeoutError(detail::text("the store ", path, " is in use by another job (", origin,
-                                        "); rank 0 of this job has not come", within));
+                                        "); rank 0 of this job has not joined", within));
     }
     throw TimeoutError(detail::text("the store ", path, " has not been created by rank 0", within));
 }
 
-DPTK_INLINE void FileStore::throw_gone(std::string_view reason) const {
-    throw PeerLostError(detail::text("the store ", file_.path(), " is gone: ", reason));
+DPTK_INLINE void FileStore::throw_lost(std::string_view reason) const {
+    throw PeerLostError(detail::text("lost the store ", file_.path(), ": ", reason));
 }
 
 DPTK_INLINE void FileStore::refresh() {
@@ -231,11 +231,11 @@ DPTK_INLINE void FileStore::refresh() {
 }
 
 DPTK_INLINE void FileStore::refresh_locked() {
-    if (file_.read(0, head_.bytes.size()) != head_.bytes) throw_gone("another run has replaced it");
+    if (file_.read(0, head_.bytes.size()) != head_.bytes) throw_lost("another run has replaced it");
     read_records();
-    if (closed_) throw_gone("rank 0 has closed it");
-    if (role_ == Role::creator || file_.creator_lives()) return;
-    throw_gone(detail::text("its creator has ended (", detail::origin_text(head_), ")"));
+    if (closed_) throw_lost("rank 0 has closed it");
+    if (role_ == Role::creator || file_.is_creator_alive()) return;
+    throw_lost(detail::text("its creator has ended (", detail::origin_text(head_), ")"));
 }
 
 DPTK_INLINE void FileStore::read_records() {
@@ -259,7 +259,7 @@ DPTK_INLINE void FileStore::append(const detail::FileRecord& record) {
     try {
         file_.write(offset_, bytes);
     } catch (const Error&) {
-        map_ = {};  // it holds what the file does not: read all again
+        map_ = {};  // it differs from the file, so all records must be read again
         offset_ = head_.bytes.size();
         throw;
     }

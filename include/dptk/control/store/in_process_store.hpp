@@ -1,4 +1,4 @@
-/// The store of ranks that are threads of one process.
+/// In-process store: the store of ranks that are threads of one process.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,14 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Made by std::make_shared<InProcessStore>(). A call that waits does not hold others up. Clients in the same
-/// process cannot vanish, so that last wills are not carried out.
+/// A store in the memory of this process. A call that waits does not block other calls. Clients in the same
+/// process cannot be lost, so last wills are not carried out.
 class InProcessStore final : public Store {
   public:
+    /// Creates an empty store.
     InProcessStore();
 
-    /// Another client of this map.
+    /// Creates a client of an existing map.
     explicit InProcessStore(std::shared_ptr<detail::SharedStoreMap> map);
 
     void set(std::string_view key, std::string_view value) override { map_->set(key, value); }

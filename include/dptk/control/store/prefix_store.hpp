@@ -1,5 +1,5 @@
-/// A part of another store, in which all keys begin with a prefix, so that several users of one store do not
-/// meet each other's keys.
+/// Prefix store: adds a prefix to all keys of another store, so that several users can share that store
+/// without conflicts. Corresponds to torch.distributed.PrefixStore.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,12 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The key "ready" below the prefix "epoch1" is "epoch1/ready" in the inner store. Errors name the keys as
-/// they were given here. The last will is the inner client's own: it has one, whichever prefix it comes from.
+/// A store whose keys have a prefix in another store: with the prefix "epoch1", the key "ready" is
+/// "epoch1/ready" in the inner store. Errors name keys without the prefix. All prefix stores of one inner
+/// client share its one last will.
 class PrefixStore final : public Store {
   public:
-    /// Throws ArgumentError where `inner` is null.
+    /// Creates a store on top of `inner`. Throws ArgumentError if `inner` is null.
     PrefixStore(std::shared_ptr<Store> inner, std::string prefix);
 
     DPTK_INLINE void set(std::string_view key, std::string_view value) override;

@@ -13,7 +13,7 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE PrefixStore::PrefixStore(std::shared_ptr<Store> inner, std::string prefix)
     : inner_(std::move(inner)), prefix_(std::move(prefix)) {
-    if (inner_ == nullptr) throw ArgumentError("a PrefixStore needs an inner store, and was given none");
+    if (inner_ == nullptr) throw ArgumentError("PrefixStore: expected an inner store, got null");
 }
 
 DPTK_INLINE void PrefixStore::set(std::string_view key, std::string_view value) {
@@ -61,10 +61,9 @@ DPTK_INLINE std::string PrefixStore::full_key(std::string_view key) const {
     detail::check_store_key(key);
     std::string full = detail::text(prefix_, '/', key);
     if (full.size() <= max_store_key_bytes) return full;
-    throw ArgumentError(detail::text("the store's key ", detail::quoted_key(key), " has ", key.size(),
-                                     " bytes, and ", full.size(), " with the prefix ",
-                                     detail::quoted_key(prefix_), ", where at most ", max_store_key_bytes,
-                                     " belong"));
+    throw ArgumentError(detail::text(
+        "the store's key ", detail::quoted_key(key), " has ", key.size(), " bytes, and ", full.size(),
+        " with the prefix ", detail::quoted_key(prefix_), ": expected at most ", max_store_key_bytes));
 }
 
 DPTK_INLINE std::string PrefixStore::as_given(std::string message, std::span<const std::string> given,

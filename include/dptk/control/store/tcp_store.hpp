@@ -1,4 +1,4 @@
-/// A client of a TcpStoreServer in another process, on this or another host.
+/// TCP store: a client of a TcpStoreServer that runs in another process, on this host or another.
 #pragma once
 
 #include <chrono>
@@ -20,49 +20,49 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Where a TcpStoreServer listens.
+/// The address of a TcpStoreServer.
 struct TcpStoreAddress {
-    std::string host;        ///< A name or number.
-    std::uint16_t port = 0;  ///< Of TCP.
+    std::string host;        ///< The host name or numeric address.
+    std::uint16_t port = 0;  ///< The TCP port.
 
-    /// "node0:29500".
+    /// Returns a text such as "node0:29500".
     [[nodiscard]] std::string text() const;
 };
 
-/// How a client connects.
+/// Options of a connection to a TcpStoreServer.
 struct TcpStoreOptions {
-    /// What the server expects; empty for none.
+    /// The token that the server expects; empty for none.
     std::string token = {};
-    /// How long to wait for the server when connecting.
+    /// How long connect() waits for the server.
     std::chrono::milliseconds timeout = default_timeout;
 };
 
 namespace detail {
 
-/// How long one attempt to connect, or a reply that needs no waiting, may take.
+/// The time limit of one attempt to connect, and of a reply to a request that does not wait for a key.
 inline constexpr std::chrono::milliseconds default_reply_timeout = std::chrono::seconds(10);
 
 [[nodiscard]] std::string receive_frame(const Socket& socket, std::size_t max_body, const Deadline& deadline);
 
-/// The body of the server's greeting.
+/// Receives the server's greeting, and returns its body.
 [[nodiscard]] std::string receive_greeting(const Socket& socket, const Deadline& deadline);
 
 }  // namespace detail
 
-/// After its connection has failed once, a client is of no more use: all its calls throw PeerLostError. A
-/// child process that was forked must not use its parent's client.
+/// A client of a TcpStoreServer. After its connection has failed, all calls throw PeerLostError. A forked
+/// child must not use its parent's client.
 class TcpStore final : public Store {
   public:
-    /// Blocks until the server is there, for at most the options' timeout; the system's resolver may add its
-    /// own. Throws TimeoutError where nobody answers, or what answers is no store, and ArgumentError where
-    /// the server refuses this client.
+    /// Connects to a server. Blocks until the server accepts the connection, for at most the options'
+    /// timeout; the system's resolver may add its own timeout. Throws TimeoutError if no server replies, or
+    /// if the program at that address is not a store, and ArgumentError if the server refuses this client.
     [[nodiscard]] static std::shared_ptr<TcpStore> connect(TcpStoreAddress address,
                                                            TcpStoreOptions options = {});
 
     DPTK_INLINE ~TcpStore() override;
 
-    /// How long each reply may take beyond the timeout of its own request, and the way of a clone to the
-    /// store, before the store counts as gone. 10 s unless set.
+    /// Sets how long a reply may take beyond the timeout of its request, and how long clone() may take to
+    /// connect, before the store is considered gone. The default is 10 s.
     void set_reply_timeout(std::chrono::milliseconds timeout);
 
     DPTK_INLINE void set(std::string_view key, std::string_view value) override;
@@ -83,7 +83,7 @@ class TcpStore final : public Store {
 
     DPTK_INLINE void set_last_will(std::string_view key, std::string_view value) override;
 
-    /// Opens a connection of its own, while this one lives.
+    /// Opens another connection to the server. Throws PeerLostError if this client's connection has failed.
     [[nodiscard]] DPTK_INLINE std::shared_ptr<Store> clone() override;
 
   private:
@@ -105,10 +105,10 @@ class TcpStore final : public Store {
 
     Answer call(const detail::StoreRequest& request, std::chrono::milliseconds timeout = {});
 
-    Answer exchange_or_fail(const detail::StoreRequest& request, std::chrono::milliseconds patience);
+    Answer exchange_or_fail(const detail::StoreRequest& request, std::chrono::milliseconds timeout);
 
     [[nodiscard]] Answer exchange(const detail::StoreRequest& request,
-                                  std::chrono::milliseconds patience) const;
+                                  std::chrono::milliseconds timeout) const;
 
     [[noreturn]] void fail(std::string_view reason);
 

@@ -21,12 +21,12 @@ DPTK_INLINE std::string TcpStoreAddress::text() const {
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What became of one attempt to reach a store.
+/// The result of one attempt to connect to a store: a socket, or one of two kinds of problem.
 struct StoreAttempt {
     Socket socket = {};
-    /// Why nobody has answered.
+    /// Why no server has replied.
     std::string no_answer = {};
-    /// Why what has answered is no store.
+    /// Why the program that has replied is not a store.
     std::string no_store = {};
 };
 
@@ -34,10 +34,11 @@ DPTK_INLINE std::string receive_frame(const Socket& socket, std::size_t max_body
     char head[4];
     socket.receive_exactly(head, sizeof head, deadline);
     const std::size_t size = ByteReader({head, sizeof head}).u32();
-    if (size > max_body) throw FormatError(text("a message of ", size, " bytes is announced"));
+    if (size > max_body)
+        throw FormatError(text("it sent a message of ", size, " bytes: expected at most ", max_body));
     constexpr std::size_t piece = 65'536;
     std::string body;
-    while (body.size() < size) {  // what is announced may never come
+    while (body.size() < size) {  // allocates as bytes arrive, since the size is untrusted
         const std::size_t before = body.size();
         body.resize(std::min(size, before + piece));
         socket.receive_exactly(body.data() + before, body.size() - before, deadline);
@@ -48,11 +49,11 @@ DPTK_INLINE std::string receive_frame(const Socket& socket, std::size_t max_body
 DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& deadline) {
     std::string magic(store_magic.size(), '\0');
     socket.receive_exactly(magic.data(), magic.size(), deadline);
-    if (magic != store_magic) throw FormatError("it speaks another protocol");
+    if (magic != store_magic) throw FormatError("it uses another protocol");
     return receive_frame(socket, max_greeting_bytes, deadline);
 }
 
-/// Throws ArgumentError where the server refuses this client.
+/// Tries once to connect to a store. Throws ArgumentError if the server refuses this client.
 [[nodiscard]] DPTK_INLINE StoreAttempt try_store(const TcpStoreAddress& address, std::string_view token,
                                                  std::chrono::milliseconds timeout) {
     const Deadline deadline(timeout);
@@ -62,7 +63,7 @@ DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& d
         connected.socket.send_all(encode(StoreHello{store_protocol_number, token}), deadline);
         const std::string body = receive_greeting(connected.socket, deadline);
         const std::optional<StoreHelloReply> reply = parse_hello_reply(body);
-        if (!reply) return {.no_store = "it speaks another protocol"};
+        if (!reply) return {.no_store = "it uses another protocol"};
         if (reply->verdict == Verdict::busy) return {.no_answer = std::string(reply->reason)};
         if (reply->verdict == Verdict::refused) {
             throw ArgumentError(
@@ -70,16 +71,16 @@ DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& d
         }
         return {.socket = std::move(connected.socket)};
     } catch (const TimeoutError&) {
-        return {.no_store = text("it is silent for ", duration_text(timeout))};
+        return {.no_store = text("it sent no reply within ", duration_text(timeout))};
     } catch (const PeerLostError&) {
-        return {.no_store = "it closes the connection"};
+        return {.no_store = "it closed the connection"};
     } catch (const FormatError& error) {
         return {.no_store = error.what()};
     }
 }
 
-/// Tries until the deadline, since the server may come later than its clients. Calls `before_retry`, which
-/// may throw, after each attempt in vain.
+/// Tries to connect until the deadline, since the server may start later than its clients. Calls
+/// `before_retry`, which may throw, after each failed attempt.
 template <class BeforeRetry>
 [[nodiscard]] Socket reach_store(const TcpStoreAddress& address, std::string_view token,
                                  std::chrono::milliseconds timeout, BeforeRetry&& before_retry) {
@@ -93,8 +94,8 @@ template <class BeforeRetry>
         if (deadline.left() <= pause) {
             std::this_thread::sleep_for(deadline.left());
             if (!attempt.no_store.empty()) {
-                throw TimeoutError(
-                    text("what listens at ", address.text(), " is no dptk store: ", attempt.no_store));
+                throw TimeoutError(text("the program listening at ", address.text(),
+                                        " is not a dptk store: ", attempt.no_store));
             }
             throw TimeoutError(text("no answer from ", address.text(), " within ", duration_text(timeout),
                                     " (", attempt.no_answer, ")"));
@@ -119,7 +120,7 @@ DPTK_INLINE TcpStore::~TcpStore() {
     try {
         socket_.send_all(encode(detail::StoreRequest{}), detail::Deadline(std::chrono::milliseconds(100)));
     } catch (const Error&) {
-        // The server is gone, or will take this client for lost.
+        // The server has ended, or will consider this client lost.
     }
 }
 
@@ -197,7 +198,7 @@ DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
         copy->reply_timeout_ = reply_timeout_;
         return copy;
     } catch (const TimeoutError& error) {
-        throw PeerLostError(detail::text("the store at ", address_.text(), " is gone: ", error.what()));
+        throw PeerLostError(detail::text("lost the store at ", address_.text(), ": ", error.what()));
     }
 }
 
@@ -228,32 +229,32 @@ DPTK_INLINE TcpStore::Answer TcpStore::call(const detail::StoreRequest& request,
 }
 
 DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(const detail::StoreRequest& request,
-                                                        std::chrono::milliseconds patience) {
+                                                        std::chrono::milliseconds timeout) {
     try {
-        return exchange(request, patience);
+        return exchange(request, timeout);
     } catch (const TimeoutError&) {
-        fail(detail::text("no reply for ", detail::duration_text(patience)));
+        fail(detail::text("no reply for ", detail::duration_text(timeout)));
     } catch (const std::exception& error) {
         fail(error.what());
     }
 }
 
 DPTK_INLINE TcpStore::Answer TcpStore::exchange(const detail::StoreRequest& request,
-                                                std::chrono::milliseconds patience) const {
-    const detail::Deadline deadline(patience);
+                                                std::chrono::milliseconds timeout) const {
+    const detail::Deadline deadline(timeout);
     socket_.send_all(encode(request), deadline);
     const std::string body = detail::receive_frame(socket_, detail::max_reply_bytes, deadline);
     std::optional<detail::StoreReply> reply = detail::parse_reply(body);
-    if (!reply) throw FormatError("its reply makes no sense");
+    if (!reply) throw FormatError("its reply is invalid");
     for (const std::uint32_t index : reply->missing) {
-        if (index >= request.fields.size()) throw FormatError("its reply makes no sense");
+        if (index >= request.fields.size()) throw FormatError("its reply is invalid");
     }
     return {reply->status, reply->number, std::string(reply->text), std::move(reply->missing)};
 }
 
 DPTK_INLINE void TcpStore::fail(std::string_view reason) {
     socket_.close();
-    problem_ = detail::text("the store at ", address_.text(), " is gone: ", reason);
+    problem_ = detail::text("lost the store at ", address_.text(), ": ", reason);
     throw PeerLostError(problem_);
 }
 

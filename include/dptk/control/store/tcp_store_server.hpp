@@ -1,5 +1,6 @@
-/// Serves a store over TCP, from a thread of its own. Strangers who connect (scanners, other jobs, garbage,
-/// silence) neither stop it nor slow the job, and what they can make it keep is bounded.
+/// TCP store server: serves a store over TCP on a background thread. Connections from other programs (port
+/// scanners, other jobs, invalid or missing data) neither stop the server nor delay the job, and the memory
+/// that they can occupy is bounded.
 #pragma once
 
 #include <sys/epoll.h>
@@ -27,50 +28,50 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Another program listens on the port.
+/// Thrown if another program listens on the port.
 class DPTK_EXPORT PortInUseError : public BackendError {
   public:
     using BackendError::BackendError;
 };
 
-/// Where a server listens, and to whom.
+/// Options of a TcpStoreServer.
 struct TcpStoreServerOptions {
-    /// 0 takes a free one.
+    /// The port to listen on; 0 selects a free port.
     std::uint16_t port = 0;
-    /// A name or number of this machine; empty for all interfaces, IPv4 and IPv6.
+    /// The host name or numeric address to listen on; if empty, all interfaces, IPv4 and IPv6.
     std::string bind_address = {};
-    /// What clients must show, so that those of another job are refused; empty for none. It keeps mistakes
-    /// out, not attackers: it travels unencrypted.
+    /// The token that clients must send, at most 256 bytes, so that clients of another job are refused;
+    /// empty for none. It prevents mistakes, not attacks, because it is sent unencrypted.
     std::string token = {};
 };
 
 namespace detail {
 
-/// How many may be connected without having greeted; the oldest leaves first.
-inline constexpr std::size_t max_strangers = 256;
+/// The largest number of connections that have not sent a greeting. Beyond it, the oldest is closed.
+inline constexpr std::size_t max_ungreeted = 256;
 inline constexpr std::size_t max_store_connections = 65'536;
 
 struct ConnectionLimits {
-    std::size_t strangers = max_strangers;
+    std::size_t ungreeted = max_ungreeted;
     std::size_t greeted = max_store_connections;
 };
 
-/// A quarter of the process's descriptors remains for others.
+/// Returns limits that leave a quarter of the process's file descriptors to the rest of the program.
 [[nodiscard]] ConnectionLimits connection_limits();
 
-/// Tells about each stranger once, and about so many at most.
+/// Logs rejected connections: once per address and reason, and a limited number in total.
 class RejectedConnectionLog {
   public:
     explicit RejectedConnectionLog(std::string where);
 
-    void tell(const std::string& address, std::string_view complaint);
+    void report(const std::string& address, std::string_view rejection);
 
   private:
     std::string where_;
-    std::set<std::string> told_;
+    std::set<std::string> reported_;
 };
 
-/// The event loop: sockets and deadlines around StoreSessions.
+/// The event loop of the server: handles the sockets and deadlines of the sessions.
 class StoreServerLoop {
   public:
     using TimePoint = Deadline::Clock::time_point;
@@ -83,10 +84,10 @@ class StoreServerLoop {
 
     void run();
 
-    /// For the loop's own thread, after a failure: nothing is served from now on.
+    /// Closes all connections and the listener, after a failure. Must be called on the loop's thread.
     void close();
 
-    /// From any thread.
+    /// Ends run(). Can be called from any thread.
     void stop();
 
   private:
@@ -109,26 +110,25 @@ class StoreServerLoop {
 
     void take(const epoll_event& event);
 
-    /// Few at a time, so that a flood of strangers does not keep the others waiting.
+    /// Accepts a few connections at a time, so that many new connections do not delay the existing ones.
     void accept_some();
 
-    /// Does no more than it must, since it may be one of many strangers.
+    /// Adds a connection at low cost, since it may be one of many that will be rejected.
     void add(Socket socket, const sockaddr_storage& address);
 
-    /// There are no descriptors or no memory for another connection: the oldest stranger leaves, or
-    /// nobody is let in for a while.
+    /// Called if file descriptors or memory for another connection are exhausted. Closes the oldest
+    /// connection that has not sent a greeting; if all have sent one, accepts no connections for 100 ms.
     void make_room();
 
     void serve(std::uint64_t id, std::uint32_t events);
 
-    /// Whether the connection goes on.
+    /// Receives available bytes. Returns whether the connection remains open.
     [[nodiscard]] bool receive(Connection& connection);
 
-    /// After anything has happened to a session: sends what it has to say, and brings its place in the lists
-    /// up to date.
+    /// Called after each change of a session: sends its output, and updates its events and deadline.
     void settle(std::uint64_t id);
 
-    /// Whether the connection goes on.
+    /// Sends pending output. Returns whether the connection remains open.
     [[nodiscard]] static bool send(Connection& connection);
 
     void set_deadline(std::uint64_t id, Connection& connection);
@@ -144,7 +144,7 @@ class StoreServerLoop {
     RejectedConnectionLog log_;
     StoreSessions sessions_;
     std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
-    std::set<std::uint64_t> strangers_;
+    std::set<std::uint64_t> ungreeted_;
     std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
     std::uint64_t next_id_ = listener_id + 1;
     std::atomic<bool> stopping_ = false;
@@ -153,12 +153,14 @@ class StoreServerLoop {
 
 }  // namespace detail
 
-/// Serves from construction to destruction, which ends all connections: the clients, and those who use
-/// local(), then get PeerLostError at once. A client whose connection ends without its destructor's goodbye
-/// has its last will carried out.
+/// A server of a store over TCP. It serves from construction to destruction. The destructor closes all
+/// connections, so that the calls of all clients, including those of local(), throw PeerLostError at once.
+/// If a client's connection is lost before the client's destructor has run, the server executes the request
+/// that the client registered with set_last_will().
 class TcpStoreServer {
   public:
-    /// Throws PortInUseError, and BackendError where the address cannot be listened on.
+    /// Starts the server. Throws ArgumentError if the token is too long, PortInUseError if the port is in
+    /// use, and BackendError if the server cannot listen on the address.
     explicit TcpStoreServer(const TcpStoreServerOptions& options = {});
 
     TcpStoreServer(const TcpStoreServer&) = delete;
@@ -166,16 +168,14 @@ class TcpStoreServer {
 
     ~TcpStoreServer();
 
-    /// The port at which it listens.
+    /// Returns the port on which the server listens.
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-    /// A client inside this process, without a socket between.
+    /// Returns a client in this process that uses no socket.
     [[nodiscard]] std::shared_ptr<Store> local() const;
 
   private:
     void run() noexcept;
-
-    void close_map(std::string_view reason);
 
     std::shared_ptr<detail::SharedStoreMap> map_;
     std::uint16_t port_ = 0;

@@ -23,19 +23,19 @@ DPTK_INLINE ConnectionLimits connection_limits() {
     if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits;
     const std::size_t share =
         std::max<std::size_t>(16, static_cast<std::size_t>(descriptors.rlim_cur) / 4 * 3);
-    limits.strangers = std::min(limits.strangers, share / 4);
-    limits.greeted = std::min(limits.greeted, share - limits.strangers);
+    limits.ungreeted = std::min(limits.ungreeted, share / 4);
+    limits.greeted = std::min(limits.greeted, share - limits.ungreeted);
     return limits;
 }
 
 DPTK_INLINE RejectedConnectionLog::RejectedConnectionLog(std::string where) : where_(std::move(where)) {}
 
-DPTK_INLINE void RejectedConnectionLog::tell(const std::string& address, std::string_view complaint) {
+DPTK_INLINE void RejectedConnectionLog::report(const std::string& address, std::string_view rejection) {
     constexpr std::size_t most = 64;
-    if (told_.size() >= most || !told_.insert(text(address, ": ", complaint)).second) return;
-    log(LogLevel::warning, 0, text("the store on ", where_, " refused ", address, ": ", complaint));
-    if (told_.size() == most) {
-        log(LogLevel::warning, 0, text("the store on ", where_, " tells of no more that it refuses"));
+    if (reported_.size() >= most || !reported_.insert(text(address, ": ", rejection)).second) return;
+    log(LogLevel::warning, 0, text("the store on ", where_, " refused ", address, ": ", rejection));
+    if (reported_.size() == most) {
+        log(LogLevel::warning, 0, text("the store on ", where_, " logs no more refused connections"));
     }
 }
 
@@ -128,14 +128,14 @@ DPTK_INLINE void StoreServerLoop::add(Socket socket, const sockaddr_storage& add
     const std::uint64_t id = next_id_++;
     const TimePoint now = Deadline::Clock::now();
     connections_[id].reset(new Connection{std::move(socket), address, {sessions_, id, now}});
-    strangers_.insert(id);
-    if (!receive(*connections_[id])) return remove(id);  // most have said something already
+    ungreeted_.insert(id);
+    if (!receive(*connections_[id])) return remove(id);  // most clients have sent their greeting already
     settle(id);
-    if (strangers_.size() > limits_.strangers) remove(*strangers_.begin());
+    if (ungreeted_.size() > limits_.ungreeted) remove(*ungreeted_.begin());
 }
 
 DPTK_INLINE void StoreServerLoop::make_room() {
-    if (!strangers_.empty()) return remove(*strangers_.begin());
+    if (!ungreeted_.empty()) return remove(*ungreeted_.begin());
     constexpr std::chrono::milliseconds pause(100);
     watch(EPOLL_CTL_MOD, listener_.number(), listener_id, 0);
     deadlines_.emplace(Deadline::Clock::now() + pause, listener_id);
@@ -169,7 +169,7 @@ DPTK_INLINE void StoreServerLoop::settle(std::uint64_t id) {
     StoreSession& session = connection.session;
     if (!send(connection)) return remove(id);
     if (session.ended() && session.to_send().empty()) return remove(id);
-    if (session.greeted() && strangers_.erase(id) > 0) connection.socket.set_up_connection();
+    if (session.greeted() && ungreeted_.erase(id) > 0) connection.socket.set_up_connection();
     const std::uint32_t watched = EPOLLRDHUP | (session.wants_input() ? std::uint32_t{EPOLLIN} : 0U) |
                                   (session.to_send().empty() ? 0U : std::uint32_t{EPOLLOUT});
     if (watched != connection.watched) {
@@ -221,14 +221,14 @@ DPTK_INLINE void StoreServerLoop::remove(std::uint64_t id) {
     if (found == connections_.end()) return;
     const std::unique_ptr<Connection> connection = std::move(found->second);
     connections_.erase(found);
-    strangers_.erase(id);
+    ungreeted_.erase(id);
     if (connection->deadline) deadlines_.erase({*connection->deadline, id});
-    // Closing alone leaves the watch in place where a child of this process holds the socket, too.
+    // Closing the socket does not remove it from epoll if a child of this process has inherited it.
     if (connection->watched != 0) watch(EPOLL_CTL_DEL, connection->socket.number(), id, 0);
-    const std::string& complaint = connection->session.complaint();
-    if (complaint.empty()) return;
+    const std::string& rejection = connection->session.rejection();
+    if (rejection.empty()) return;
     const auto* address = reinterpret_cast<const sockaddr*>(&connection->address);
-    log_.tell(socket_address(address, sizeof connection->address).host, complaint);
+    log_.report(socket_address(address, sizeof connection->address).host, rejection);
 }
 
 }  // namespace DPTK_NAMESPACE::detail
@@ -239,7 +239,7 @@ DPTK_INLINE TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
     : map_(std::make_shared<detail::SharedStoreMap>()) {
     if (options.token.size() > detail::max_store_token_bytes) {
         throw ArgumentError(detail::text("the token of a store has ", options.token.size(),
-                                         " bytes, where at most ", detail::max_store_token_bytes, " belong"));
+                                         " bytes: expected at most ", detail::max_store_token_bytes));
     }
     std::optional<detail::Socket> listener = detail::listen_on(options.bind_address, options.port);
     if (!listener) {
@@ -255,7 +255,7 @@ DPTK_INLINE TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options)
 DPTK_INLINE TcpStoreServer::~TcpStoreServer() {
     loop_->stop();
     thread_.join();
-    close_map("it has been closed");
+    map_->close(detail::text("the store on ", where_, " has been closed"));
 }
 
 DPTK_INLINE std::shared_ptr<Store> TcpStoreServer::local() const {
@@ -267,13 +267,9 @@ DPTK_INLINE void TcpStoreServer::run() noexcept {
         loop_->run();
     } catch (const std::exception& error) {
         log(LogLevel::error, 0, detail::text("the store on ", where_, " ends: ", error.what()));
-        close_map(error.what());
+        map_->close(detail::text("the store on ", where_, " has failed: ", error.what()));
         loop_->close();
     }
-}
-
-DPTK_INLINE void TcpStoreServer::close_map(std::string_view reason) {
-    map_->close(detail::text("the store on ", where_, " is gone: ", reason));
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -1,5 +1,5 @@
-/// Copies between host and device memory. They take their place in a stream; whether the host waits for them
-/// stands at each.
+/// Copies between host and device memory, ordered in a CUDA stream. Each function says whether it blocks
+/// the host.
 #pragma once
 
 #include <concepts>
@@ -24,35 +24,40 @@ void check_sizes(const char* function, std::size_t from, std::size_t to);
 
 }  // namespace detail
 
-/// Copies the elements of a contiguous range of host memory. The host goes on at once where that is
-/// page-locked; it must stay as it is until the stream has done so. Other memory may be changed when the call
-/// returns.
+/// Copies the elements of a contiguous range of host memory to device memory. If the host memory is
+/// page-locked, the call does not block, and the range must stay unchanged until the stream has copied it.
+/// Other memory may be changed as soon as the call returns. Throws ArgumentError if the sizes differ.
 template <std::ranges::contiguous_range From, Element T>
 void copy_to_device(const From& from, DeviceSpan<T> to, StreamRef stream = {}) {
-    static_assert(std::same_as<std::ranges::range_value_t<From>, T>, "elements of two types");
+    static_assert(std::same_as<std::ranges::range_value_t<From>, T>,
+                  "expected source and destination of the same element type");
     detail::check_sizes("copy_to_device", std::ranges::size(from), to.size());
     detail::copy_bytes(to.data(), std::ranges::data(from), to.size() * sizeof(T), stream);
 }
 
-/// Copies to a contiguous range of host memory. Where that is page-locked the host goes on at once, and finds
-/// the elements when the stream has come there; otherwise the call blocks until they are there.
+/// Copies device memory to a contiguous range of host memory. If the host memory is page-locked, the call
+/// does not block, and the elements are there once the stream has reached the copy; otherwise the call
+/// blocks until they are copied. Throws ArgumentError if the sizes differ.
 template <Element T, std::ranges::contiguous_range To>
 void copy_to_host(DeviceSpan<T> from, To&& to, StreamRef stream = {}) {
     static_assert(std::same_as<std::ranges::range_value_t<To>, std::remove_const_t<T>>,
-                  "elements of two types");
+                  "expected source and destination of the same element type");
     detail::check_sizes("copy_to_host", from.size(), std::ranges::size(to));
     detail::copy_bytes(std::ranges::data(to), from.data(), from.size() * sizeof(T), stream);
 }
 
-/// Copies from device memory to device memory, of one device or of two. Does not block.
+/// Copies from device memory to device memory, on one device or between two. Does not block. Throws
+/// ArgumentError if the sizes differ.
 template <Element T, Element U>
 void copy_on_device(DeviceSpan<T> from, DeviceSpan<U> to, StreamRef stream = {}) {
-    static_assert(std::same_as<std::remove_const_t<T>, U>, "elements of two types");
+    static_assert(std::same_as<std::remove_const_t<T>, U>,
+                  "expected source and destination of the same element type");
     detail::check_sizes("copy_on_device", from.size(), to.size());
     detail::copy_bytes(to.data(), from.data(), to.size() * sizeof(U), stream);
 }
 
-/// The elements of a contiguous range on the current device. Blocks until they are there.
+/// Copies a contiguous range of host memory into a new buffer on the current device. Blocks until the copy
+/// is done.
 template <std::ranges::contiguous_range From>
 [[nodiscard]] auto to_device(const From& from, StreamRef stream = {}) {
     DeviceBuffer<std::ranges::range_value_t<From>> buffer(std::ranges::size(from));
@@ -61,7 +66,7 @@ template <std::ranges::contiguous_range From>
     return buffer;
 }
 
-/// The elements on the host. Blocks until they are there.
+/// Copies device memory into a new std::vector on the host. Blocks until the copy is done.
 template <Element T>
 [[nodiscard]] auto to_host(DeviceSpan<T> from, StreamRef stream = {}) {
     std::vector<std::remove_const_t<T>> elements(from.size());

@@ -13,7 +13,8 @@ DPTK_INLINE void copy_bytes(void* to, const void* from, std::size_t bytes, Strea
 
 DPTK_INLINE void check_sizes(const char* function, std::size_t from, std::size_t to) {
     if (from == to) return;
-    throw ArgumentError(dptk::detail::text(function, " of ", from, " elements into ", to));
+    throw ArgumentError(
+        dptk::detail::text(function, ": expected a destination of ", from, " elements, got ", to));
 }
 
 }  // namespace DPTK_NAMESPACE::cuda::detail

@@ -1,5 +1,5 @@
-/// Which CUDA devices there are, and which one this thread uses. Devices are numbered as this process sees
-/// them: CUDA_VISIBLE_DEVICES hides and orders them.
+/// CUDA devices: their number, the current device of a thread, and the device of a local rank. Devices are
+/// numbered as this process sees them: CUDA_VISIBLE_DEVICES hides and orders them.
 #pragma once
 
 #include <array>
@@ -11,25 +11,26 @@
 
 namespace DPTK_NAMESPACE::cuda {
 
-/// 0 where there is no device, or no driver.
+/// Returns the number of CUDA devices of this process; 0 if there is no device or no driver.
 [[nodiscard]] int device_count();
 
-/// The device on which this thread allocates, and to which its default stream belongs.
+/// Returns the device on which this thread allocates, and to which its default stream belongs.
 [[nodiscard]] int current_device();
 
-/// Of this thread, from now on. Throws ArgumentError for a device that is not there.
+/// Sets the current device of this thread. Throws ArgumentError if no such device exists.
 void set_device(int device);
 
-/// The device of the rank that is number `local_rank` on its host: one each, as long as there are enough.
-/// Throws ArgumentError where there is none. Call set_device(local_device(group.local_rank())) before
-/// anything else.
+/// Returns the device for the rank whose number on its host is `local_rank`. Ranks share devices if there
+/// are fewer devices than ranks. Throws ArgumentError if this process has no CUDA device. Call
+/// set_device(local_device(group.local_rank())) before any other CUDA call.
 [[nodiscard]] int local_device(int local_rank);
 
-/// Another device for this thread, for as long as this lives. A thread of dptk's own stays there: going back
-/// would make a context, and take memory, on a device that it has never used.
+/// Makes another device current for this thread for the lifetime of this object. On dptk's background
+/// threads the destructor does not restore the previous device: that would create a context, which takes
+/// memory, on a device that the thread never used.
 class DeviceScope {
   public:
-    /// Makes `device` the current one. Throws BackendError where there is no such device.
+    /// Makes `device` the current one. Throws BackendError if no such device exists.
     explicit DeviceScope(int device);
     ~DeviceScope();
     DeviceScope(const DeviceScope&) = delete;
@@ -40,17 +41,18 @@ class DeviceScope {
     int device_;
 };
 
-/// "0000:3b:00.0": one GPU of a host, whatever number it has in a process.
+/// Returns the PCI bus id, such as "0000:3b:00.0". It identifies a GPU of a host, whatever its index in a
+/// process.
 [[nodiscard]] std::string bus_id(int device);
 
-/// Where memory lies that somebody has allocated by whatever function of CUDA's, managed memory on its
-/// device; the cpu for all other memory.
+/// Returns the device of memory that was allocated by any CUDA function (for managed memory, its device);
+/// the cpu for all other memory.
 [[nodiscard]] Device device_of(const void* memory);
 
 namespace detail {
 
-/// For each device, how many things go on there that nobody can stop: what waits for the device, as cudaFree
-/// does, must not be called then.
+/// Per device, the number of operations that have hung and cannot be canceled. While it is not 0, functions
+/// that wait for the device, such as cudaFree, must not be called.
 inline std::array<std::atomic<int>, 64> stuck_devices = {};
 
 void mark_stuck(int device) noexcept;
@@ -61,8 +63,9 @@ void unmark_stuck(int device) noexcept;
 
 [[nodiscard]] bool is_any_stuck() noexcept;
 
-/// Blocks until the device has done all that it has been given; not where it is stuck. For destructors.
-void await_device(int device) noexcept;
+/// Blocks until the device has finished all of its work; returns at once if the device is stuck. For
+/// destructors.
+void wait_for_device(int device) noexcept;
 
 }  // namespace detail
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "dptk/core/cuda/error.hpp"
-#include "dptk/core/detail/own_thread.hpp"
+#include "dptk/core/detail/thread_kind.hpp"
 
 namespace DPTK_NAMESPACE::cuda {
 
@@ -39,8 +39,9 @@ DPTK_INLINE int local_device(int local_rank) {
 }
 
 DPTK_INLINE DeviceScope::DeviceScope(int device)
-    : before_(dptk::detail::is_own_thread ? device : current_device()), device_(device) {
-    if (device_ != before_ || dptk::detail::is_own_thread) check(cudaSetDevice(device_), "cudaSetDevice");
+    : before_(dptk::detail::is_background_thread ? device : current_device()), device_(device) {
+    if (device_ != before_ || dptk::detail::is_background_thread)
+        check(cudaSetDevice(device_), "cudaSetDevice");
 }
 
 DPTK_INLINE DeviceScope::~DeviceScope() {
@@ -85,13 +86,13 @@ DPTK_INLINE bool is_any_stuck() noexcept {
     return std::ranges::any_of(stuck_devices, [](const std::atomic<int>& count) { return count > 0; });
 }
 
-DPTK_INLINE void await_device(int device) noexcept {
+DPTK_INLINE void wait_for_device(int device) noexcept {
     if (is_stuck(device)) return;
     try {
         const DeviceScope on(device);
         static_cast<void>(cudaDeviceSynchronize());
     } catch (const BackendError&) {
-        // There is nothing to wait for on a device that cannot be chosen.
+        // If the device cannot be made current, there is nothing to wait for.
     }
 }
 

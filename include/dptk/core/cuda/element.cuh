@@ -1,4 +1,5 @@
-// The elements of a tensor in a kernel: their types, and sums in a wider one. For .cu files.
+// Element types in CUDA kernels: conversion to a wider type for arithmetic, and dispatch over dtypes. For
+// .cu files.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,7 +12,7 @@
 
 namespace DPTK_NAMESPACE::cuda::detail {
 
-/// In which arithmetic on elements of T is done.
+/// The type in which arithmetic on elements of T is done.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -24,7 +25,7 @@ __device__ Wide widen(T value) {
     }
 }
 
-/// Rounds once.
+/// Converts to T, rounding once.
 template <class T, class Wide>
 __device__ T narrow(Wide value) {
     if constexpr (std::is_same_v<T, __half>) {
@@ -36,7 +37,8 @@ __device__ T narrow(Wide value) {
     }
 }
 
-/// Calls fn with a value of the type where it is a floating-point one.
+/// Calls fn with a value of the C++ type of a floating-point dtype and returns true; returns false for
+/// other dtypes.
 template <class Fn>
 [[nodiscard]] bool with_type(DType type, Fn&& fn) {
     switch (type) {

@@ -1,4 +1,4 @@
-/// Errors of the CUDA runtime as exceptions.
+/// Converts CUDA runtime errors to exceptions.
 #pragma once
 
 #if !__has_include(<cuda_runtime_api.h>)
@@ -12,10 +12,11 @@
 
 namespace DPTK_NAMESPACE::cuda {
 
-/// "cudaMalloc: out of memory (cudaErrorMemoryAllocation)"
+/// Returns a text such as "cudaMalloc: out of memory (cudaErrorMemoryAllocation)".
 [[nodiscard]] std::string describe(cudaError_t status, const char* function);
 
-/// Throws BackendError where the function has failed. Forgets an error that the next call would report again.
+/// Throws BackendError if the status is an error. Also clears the error, which the next CUDA call would
+/// otherwise report again.
 void check(cudaError_t status, const char* function);
 
 }  // namespace DPTK_NAMESPACE::cuda

@@ -1,4 +1,4 @@
-/// A point in a stream's work that others can wait for.
+/// An owned CUDA event: a point in a stream's work that the host and other streams can wait for.
 #pragma once
 
 #include <utility>
@@ -9,12 +9,12 @@
 
 namespace DPTK_NAMESPACE::cuda {
 
-/// Belongs to the device that is current when it is made. Has no time stamp.
+/// A CUDA event without a time stamp. Belongs to the device that is current at construction.
 class Event {
   public:
     Event();
 
-    /// At what `stream` has been given so far.
+    /// Creates the event and records it after all work that was enqueued on `stream` so far.
     explicit Event(StreamRef stream);
 
     ~Event();
@@ -23,19 +23,19 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
-    /// CUDA's handle. This keeps it.
+    /// Returns CUDA's handle, which this object still owns.
     [[nodiscard]] cudaEvent_t get() const noexcept { return event_; }
 
-    /// Puts the event behind all that `stream` has been given so far. Does not block.
+    /// Records the event after all work that was enqueued on `stream` so far. Does not block.
     void record(StreamRef stream);
 
-    /// Whether the stream has come there. Does not block.
+    /// Returns whether the stream has reached the event. Does not block.
     [[nodiscard]] bool ready() const;
 
-    /// Blocks until the stream has come there.
+    /// Blocks until the stream has reached the event.
     void synchronize() const;
 
-    /// What `stream` does from now on comes behind it. Does not block.
+    /// Makes subsequent work on `stream` wait for the event. Does not block the host.
     void order_before(StreamRef stream) const;
 
   private:

@@ -4,8 +4,8 @@
 
 namespace DPTK_NAMESPACE::cuda::detail {
 
-/// While it lives, this thread may ask for events though another one captures a graph, which that would
-/// break.
+/// Allows this thread, for the lifetime of this object, to query events while another thread captures a
+/// graph. Without it, the query would invalidate the capture.
 class RelaxedCapture {
   public:
     RelaxedCapture() { exchange(); }

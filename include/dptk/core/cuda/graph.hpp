@@ -1,4 +1,4 @@
-/// Work of a stream, captured once and launched many times as a whole.
+/// An executable CUDA graph: the work of a stream, captured once and launched many times as a whole.
 #pragma once
 
 #include <concepts>
@@ -11,17 +11,18 @@
 
 namespace DPTK_NAMESPACE::cuda {
 
-/// Owns an executable CUDA graph. What its work reads and writes must stay where it is as long as it is
-/// launched.
+/// Owns an executable CUDA graph. The memory that its work reads and writes must stay valid, at the same
+/// address, as long as the graph is launched.
 class Graph {
   public:
-    /// Calls `fn`, and puts what it gives the stream, and streams that it orders behind that and joins again,
-    /// into a graph; nothing of it is done. Captures in CUDA's global mode: meanwhile no thread of the
-    /// process may make calls that wait or allocate. Does not wait for the device. Where this throws, the
-    /// stream is captured no longer, and can be used as before.
+    /// Calls `fn` and captures the work that it enqueues on the stream into a graph, without executing it.
+    /// Work on other streams is captured too if they wait for this stream and are joined with it again.
+    /// Captures in CUDA's global mode: meanwhile no thread of the process may make calls that wait or
+    /// allocate. Does not wait for the device. If this throws, the capture has ended, and the stream can be
+    /// used as before.
     ///
-    /// Throws what `fn` does, ArgumentError for the default stream, and BackendError where the work cannot be
-    /// captured.
+    /// Throws what `fn` throws, ArgumentError for the default stream, and BackendError if the work cannot
+    /// be captured.
     template <std::invocable Fn>
     [[nodiscard]] static Graph capture(StreamRef stream, Fn&& fn) {
         if (stream == StreamRef()) throw ArgumentError("the default stream cannot be captured into a graph");
@@ -30,18 +31,18 @@ class Graph {
         return Graph(capture.end());
     }
 
-    /// Does not wait for what has been launched, which is carried out all the same.
+    /// Does not wait for graphs that have been launched; they are still executed.
     ~Graph();
     Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
     Graph& operator=(Graph&& other) noexcept;
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
 
-    /// Puts all of the work on a stream of the same device. Does not block.
+    /// Enqueues all of the work on a stream of the same device. Does not block.
     void launch(StreamRef stream) const;
 
   private:
-    /// What was captured; not executable.
+    /// A captured graph, not yet executable.
     class Template {
       public:
         explicit Template(cudaGraph_t graph) : graph_(graph) {}
@@ -57,7 +58,8 @@ class Graph {
         cudaGraph_t graph_;
     };
 
-    /// From its making to end(), or to its own end, where what was captured is thrown away.
+    /// A stream capture. It lasts until end() returns the captured graph, or until destruction, which
+    /// discards the graph.
     class Capture {
       public:
         explicit Capture(StreamRef stream);

@@ -29,8 +29,8 @@ DPTK_INLINE Graph::Capture::~Capture() {
     if (ended_) return;
     cudaGraph_t graph = nullptr;
     static_cast<void>(cudaStreamEndCapture(stream_.get(), &graph));
-    static_cast<void>(cudaGetLastError());  // of a capture that was no longer valid
-    const Template thrown_away(graph);
+    static_cast<void>(cudaGetLastError());  // the error of an invalidated capture
+    const Template discarded(graph);
 }
 
 DPTK_INLINE Graph::Template Graph::Capture::end() {

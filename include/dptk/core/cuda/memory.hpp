@@ -1,4 +1,4 @@
-/// Owned memory: on a device, and on the host where devices can copy from and to it while both compute.
+/// Owned device memory (DeviceBuffer) and page-locked host memory (PinnedBuffer).
 #pragma once
 
 #include <algorithm>
@@ -25,22 +25,22 @@ template <class T>
 
 }  // namespace detail
 
-/// `size()` elements on one device, not initialised. Its memory is the device's that is current when it is
-/// made.
+/// Owns `size()` uninitialized elements in the memory of the device that is current at construction.
 template <Element T>
 class DeviceBuffer {
   public:
-    /// No elements, and no memory.
+    /// Makes an empty buffer, which has no memory.
     DeviceBuffer() = default;
 
-    /// Throws BackendError where the device has not so much memory left.
+    /// Allocates memory for `size` elements. Throws BackendError if the device does not have enough memory
+    /// left.
     explicit DeviceBuffer(std::size_t size) : device_{DeviceType::cuda, current_device()} {
         void* memory = nullptr;
         check(cudaMalloc(&memory, detail::bytes_of<T>(size)), "cudaMalloc");
         data_ = static_cast<T*>(memory);
         size_ = size;
     }
-    /// Blocks until the device has done all that it has been given.
+    /// Frees the memory. Blocks until the device has finished all of its work.
     ~DeviceBuffer() {
         if (data_ != nullptr && !detail::is_stuck(device_.index)) static_cast<void>(cudaFree(data_));
     }
@@ -57,17 +57,17 @@ class DeviceBuffer {
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-    /// The address of the first element, for kernels and copies: the host cannot read it.
+    /// Returns the address of the first element, for kernels and copies: the host cannot read it.
     [[nodiscard]] T* data() noexcept { return data_; }
-    /// The same, for reading.
+    /// Returns the address of the first element, for reading.
     [[nodiscard]] const T* data() const noexcept { return data_; }
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// The device in whose memory they lie.
+    /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return device_; }
-    /// A view of all elements, valid as long as this owns them.
+    /// Returns a view of all elements, valid as long as this object owns them.
     [[nodiscard]] DeviceSpan<T> span() noexcept { return {data_, size_, device_}; }
-    /// The same, for reading.
+    /// Returns a read-only view of all elements, valid as long as this object owns them.
     [[nodiscard]] DeviceSpan<const T> span() const noexcept { return {data_, size_, device_}; }
 
   private:
@@ -76,15 +76,15 @@ class DeviceBuffer {
     Device device_ = {DeviceType::cuda, 0};
 };
 
-/// `size()` elements of page-locked host memory, zero at first: a contiguous range, from and to which every
-/// device copies without the host's help.
+/// Owns `size()` elements of page-locked host memory, initially zero. It is a contiguous range; every
+/// device can copy from and to it asynchronously.
 template <Element T>
 class PinnedBuffer {
   public:
-    /// No elements, and no memory.
+    /// Makes an empty buffer, which has no memory.
     PinnedBuffer() = default;
 
-    /// Throws BackendError where so much memory cannot be locked.
+    /// Allocates `size` elements. Throws BackendError if that much memory cannot be page-locked.
     explicit PinnedBuffer(std::size_t size) {
         void* memory = nullptr;
         check(cudaHostAlloc(&memory, detail::bytes_of<T>(size), cudaHostAllocPortable), "cudaHostAlloc");
@@ -105,23 +105,23 @@ class PinnedBuffer {
     PinnedBuffer(const PinnedBuffer&) = delete;
     PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
-    /// The address of the first element, on the host.
+    /// Returns the address of the first element, on the host.
     [[nodiscard]] T* data() noexcept { return data_; }
-    /// The same, for reading.
+    /// Returns the address of the first element, for reading.
     [[nodiscard]] const T* data() const noexcept { return data_; }
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// At the first element.
+    /// Returns a pointer to the first element.
     [[nodiscard]] T* begin() noexcept { return data_; }
-    /// Behind the last element.
+    /// Returns a pointer past the last element.
     [[nodiscard]] T* end() noexcept { return data_ + size_; }
-    /// At the first element, for reading.
+    /// Returns a read-only pointer to the first element.
     [[nodiscard]] const T* begin() const noexcept { return data_; }
-    /// Behind the last element, for reading.
+    /// Returns a read-only pointer past the last element.
     [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
-    /// Element `index`, which must be below size(): nothing checks it.
+    /// Returns element `index`, which must be less than size(); this is not checked.
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return data_[index]; }
-    /// The same, for reading.
+    /// Returns element `index` for reading, without a check.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data_[index]; }
 
   private:
@@ -129,13 +129,13 @@ class PinnedBuffer {
     std::size_t size_ = 0;
 };
 
-/// A view of memory that somebody else has allocated on a device. Throws ArgumentError where it is the
-/// host's.
+/// Returns a view of `size` elements of device memory that the caller owns. Throws ArgumentError if the
+/// memory is the host's.
 template <Element T>
 [[nodiscard]] DeviceSpan<T> device_span(T* data, std::size_t size) {
     const Device device = device_of(data);
     if (device.type == DeviceType::cpu && size != 0)
-        throw ArgumentError("device_span of host memory: give the verbs a std::span");
+        throw ArgumentError("device_span: expected device memory, got host memory; pass a std::span instead");
     return {data, size, device};
 }
 

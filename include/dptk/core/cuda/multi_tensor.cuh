@@ -1,5 +1,5 @@
-/// One kernel over many tensors: a table of them, which travels with the launch, and each block's piece of one.
-/// For .cu files.
+/// Multi-tensor kernel launches: a table of tensors is passed as a kernel argument, and each block
+/// processes one piece of a tensor. For .cu files.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 
 namespace DPTK_NAMESPACE::cuda::detail {
 
-/// A piece of this many elements for each block.
+/// The number of elements in the piece that one block processes.
 inline constexpr std::size_t piece_elements = 4096;
 
-/// As many tensors as go with one launch, whose arguments have 4 KiB.
+/// A table of as many tensors as fit into the arguments of one launch, which are limited to 4 KiB.
 template <class Tensor>
 class TensorTable {
   public:
     static constexpr unsigned capacity = static_cast<unsigned>(3900 / (sizeof(Tensor) + sizeof(unsigned)));
 
-    /// Whether there was room.
+    /// Adds a tensor. Returns false if the table is full.
     bool add(const Tensor& tensor) {
         if (size_ == capacity) return false;
         tensors_[size_] = tensor;
@@ -37,7 +37,7 @@ class TensorTable {
         std::size_t end;
     };
 
-    /// Of the block that asks.
+    /// Returns the piece that belongs to the calling block.
     [[nodiscard]] __device__ Piece own_piece() const {
         unsigned first = 0;
         unsigned last = size_ - 1;
@@ -58,12 +58,12 @@ class TensorTable {
 
   private:
     Tensor tensors_[capacity] = {};
-    unsigned end_[capacity] = {};  // for each tensor, the block behind its last one
+    unsigned end_[capacity] = {};  // for each tensor, the end of its blocks
     unsigned size_ = 0;
     unsigned blocks_ = 0;
 };
 
-/// Calls launch(table) with all tensors that have elements, as many at a time as fit.
+/// Calls launch(table) for all tensors that have elements, with as many tensors in each table as fit.
 template <class Tensor, class Launch>
 void for_each_tensor(std::span<const Tensor> tensors, Launch&& launch) {
     TensorTable<Tensor> table;

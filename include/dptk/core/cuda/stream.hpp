@@ -11,45 +11,47 @@
 
 namespace DPTK_NAMESPACE::cuda {
 
-/// Whose kernels go first where several streams have some.
+/// Stream priority: the GPU schedules kernels of high-priority streams first.
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// Belongs to the device that is current when it is made, and does not wait for the default stream.
+/// A CUDA stream that does not synchronize with the default stream. Belongs to the device that is current
+/// at construction.
 class Stream {
   public:
-    /// On the current device. Throws BackendError where there is none.
+    /// Creates a stream on the current device. Throws BackendError if there is no device.
     explicit Stream(StreamPriority priority = StreamPriority::normal);
-    /// Does not block: what the stream has been given is carried out all the same.
+    /// Does not block: work that was enqueued on the stream is still executed.
     ~Stream();
     Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
     Stream& operator=(Stream&& other) noexcept;
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
-    /// CUDA's handle. This keeps it.
+    /// Returns CUDA's handle, which this object still owns.
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
-    /// For whatever takes a stream.
+    /// Converts to a StreamRef, for functions that accept a stream.
     operator StreamRef() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
 
-    /// Blocks until it has done all that it has been given.
+    /// Blocks until the stream has finished all work that was enqueued on it.
     void synchronize() const;
 
   private:
     cudaStream_t stream_ = nullptr;
 };
 
-/// Whether the stream puts what it is given into a graph instead of doing it. The default stream cannot be
-/// asked, and is never.
+/// Returns whether the stream is being captured into a graph. Always false for the default stream, which
+/// cannot be captured.
 [[nodiscard]] bool is_capturing(StreamRef stream);
 
 namespace detail {
 
-/// Throws ArgumentError: what would go into a graph there would be carried out by whoever launches it.
+/// Throws ArgumentError if the stream is being captured: the call's work would run at each launch of the
+/// graph.
 void refuse_capture(int rank, StreamRef stream);
 
 }  // namespace detail
 
-/// Blocks until the stream has done all that it has been given.
+/// Blocks until the stream has finished all work that was enqueued on it.
 void synchronize(StreamRef stream);
 
 }  // namespace DPTK_NAMESPACE::cuda

@@ -42,8 +42,8 @@ namespace DPTK_NAMESPACE::cuda::detail {
 
 DPTK_INLINE void refuse_capture(int rank, StreamRef stream) {
     if (!is_capturing(stream)) return;
-    throw ArgumentError(
-        dptk::detail::text("rank ", rank, ": a call on a stream that is being captured into a CUDA graph"));
+    throw ArgumentError(dptk::detail::text(
+        "rank ", rank, ": this call must not be made on a stream that is being captured into a CUDA graph"));
 }
 
 }  // namespace DPTK_NAMESPACE::cuda::detail

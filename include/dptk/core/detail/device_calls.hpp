@@ -1,5 +1,6 @@
-/// What code without CUDA's headers does with device memory. core/cuda/detail/device_calls.hpp fills it in,
-/// where a program includes a transport of device memory.
+/// Function table for device memory (device selection, copies, zeroing), for code that does not include
+/// CUDA's headers. core/cuda/detail/device_calls.hpp registers it if the program includes a transport for
+/// device memory.
 #pragma once
 
 #include <atomic>
@@ -12,41 +13,40 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// In the default stream of a device, behind what it has been given.
+/// Operations on a device's memory. Copies and zeroing are enqueued on the device's default stream.
 struct DeviceCalls {
-    /// This thread's.
+    /// Returns the current device of this thread.
     int (*current_device)();
     void (*set_device)(int device);
-    /// Of memory of that device.
+    /// Copies memory that belongs to `device`.
     void (*copy)(void* to, const void* from, std::size_t bytes, int device);
     void (*set_zero)(void* data, std::size_t bytes, int device);
-    /// Blocks until all that is done.
+    /// Blocks until the device's default stream has finished its work.
     void (*synchronize)(int device);
 };
 
 inline constexpr const char* no_device_memory =
-    "this program serves no device memory: include <dptk/comm/nccl.hpp>, or <dptk/comm/staged.hpp> to send "
-    "it "
-    "through the host";
+    "this program has no transport for device memory: include <dptk/comm/nccl.hpp>, or "
+    "<dptk/comm/staged.hpp> to send it through the host";
 
 DPTK_EXPORT inline std::atomic<const DeviceCalls*>& registered_device_calls() {
     static std::atomic<const DeviceCalls*> calls = nullptr;
     return calls;
 }
 
-/// Makes a lane beside a stream of the program's.
+/// Makes a lane that works beside the user's stream `program`.
 using LaneMaker = std::unique_ptr<DeviceLane> (*)(int device, StreamRef program);
 
-/// Null where the program has been built without dptk's kernels.
+/// The registered lane maker; null if the program was built without dptk's kernels.
 DPTK_EXPORT inline std::atomic<LaneMaker>& registered_lane_maker() {
     static std::atomic<LaneMaker> maker = nullptr;
     return maker;
 }
 
-/// Throws ArgumentError where the program has none.
+/// Returns the registered function table. Throws ArgumentError if the program has registered none.
 [[nodiscard]] const DeviceCalls& device_calls();
 
-/// While it lives, a device is this thread's.
+/// Makes a device current for this thread for the lifetime of this object.
 class CurrentDevice {
   public:
     explicit CurrentDevice(int device);

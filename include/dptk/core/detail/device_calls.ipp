@@ -21,7 +21,7 @@ DPTK_INLINE CurrentDevice::~CurrentDevice() {
     try {
         if (device_calls().current_device() != before_) device_calls().set_device(before_);
     } catch (const std::exception&) {
-        // The device is in trouble: the next call tells.
+        // If the device has failed, the next CUDA call reports it.
     }
 }
 

@@ -1,5 +1,6 @@
-/// What a device computes of gradients besides copies, in the stream of a lane; for code without CUDA's
-/// headers. core/cuda/detail/device_math.hpp has it.
+/// Gradient norms, clipping, scaling and PowerSGD's products on a device, in the stream of a lane. This
+/// interface is for code that does not include CUDA's headers; core/cuda/detail/device_math.hpp implements
+/// it.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +8,13 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/detail/low_rank.hpp"
+#include "dptk/core/detail/low_rank_matrices.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// No call waits for what it does, though the first one of its kind may allocate; none is for two threads at
-/// a time. Gradients may be of several dtypes; those of no floating type are left out, and complex numbers
-/// are two real ones.
+/// Computations on gradients in device memory. Calls enqueue their work without waiting for it, though the
+/// first call of a kind may allocate. Not thread-safe. Gradients may be of several dtypes; those without a
+/// floating-point type are skipped, and a complex number counts as two real ones.
 class DeviceMath {
   public:
     DeviceMath() = default;
@@ -21,27 +22,28 @@ class DeviceMath {
     DeviceMath(const DeviceMath&) = delete;
     DeviceMath& operator=(const DeviceMath&) = delete;
 
-    /// Writes two f64: the norm of all gradients together, and what brings it to max_norm at most when they
-    /// are divided by it.
+    /// Writes two f64: the norm of all gradients together, and the divisor that brings the norm to at most
+    /// max_norm.
     virtual void norm(std::span<const Buffer> gradients, double norm_type, double max_norm,
                       const Buffer& norm) = 0;
 
-    /// Divides them by an f64 in device memory.
+    /// Divides all gradients by an f64 in device memory.
     virtual void divide(std::span<const Buffer> gradients, const void* divisor) = 0;
 
-    /// Multiplies them; an i32 in device memory becomes 1 where one is infinite or not a number.
+    /// Multiplies all gradients by `factor`. Sets an i32 in device memory to 1 if an element is infinite or
+    /// NaN.
     virtual void scale(std::span<const Buffer> gradients, double factor, const Buffer& found_nonfinite) = 0;
 
-    /// Moves each element into [-limit, limit].
+    /// Clamps each element to [-limit, limit].
     virtual void clamp(std::span<const Buffer> gradients, double limit) = 0;
 
-    /// left = elements * right
+    /// Computes left = elements * right.
     virtual void multiply(const LowRank& matrix) = 0;
-    /// right = elements^T * left
+    /// Computes right = elements^T * left.
     virtual void multiply_transposed(const LowRank& matrix) = 0;
-    /// elements = left * right^T
+    /// Computes elements = left * right^T.
     virtual void expand(const LowRank& matrix) = 0;
-    /// Gram-Schmidt on the columns of a matrix of f32.
+    /// Orthogonalizes the columns of an f32 matrix by Gram-Schmidt.
     virtual void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) = 0;
 };
 

@@ -1,4 +1,4 @@
-/// A hash that is the same on every machine.
+/// The FNV-1a hash, which has the same value on every machine.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv. Continues from `hash`.
+/// Returns the 64-bit FNV-1a hash of `bytes`, continued from `hash`. See
+/// http://www.isthe.com/chongo/tech/comp/fnv.
 [[nodiscard]] std::uint64_t fnv1a(std::string_view bytes,
                                   std::uint64_t hash = 14695981039346656037U) noexcept;
 

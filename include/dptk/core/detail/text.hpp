@@ -1,4 +1,5 @@
-/// Building messages from pieces. GCC 12 has no std::format, and <sstream> is dear to include.
+/// Builds messages by concatenating strings and numbers. GCC 12 has no std::format, and <sstream> slows
+/// compilation.
 #pragma once
 
 #include <concepts>
@@ -31,7 +32,7 @@ void append_text(std::string& out, Number piece) {
     }
 }
 
-/// The pieces, one after the other: text("rank ", 3, " of ", 4).
+/// Concatenates the pieces: text("rank ", 3, " of ", 4).
 template <class... Pieces>
 [[nodiscard]] std::string text(const Pieces&... pieces) {
     std::string out;
@@ -39,10 +40,10 @@ template <class... Pieces>
     return out;
 }
 
-/// A shape as people write it: [64, 3, 3, 3].
+/// Formats a shape: [64, 3, 3, 3].
 [[nodiscard]] std::string shape_text(std::span<const std::size_t> shape);
 
-/// "0, 2, 3"
+/// Formats a list of numbers: "0, 2, 3".
 [[nodiscard]] std::string list_text(std::span<const int> numbers);
 
 }  // namespace DPTK_NAMESPACE::detail

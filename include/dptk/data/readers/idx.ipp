@@ -23,7 +23,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A file that zlib decompresses where it starts with gzip's magic, and passes through otherwise.
+/// A file that zlib decompresses if it starts with gzip's magic number, and reads unchanged otherwise.
 class GzipFile {
   public:
     explicit GzipFile(const std::filesystem::path& path) : path_(path.string()) {
@@ -35,15 +35,15 @@ class GzipFile {
         }
     }
 
-    /// The offset of the next byte in the decompressed data.
+    /// Returns the offset of the next byte in the decompressed data.
     [[nodiscard]] std::size_t offset() const { return static_cast<std::size_t>(gztell(file_.get())); }
 
-    /// Fills `out` as far as the file goes, and returns how much that was. Throws FormatError where it cannot
-    /// be read or decompressed.
+    /// Fills `out` up to the end of the file, and returns the number of bytes read. Throws FormatError if
+    /// the file cannot be read or decompressed.
     [[nodiscard]] std::size_t read(std::span<std::byte> out) {
         std::size_t filled = 0;
         while (filled < out.size()) {
-            constexpr std::size_t most_at_once = 1U << 30;  // gzread counts in int
+            constexpr std::size_t most_at_once = 1U << 30;  // gzread counts in unsigned int
             const std::size_t wanted = std::min(out.size() - filled, most_at_once);
             const int got = gzread(file_.get(), out.data() + filled, static_cast<unsigned>(wanted));
             if (got > 0) filled += static_cast<std::size_t>(got);
@@ -60,12 +60,12 @@ class GzipFile {
     }
 
   private:
-    /// After a short read: was it the end of the file, or an error?
+    /// Called after a short read. Throws FormatError if an error, not the end of the file, caused it.
     void check_stream() const {
         int code = Z_OK;
         std::string_view message = gzerror(file_.get(), &code);
         if (code == Z_OK) return;
-        if (message.starts_with(path_ + ": ")) message.remove_prefix(path_.size() + 2);  // zlib names it too
+        if (message.starts_with(path_ + ": ")) message.remove_prefix(path_.size() + 2);  // zlib repeats it
         fail(offset(), code == Z_ERRNO ? "readable data" : "intact gzip data", message);
     }
 
@@ -89,7 +89,8 @@ class GzipFile {
     }
 }
 
-/// Four bytes of the header; `meaning` is for the message where the file ends before.
+/// Reads four bytes of the header. `meaning` describes them in the error message for a file that is too
+/// short.
 [[nodiscard]] DPTK_INLINE std::array<std::uint8_t, 4> read_idx_word(GzipFile& file,
                                                                     std::string_view meaning) {
     std::array<std::uint8_t, 4> word{};
@@ -100,7 +101,7 @@ class GzipFile {
     return word;
 }
 
-/// Dtype and shape; the bytes are still missing.
+/// Reads dtype and shape, without the elements.
 [[nodiscard]] DPTK_INLINE IdxArray read_idx_header(GzipFile& file) {
     const auto magic = read_idx_word(file, "IDX's magic number");
     if (magic[0] != 0 || magic[1] != 0) {
@@ -127,7 +128,7 @@ class GzipFile {
     return array;
 }
 
-/// Reads `count` bytes in pieces that grow with what has come.
+/// Reads `count` bytes in pieces whose size grows with the data read so far.
 [[nodiscard]] DPTK_INLINE std::vector<std::byte> read_idx_data(GzipFile& file, std::size_t count) {
     constexpr std::size_t first_piece = 1U << 16;
     std::vector<std::byte> bytes;
@@ -144,7 +145,7 @@ class GzipFile {
     return bytes;
 }
 
-/// Big-endian elements of `size` bytes each to the host's order, and back.
+/// Converts big-endian elements of `size` bytes each to the host's byte order.
 DPTK_INLINE void swap_big_endian(std::span<std::byte> bytes, std::size_t size) {
     if constexpr (std::endian::native == std::endian::little) {
         for (std::size_t i = 0; size > 1 && i < bytes.size(); i += size) {
@@ -166,7 +167,7 @@ DPTK_INLINE IdxArray read_idx(const std::filesystem::path& path) {
 
     const std::size_t end = file.offset();
     std::byte extra{};
-    if (file.read({&extra, 1}) != 0) {  // also makes zlib compare gzip's checksum
+    if (file.read({&extra, 1}) != 0) {  // this read also makes zlib verify gzip's checksum
         file.fail(end, "the end of the file", "more data");
     }
     detail::swap_big_endian(array.bytes, dtype_size(array.dtype));

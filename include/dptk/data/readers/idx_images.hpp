@@ -1,5 +1,5 @@
-/// Reads a pair of IDX files, images and labels, as MNIST, Fashion-MNIST and dptk's own digits come, into an
-/// ImageDataset. Whatever does not fit together is a FormatError that names the file and the offset.
+/// Reads a pair of IDX files, images and labels, into an ImageDataset: MNIST, Fashion-MNIST and dptk's own
+/// digits have this format. Files that do not match throw FormatError with the file and the offset.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,9 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Images of u8 [n, height, width] or [n, channels, height, width], and labels of u8 [n]. Throws FormatError
-/// where a file is not of that kind, the counts differ, or a label is not below `options.classes`.
+/// Reads images (u8, [n, height, width] or [n, channels, height, width]) and labels (u8, [n]). Throws
+/// FormatError if a file has another dtype or number of dimensions, if the numbers of images and labels
+/// differ, or if a label is not below `options.classes`.
 [[nodiscard]] ImageDataset read_idx_images(const std::filesystem::path& images_path,
                                            const std::filesystem::path& labels_path,
                                            ImageDatasetOptions options = {});

@@ -17,7 +17,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Reads an array of u8 with as many dimensions as asked for.
+/// Reads an array of u8. Throws FormatError if its number of dimensions is outside the given limits.
 [[nodiscard]] DPTK_INLINE IdxArray read_idx_u8(const std::filesystem::path& path, std::string_view what,
                                                std::size_t fewest_dimensions, std::size_t most_dimensions) {
     IdxArray array = read_idx(path);
@@ -54,7 +54,7 @@ DPTK_INLINE ImageDataset read_idx_images(const std::filesystem::path& images_pat
     if (images.shape[0] != labels.shape[0]) {
         throw FormatError(detail::text("expected as many images as labels, found ", images.shape[0], " in ",
                                        images_path.string(), " and ", labels.shape[0], " in ",
-                                       labels_path.string(), " (byte 4 of each)"));
+                                       labels_path.string(), " (the count is at byte 4 of each file)"));
     }
     std::vector<std::uint8_t> label_values = detail::to_u8(labels.bytes);
     for (std::size_t i = 0; options.classes != 0 && i < label_values.size(); ++i) {

@@ -1,5 +1,5 @@
-/// What dptk's own hooks do with a bucket's elements: in its stream where it is in device memory, else at
-/// once.
+/// Arithmetic of dptk's own communication hooks on a bucket: on the bucket's stream if it is in device
+/// memory, otherwise immediately on the host.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ namespace DPTK_NAMESPACE::detail {
 
 class BucketMath {
   public:
-    /// Which must outlive this.
+    /// The bucket must outlive this object.
     explicit BucketMath(const HookBucket& bucket) : bucket_(bucket), lane_(bucket.lane.get()) {}
 
-    /// to = from, in the type of `to`.
+    /// Computes to = from, converted to the type of `to`.
     void copy(const Buffer& to, const Buffer& from) const;
 
-    /// to += factor * from, of f32; what `from` holds then is unspecified.
+    /// Computes to += factor * from, in f32. The contents of `from` are unspecified afterwards.
     void add(const Buffer& to, const Buffer& from, double factor) const;
 
-    /// The elements' sum over the ranks. Collective.
+    /// Replaces the elements with their sum over the ranks. Collective.
     void all_reduce(ProcessGroup& group, const Buffer& elements) const;
 
-    /// Elements of the host's, which may change when this returns.
+    /// Copies elements from host memory, which may change after this returns.
     void write_all(const Buffer& to, const void* from) const;
 
     void multiply(const LowRank& matrix) const;

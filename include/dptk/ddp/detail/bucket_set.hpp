@@ -1,4 +1,4 @@
-/// All buckets of a model, and which gradient lies in which.
+/// The buckets of a model, and the place of each gradient in them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class BucketSet {
   public:
-    /// Where a gradient lies.
+    /// The place of a gradient.
     struct Place {
         static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
 
@@ -24,23 +24,24 @@ class BucketSet {
         std::size_t position = 0;
     };
 
-    /// What comes of a bucket: the average on all ranks, an equal part of it on each, or nothing: each rank's
-    /// gradients stay there, and somebody else makes averages of them, in parts.
+    /// What a step leaves in the buckets: the average on all ranks; an equal part of the average on each
+    /// rank; or each rank's own gradients, which the caller then averages in parts.
     enum class Outcome { everywhere, in_parts, unreduced };
 
     BucketSet() = default;
 
-    /// Buckets for the parameters whose indices `order` has, which leave in this order; all others are in no
-    /// bucket. Where the outcome is everywhere, and all are in host memory or `on_device` is set, the last
-    /// one has an element for the ranks' status. Collective.
+    /// Makes buckets for the parameters whose indices are in `order`, to be sent in this order; other
+    /// parameters get no bucket. The last bucket has an additional element for the ranks' status if the
+    /// outcome is `everywhere`, and either all gradients are in host memory or `on_device` is set.
+    /// Collective.
     BucketSet(ProcessGroup& group, const std::vector<ParameterRef>& parameters,
               std::span<const std::size_t> order, const DistributedDataParallelOptions& options,
               Outcome outcome, bool on_device = false);
 
-    /// Whether the last one has the status.
+    /// Returns whether the last bucket has a status element.
     [[nodiscard]] bool carries_status() const noexcept { return carries_status_; }
 
-    /// On which the gradients lie that are not in host memory.
+    /// Returns the devices of all gradients that are in device memory.
     [[nodiscard]] const std::vector<int>& devices() const noexcept { return devices_; }
 
     [[nodiscard]] std::size_t size() const noexcept { return buckets_.size(); }
@@ -50,24 +51,24 @@ class BucketSet {
     [[nodiscard]] const Place& place(std::size_t parameter) const noexcept { return places_[parameter]; }
     [[nodiscard]] bool has(std::size_t parameter) const noexcept;
 
-    /// The memory of a gradient that is in a bucket.
+    /// Returns the memory of a gradient that is in a bucket.
     [[nodiscard]] Buffer gradient(std::size_t parameter, std::size_t count) const noexcept;
 
-    /// Throws ArgumentError where a gradient is not in its bucket, if it is known where it is.
+    /// Throws ArgumentError if a gradient whose address is known does not lie in its bucket.
     void check_views(const std::vector<ParameterRef>& parameters) const;
 
     [[nodiscard]] bool is_view(std::size_t i, const ParameterRef& parameter) const;
 
     [[nodiscard]] static std::string view_problem(std::size_t i, const ParameterRef& parameter);
 
-    /// Bytes of gradients in each bucket, without what aligns them.
+    /// Returns the bytes of gradients in each bucket, without padding.
     [[nodiscard]] std::vector<std::size_t> gradient_bytes(const std::vector<ParameterRef>& parameters) const;
 
-    /// Throws ArgumentError where a cap is no size.
+    /// Throws ArgumentError if a bucket cap is not a positive number.
     static void check_caps(const DistributedDataParallelOptions& options);
 
   private:
-    /// In bytes: of the first bucket to leave, and of all others.
+    /// Returns the caps, in bytes, of the first bucket and of all others.
     [[nodiscard]] static std::vector<std::size_t> caps(const DistributedDataParallelOptions& options);
 
     std::vector<Place> places_;

@@ -59,8 +59,8 @@ DPTK_INLINE bool BucketSet::is_view(std::size_t i, const ParameterRef& parameter
 }
 
 DPTK_INLINE std::string BucketSet::view_problem(std::size_t i, const ParameterRef& parameter) {
-    return text("gradient_as_bucket_view: gradient ", parameter.name, " is not where gradient_memory(", i,
-                ") is");
+    return text("gradient_as_bucket_view: gradient ", parameter.name,
+                " is not at the address that gradient_memory(", i, ") returns");
 }
 
 DPTK_INLINE std::vector<std::size_t> BucketSet::gradient_bytes(
@@ -76,7 +76,7 @@ DPTK_INLINE std::vector<std::size_t> BucketSet::gradient_bytes(
 DPTK_INLINE void BucketSet::check_caps(const DistributedDataParallelOptions& options) {
     for (const std::optional<double>& cap : {options.bucket_cap_mb, options.first_bucket_mb}) {
         if (cap && !(*cap > 0 && std::isfinite(*cap)))
-            throw ArgumentError(text("a bucket cap of ", *cap, " MiB; it must be positive"));
+            throw ArgumentError(text("invalid bucket cap ", *cap, " MiB: it must be positive and finite"));
     }
 }
 

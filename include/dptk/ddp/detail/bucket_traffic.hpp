@@ -1,5 +1,5 @@
-/// How the buckets of a step travel: in their order, in the background where the transport allows it, by an
-/// all-reduce, a reduce-scatter or a hook; or not at all.
+/// Sends the buckets of a step in order: by an all-reduce, a reduce-scatter or a communication hook, in the
+/// background if the transport supports it; or leaves them unreduced.
 #pragma once
 
 #include <cstddef>
@@ -17,54 +17,55 @@ namespace DPTK_NAMESPACE::detail {
 
 class BucketTraffic {
   public:
-    /// `is_own`: nobody else uses the group, so that calls may go on in the background.
+    /// `is_own` says that the group is used by this object only, so that calls may run in the background.
     BucketTraffic(ProcessGroup& group, bool is_own, BucketSet::Outcome outcome)
         : group_(group), is_own_(is_own), outcome_(outcome) {}
 
-    /// Null for none. Collective.
+    /// Sets the hook, or none if it is null. Collective.
     void set_hook(std::shared_ptr<CommHook> hook);
 
     [[nodiscard]] bool has_hook() const noexcept { return hook_runner_ != nullptr; }
 
-    /// Whether the last of these buckets carries the ranks' status.
+    /// Returns whether the last of these buckets carries the ranks' status.
     [[nodiscard]] bool carries_status(const BucketSet& buckets) const noexcept;
 
-    /// A new step.
+    /// Begins a step with this number of buckets.
     void reset(std::size_t buckets);
 
-    /// What it leaves with.
-    struct Load {
-        /// Sums where gradients are weighted; averages otherwise.
+    /// What a bucket's launch needs to know of the step.
+    struct LaunchInfo {
+        /// Sum if gradients are weighted, otherwise average.
         ReduceOp op = ReduceOp::sum;
-        /// This rank's weight, for hooks, and for sums in device memory.
+        /// This rank's weight, for hooks and for sums in device memory.
         double weight = 1;
         std::size_t step = 0;
-        /// Something is wrong on this rank.
+        /// Whether this rank has found a problem.
         bool has_problem = false;
-        /// Nothing else goes on meanwhile: a thread of its own would be for nothing.
+        /// Whether the launch may block, since nothing would overlap with it.
         bool may_block = false;
     };
 
-    /// Launches bucket `b`, whose gradients are in it, behind those before it. Collective; blocks where it
-    /// must.
+    /// Sends bucket `b`, which has been filled, after the buckets before it. Collective. Blocks if the
+    /// transport does not support background calls.
     void launch(BucketSet& buckets, std::size_t b, const std::vector<ParameterRef>& parameters,
-                const Load& load);
+                const LaunchInfo& info);
 
-    /// A bucket's, which begins when those before it have ended.
-    struct Trip {
+    /// The time during which a bucket was being sent, which begins when the buckets before it have ended.
+    struct Transfer {
         trace::Clock::time_point begin;
         trace::Clock::time_point end = {};
     };
 
-    /// Blocks until a bucket that was launched has come; in their order. Throws what it has failed with.
-    Trip wait(std::size_t b);
+    /// Blocks until a launched bucket has been received. Buckets must be waited for in order. Throws if its
+    /// communication has failed.
+    Transfer wait(std::size_t b);
 
   private:
     ProcessGroup& group_;
     bool is_own_;
     BucketSet::Outcome outcome_;
     std::vector<Work> in_flight_;
-    std::vector<std::shared_ptr<Trip>> trips_;
+    std::vector<std::shared_ptr<Transfer>> transfers_;
     trace::Clock::time_point last_end_;
     std::unique_ptr<HookRunner> hook_runner_;
 };

@@ -18,36 +18,36 @@ DPTK_INLINE bool BucketTraffic::carries_status(const BucketSet& buckets) const n
 
 DPTK_INLINE void BucketTraffic::reset(std::size_t buckets) {
     in_flight_.assign(buckets, Work());
-    trips_.assign(buckets, nullptr);
+    transfers_.assign(buckets, nullptr);
     last_end_ = {};
 }
 
 DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
-                                       const std::vector<ParameterRef>& parameters, const Load& load) {
+                                       const std::vector<ParameterRef>& parameters, const LaunchInfo& info) {
     GradientBucket& bucket = buckets[b];
-    const auto trip = std::make_shared<Trip>(trace::Clock::now());
-    const auto arrive = [trip] { trip->end = trace::Clock::now(); };
-    trips_[b] = trip;
+    const auto transfer = std::make_shared<Transfer>(trace::Clock::now());
+    const auto arrive = [transfer] { transfer->end = trace::Clock::now(); };
+    transfers_[b] = transfer;
     const bool is_last = b + 1 == buckets.size();
     if (outcome_ == BucketSet::Outcome::unreduced) return arrive();
     if (hook_runner_) {
         HookBucket for_hook = hook_bucket(buckets, b, parameters);
-        for_hook.step = load.step;
-        for_hook.weight = load.weight;
+        for_hook.step = info.step;
+        for_hook.weight = info.weight;
         in_flight_[b] = hook_runner_->start(std::move(for_hook), arrive);
         return;
     }
-    if (is_last && carries_status(buckets)) bucket.set_status(load.has_problem);
-    Reduction reduction = load.op;
-    if (bucket.gradients().on_device() && load.op == ReduceOp::sum) reduction.weight = load.weight;
+    if (is_last && carries_status(buckets)) bucket.set_status(info.has_problem);
+    Reduction reduction = info.op;
+    if (bucket.gradients().on_device() && info.op == ReduceOp::sum) reduction.weight = info.weight;
     Collective call = outcome_ == BucketSet::Outcome::everywhere
                           ? bucket.all_reduce(reduction)
                           : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
     call.bucket = static_cast<int>(b);
     if (bucket.gradients().on_device()) {
-        in_flight_[b] = group_.channel().start(call, bucket.memory());  // whose end a wait will tell
+        in_flight_[b] = group_.channel().start(call, bucket.memory());  // wait() notes its end
         if (!is_own_) in_flight_[b].wait();
-    } else if (is_own_ && !load.may_block) {
+    } else if (is_own_ && !info.may_block) {
         in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
     } else {
         group_.channel().run(call);
@@ -55,14 +55,15 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
     }
 }
 
-DPTK_INLINE BucketTraffic::Trip BucketTraffic::wait(std::size_t b) {
+DPTK_INLINE BucketTraffic::Transfer BucketTraffic::wait(std::size_t b) {
     in_flight_[b].wait();
-    Trip trip = *trips_[b];
-    if (trip.end == trace::Clock::time_point()) trip.end = trace::Clock::now();  // on a device
-    trip.begin = std::max(trip.begin, last_end_);
-    trip.end = std::max(trip.end, trip.begin);
-    last_end_ = trip.end;
-    return trip;
+    Transfer transfer = *transfers_[b];
+    // the end was not noted for device memory
+    if (transfer.end == trace::Clock::time_point()) transfer.end = trace::Clock::now();
+    transfer.begin = std::max(transfer.begin, last_end_);
+    transfer.end = std::max(transfer.end, transfer.begin);
+    last_end_ = transfer.end;
+    return transfer;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// What is done to averages in device memory before the optimizer's step: PyTorch's clip_grad_norm_,
-/// clip_grad_value_, and the unscaling of GradScaler.
+/// Gradient clipping and unscaling in device memory, before the optimizer's step: PyTorch's clip_grad_norm_
+/// and clip_grad_value_, and the unscaling of GradScaler.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,23 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// In the lanes, behind what the program's streams have been given, which then go on behind it.
+/// Runs on the lanes, after the work of the program's streams, which then wait for it. A lane is a CUDA
+/// stream with its events and kernels.
 class DeviceClipping {
   public:
-    /// The lanes must outlive this.
+    /// The lanes must outlive this object.
     explicit DeviceClipping(const DeviceLanes& lanes);
 
-    /// Blocks where gradients are on several devices.
+    /// Clips by the norm of all gradients. Blocks if gradients are on several devices.
     GradientNorm clip_norm(std::span<const Buffer> gradients, double max_norm, double norm_type);
 
     void clip_value(std::span<const Buffer> gradients, double limit);
 
-    /// Divides by the scale. Returns whether all are finite; blocks for that.
+    /// Divides the gradients by `scale`. Returns whether all are finite; blocks until that is known.
     [[nodiscard]] bool unscale(std::span<const Buffer> gradients, double scale);
 
   private:
-    /// Those on a lane's device.
+    /// Returns those of `gradients` that are on the device of lane `n`.
     [[nodiscard]] std::span<const Buffer> on(std::size_t n, std::span<const Buffer> gradients);
 
     [[nodiscard]] void* divisor(std::size_t n) const;
@@ -37,8 +38,8 @@ class DeviceClipping {
                                                 double norm_type);
 
     const DeviceLanes& lanes_;
-    std::vector<OwnedBuffer> norms_;  // by lane: a norm, and what gradients are divided by
-    std::vector<OwnedBuffer> found_;  // by lane: whether one was infinite or not a number
+    std::vector<OwnedBuffer> norms_;  // by lane: the norm, and the divisor for the gradients
+    std::vector<OwnedBuffer> found_;  // by lane: whether an element was infinite or NaN
     std::vector<Buffer> selected_;
 };
 

@@ -1,4 +1,5 @@
-/// The lanes of a training: one beside the program's stream on each device of its gradients.
+/// The lanes of a training: one for each device that has gradients. A lane is a CUDA stream with its events
+/// and kernels.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,10 @@ namespace DPTK_NAMESPACE::detail {
 
 class DeviceLanes {
   public:
-    /// None where not all of the parameters whose indices `order` has are on devices, and where the program
-    /// has been built without dptk's kernels. `program`: the stream in which gradients are computed and used;
-    /// the default stream of each device where there are several. Throws ArgumentError where it is another
-    /// one then.
+    /// Makes the lanes. Returns none if not all of the parameters in `order` are on devices, or if the
+    /// program was built without dptk's CUDA kernels. `program` is the stream on which gradients are
+    /// computed and used. If there are several devices, each one's default stream is used, and another
+    /// `program` throws ArgumentError.
     [[nodiscard]] static DeviceLanes make(const std::vector<ParameterRef>& parameters,
                                           std::span<const std::size_t> order, StreamRef program);
 
@@ -26,16 +27,17 @@ class DeviceLanes {
     [[nodiscard]] std::size_t size() const noexcept { return lanes_.size(); }
     [[nodiscard]] DeviceLane& operator[](std::size_t n) const noexcept { return *lanes_[n]; }
 
-    /// For who may outlive this.
+    /// Returns a lane for shared ownership.
     [[nodiscard]] const std::shared_ptr<DeviceLane>& shared(std::size_t n) const noexcept;
 
     [[nodiscard]] bool has(Device device) const;
-    /// size() where there is none.
+    /// Returns the index of the lane on `device`, or size() if no lane is on it.
     [[nodiscard]] std::size_t number_of(Device device) const;
     [[nodiscard]] DeviceLane& on(Device device) const { return *lanes_[number_of(device)]; }
 
-    /// All of them.
+    /// Makes all lanes wait for the program's streams.
     void wait_for_user_stream() const;
+    /// Makes the program's streams wait for all lanes.
     void make_user_stream_wait() const;
 
   private:

@@ -17,12 +17,13 @@ DPTK_INLINE DeviceLanes DeviceLanes::make(const std::vector<ParameterRef>& param
     if (std::ranges::any_of(order, is_on_host)) return made;
     const LaneMaker make_lane = registered_lane_maker();
     if (make_lane == nullptr) return made;
-    for (const ParameterRef& parameter : parameters) {  // in the order that all ranks have
+    for (const ParameterRef& parameter : parameters) {  // the order is equal on all ranks
         if (parameter.device.type == DeviceType::cpu || made.has(parameter.device)) continue;
         made.lanes_.push_back(make_lane(parameter.device.index, program));
     }
     if (made.size() > 1 && program != StreamRef())
-        throw ArgumentError("a stream for a model that spans devices, which have streams of their own");
+        throw ArgumentError(text("options.stream requires a model on one device, but its parameters are on ",
+                                 made.size(), " devices: leave it unset to use their default streams"));
     return made;
 }
 

@@ -1,6 +1,5 @@
-/// Steps of a training whose gradients are all in device memory: they are copied, summed and copied back in
-/// streams of dptk's own, and the host waits for none of it. What was wrong with a step, it hears of in the
-/// next.
+/// Asynchronous steps for gradients in device memory: gradients are copied, summed and copied back on
+/// dptk's own CUDA streams, and the host does not wait. Errors of a step are reported in the next step.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +19,11 @@ namespace DPTK_NAMESPACE::detail {
 
 class DeviceSteps final : public GradientSteps {
   public:
-    /// `is_own`: nobody else uses the group.
+    /// `is_own` says that the group is used by this training only.
     DeviceSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets, DeviceLanes lanes,
                 bool is_own);
 
-    /// Logs what is wrong with a step that nobody has heard of yet; blocks until they are over.
+    /// Waits for the steps on the devices, and logs errors that have not been reported.
     DPTK_INLINE ~DeviceSteps() override;
 
     DPTK_INLINE void set_hook(std::shared_ptr<CommHook> hook) override;
@@ -33,25 +32,26 @@ class DeviceSteps final : public GradientSteps {
 
     DPTK_INLINE void check_capturable() const override;
 
-    void take_new_buckets() override { has_repeated_ = false; }
+    void on_buckets_rebuilt() override { has_repeated_ = false; }
 
     DPTK_INLINE void accumulate(std::size_t samples) override;
 
-    DPTK_INLINE void forget_sums() override;
+    DPTK_INLINE void discard_sums() override;
 
-    DPTK_INLINE void begin(const OwnStep& own) override;
+    DPTK_INLINE void begin(const LocalStep& own) override;
     [[nodiscard]] bool has_begun() const noexcept override { return has_begun_; }
 
-    /// The devices alone know.
-    [[nodiscard]] DPTK_INLINE bool may_proceed(OwnStep& own) override;
+    /// Always returns true: only the devices know whether a rank has a problem.
+    [[nodiscard]] DPTK_INLINE bool may_proceed(LocalStep& own) override;
 
-    /// As bytes, by memory of dptk's own: a rank that cannot read its buffers takes part all the same.
-    DPTK_INLINE void send(const ModelBuffers& buffers, int root, const OwnStep& own) override;
+    /// Sends the buffers as bytes, through dptk's own memory, so that a rank that cannot read its buffers
+    /// still takes part in the collective.
+    DPTK_INLINE void send(const ModelBuffers& buffers, int root, const LocalStep& own) override;
 
-    [[nodiscard]] DPTK_INLINE bool finish(OwnStep& own, const UnusedParameters& unused,
+    [[nodiscard]] DPTK_INLINE bool finish(LocalStep& own, const UnusedParameters& unused,
                                           StepClock& clock) override;
 
-    [[nodiscard]] DPTK_INLINE bool status_ok(OwnStep& own) override;
+    [[nodiscard]] DPTK_INLINE bool status_ok(LocalStep& own) override;
 
     DPTK_INLINE void reset() override;
 
@@ -66,66 +66,69 @@ class DeviceSteps final : public GradientSteps {
 
     void accumulate_bucket(std::size_t b, double samples);
 
-    /// This step's own gradients go to the sums first, and these into the bucket, which leaves them zero.
-    /// Where all micro-batches were empty there are none.
-    void copy_in_sums(DeviceLane& lane, std::size_t b, const OwnStep& own,
+    /// Adds this step's own gradients to the sums, copies the sums into the bucket, and resets them to
+    /// zero. If all micro-batches of a parameter were empty, it has no sum.
+    void copy_in_sums(DeviceLane& lane, std::size_t b, const LocalStep& own,
                       const std::vector<bool>& takes_part);
 
     // ---- buffers
 
-    void send_those_on(std::size_t n, const ModelBuffers& buffers, int root, const OwnStep& own);
+    void send_on_lane(std::size_t n, const ModelBuffers& buffers, int root, const LocalStep& own);
 
     // ---- buckets
 
-    DPTK_INLINE void launch_bucket(std::size_t b, const OwnStep& own,
+    DPTK_INLINE void launch_bucket(std::size_t b, const LocalStep& own,
                                    const std::vector<bool>& takes_part) override;
 
-    void copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part);
+    void copy_in(DeviceLane& lane, std::size_t b, const LocalStep& own, const std::vector<bool>& takes_part);
 
-    /// Of `samples` of this rank's, where it counts them.
-    [[nodiscard]] LaneWeight weight_of(DeviceLane& lane, const OwnStep& own, std::size_t samples) const;
+    /// Returns the weight of `samples` samples of this rank, or of a rank if samples are not counted.
+    [[nodiscard]] LaneWeight weight_of(DeviceLane& lane, const LocalStep& own, std::size_t samples) const;
 
     [[nodiscard]] bool is_last(std::size_t b) const noexcept { return b + 1 == buckets_.size(); }
-    [[nodiscard]] static double status_of(const OwnStep& own) { return own.problem.empty() ? 0 : 1; }
+    [[nodiscard]] static double status_of(const LocalStep& own) { return own.problem.empty() ? 0 : 1; }
 
-    void sum_bucket(DeviceLane& lane, std::size_t b, const OwnStep& own);
+    void sum_bucket(DeviceLane& lane, std::size_t b, const LocalStep& own);
 
-    void run_hook(std::size_t n, std::size_t b, const OwnStep& own);
+    void run_hook(std::size_t n, std::size_t b, const LocalStep& own);
 
-    /// Beside a hook, which knows of none.
+    /// The status element that is used beside a hook, since a hook's buckets have none.
     [[nodiscard]] Buffer own_status(std::size_t n) const { return for_hooks_[n].elements.slice(1, 1); }
 
-    /// Blocks where averages come through the host.
-    void copy_out(std::size_t b, const OwnStep& own, const UnusedParameters& unused);
+    /// Copies the averages out. Blocks if the transport stages device memory through the host.
+    void copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused);
 
     // ---- the end of a step
 
-    /// The program's streams go on behind the averages.
-    void judge();
+    /// Ends the step on the lanes: makes the devices record whether it failed, and makes the program's
+    /// streams wait for the averages.
+    void record_step_status();
 
-    [[nodiscard]] bool was_bad(bool all);
+    [[nodiscard]] bool has_failed_step(bool all);
 
-    /// `step`: what this rank knows of the one that has been judged.
-    [[nodiscard]] bool status_ok(OwnStep& own, const OwnStep& step, bool all);
+    /// Returns whether no unreported step has failed. Otherwise sets `own` to `step`, this rank's record of
+    /// the failed step.
+    [[nodiscard]] bool status_ok(LocalStep& own, const LocalStep& step, bool all);
 
     [[nodiscard]] Work start_sum(const DeviceLane& lane, const Buffer& elements);
 
-    /// Beside the lane, which comes behind it where somebody waits for it; in the lane where that goes into a
-    /// graph. Collective.
+    /// Starts a collective after the lane's work so far. The lane waits for its result only when
+    /// Work::wait() is called. While a CUDA graph is being captured, the collective runs in the lane.
+    /// Collective.
     [[nodiscard]] Work start(const DeviceLane& lane, Collective call, std::shared_ptr<const void> keep_alive);
 
     DeviceLanes lanes_;
     bool is_own_;
     std::unique_ptr<HookRunner> hook_;
     bool has_begun_ = false;
-    bool repeats_ = false;                // this step does on the devices what all later ones do
-    bool has_repeated_ = false;           // the last one has, with these buckets
-    OwnStep last_;                        // that has been judged
-    std::vector<Work> words_;             // on their way; by lane
+    bool repeats_ = false;                // this step does the same device work as all later ones would
+    bool has_repeated_ = false;           // the last step did so, with these buckets
+    LocalStep last_;                      // the last step, whose outcome may be unknown
+    std::vector<Work> words_;             // by lane: the sums of the step's status words
     std::vector<Work> works_;             // by bucket
     std::vector<OwnedBuffer> buffers_;    // by lane
-    std::vector<OwnedBuffer> for_hooks_;  // by lane: a rank's weight, and its status
-    std::vector<OwnedBuffer> sums_;       // by parameter: of gradients, each times its samples
+    std::vector<OwnedBuffer> for_hooks_;  // by lane: the rank's weight, and its status
+    std::vector<OwnedBuffer> sums_;       // by parameter: sums of gradients, each times its samples
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 

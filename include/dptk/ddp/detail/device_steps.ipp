@@ -25,13 +25,13 @@ DPTK_INLINE DeviceSteps::DeviceSteps(ProcessGroup& group, const ModelParameters&
       sums_(parameters.size()) {}
 
 DPTK_INLINE DeviceSteps::~DeviceSteps() {
-    const bool is_amid = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
-    if (is_amid || group_.channel().control().job_state()->failed()) return;
+    const bool is_in_step = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
+    if (is_in_step || group_.channel().control().job_state()->failed()) return;
     try {
-        if (!is_captured() && was_bad(true))
+        if (!is_captured() && has_failed_step(true))
             log(LogLevel::error, group_.rank(),
-                text("the last step on the devices was a mistake of some rank; of this one: ",
-                     last_.problem.empty() ? "none" : last_.problem));
+                text("the last device step failed",
+                     last_.problem.empty() ? std::string(" on another rank") : ": " + last_.problem));
     } catch (const std::exception& error) {
         log(LogLevel::error, group_.rank(), error.what());
     }
@@ -50,8 +50,8 @@ DPTK_INLINE void DeviceSteps::set_hook(std::shared_ptr<CommHook> hook) {
 
 DPTK_INLINE void DeviceSteps::check_capturable() const {
     if (has_repeated_ && (!hook_ || hook_->hook().is_capturable())) return;
-    throw ArgumentError(text("rank ", group_.rank(), ": a step is captured into a CUDA graph, and none ",
-                             "has been made before that does the same, with the same buckets and hook"));
+    throw ArgumentError(text("rank ", group_.rank(), ": cannot capture a step into a CUDA graph: first run ",
+                             "a step without capture, with the same buckets and a capturable hook"));
 }
 
 DPTK_INLINE void DeviceSteps::accumulate(std::size_t samples) {
@@ -63,15 +63,15 @@ DPTK_INLINE void DeviceSteps::accumulate(std::size_t samples) {
     note_accumulated(samples);
 }
 
-DPTK_INLINE void DeviceSteps::forget_sums() {
-    GradientSteps::forget_sums();
+DPTK_INLINE void DeviceSteps::discard_sums() {
+    GradientSteps::discard_sums();
     abort_job_on_error([&] {
         for (const OwnedBuffer& sum : sums_)
             if (sum.memory) zero(lanes_.on(sum.elements.device), sum.elements);
     });
 }
 
-DPTK_INLINE void DeviceSteps::begin(const OwnStep& own) {
+DPTK_INLINE void DeviceSteps::begin(const LocalStep& own) {
     has_begun_ = true;
     repeats_ = !hook_ || hook_->hook().is_capturable();
     const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
@@ -87,34 +87,34 @@ DPTK_INLINE void DeviceSteps::begin(const OwnStep& own) {
     });
 }
 
-DPTK_INLINE bool DeviceSteps::may_proceed(OwnStep& own) {
+DPTK_INLINE bool DeviceSteps::may_proceed(LocalStep& own) {
     if (!has_begun_) begin(own);
     return true;
 }
 
-DPTK_INLINE void DeviceSteps::send(const ModelBuffers& buffers, int root, const OwnStep& own) {
+DPTK_INLINE void DeviceSteps::send(const ModelBuffers& buffers, int root, const LocalStep& own) {
     abort_job_on_error([&] {
-        for (std::size_t n = 0; n < lanes_.size(); ++n) send_those_on(n, buffers, root, own);
+        for (std::size_t n = 0; n < lanes_.size(); ++n) send_on_lane(n, buffers, root, own);
         lanes_.make_user_stream_wait();
     });
 }
 
-DPTK_INLINE bool DeviceSteps::finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) {
+DPTK_INLINE bool DeviceSteps::finish(LocalStep& own, const UnusedParameters& unused, StepClock& clock) {
     abort_job_on_error([&] {
         for (std::size_t b = 0; b < buckets_.size(); ++b) copy_out(b, own, unused);
-        judge();
+        record_step_status();
     });
-    GradientSteps::forget_sums();  // their memory is zero again
+    GradientSteps::discard_sums();  // finish() has set their memory to zero
     const auto now = trace::Clock::now();
     for (std::size_t b = 0; b < buckets_.size(); ++b)
-        clock.note_trip(b, buckets_[b].gradients().bytes(), {now, now});
-    if (is_captured()) return true;  // a graph's steps are judged when it is launched
+        clock.record_transfer(b, buckets_[b].gradients().bytes(), {now, now});
+    if (is_captured()) return true;  // a graph's steps are checked after it is launched
     has_repeated_ = repeats_;
-    const OwnStep before = std::exchange(last_, own);
+    const LocalStep before = std::exchange(last_, own);
     return status_ok(own, before, false);
 }
 
-DPTK_INLINE bool DeviceSteps::status_ok(OwnStep& own) {
+DPTK_INLINE bool DeviceSteps::status_ok(LocalStep& own) {
     return status_ok(own, std::exchange(last_, {}), true);
 }
 
@@ -153,13 +153,13 @@ DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double samples) {
     lane.copy(zeros, {.factor = 0});
 }
 
-DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, const OwnStep& own,
+DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, const LocalStep& own,
                                            const std::vector<bool>& takes_part) {
     const DType dtype = buckets_[b].gradients().dtype;
     const std::size_t samples = own.samples.value_or(0);
     std::vector<LaneCopy> to_sums;
     std::vector<LaneCopy> sums;
-    std::vector<LaneCopy> sent;  // which are zero again
+    std::vector<LaneCopy> sent;  // sums that were sent, to be set to zero
     std::vector<LaneCopy> gradients;
     std::vector<LaneCopy> zeros;
     const std::vector<std::size_t>& indices = buckets_[b].indices();
@@ -183,10 +183,10 @@ DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, cons
     lane.copy(zeros, {.factor = 0});
 }
 
-DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& buffers, int root,
-                                            const OwnStep& own) {
+DPTK_INLINE void DeviceSteps::send_on_lane(std::size_t n, const ModelBuffers& buffers, int root,
+                                           const LocalStep& own) {
     DeviceLane& lane = lanes_[n];
-    const auto take_bytes = [](Buffer buffer) {
+    const auto as_bytes = [](Buffer buffer) {
         return Buffer{buffer.data, buffer.bytes(), DType::u8, buffer.device};
     };
     constexpr std::size_t alignment = 64;
@@ -195,7 +195,7 @@ DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& b
     };
     std::size_t all = 0;
     for (const Buffer& buffer : buffers.buffers())
-        if (buffer.device == lane.device()) all += place_of(take_bytes(buffer));
+        if (buffer.device == lane.device()) all += place_of(as_bytes(buffer));
     if (all == 0) return;
     if (!buffers_[n].memory) buffers_[n] = allocate(lane, all, DType::u8);
     std::vector<LaneCopy> in;
@@ -203,7 +203,7 @@ DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& b
     std::size_t first = 0;
     for (const Buffer& buffer : buffers.buffers()) {
         if (buffer.device != lane.device()) continue;
-        const Buffer bytes = take_bytes(buffer);
+        const Buffer bytes = as_bytes(buffer);
         const Buffer place = buffers_[n].elements.slice(first, bytes.count);
         in.push_back({place, bytes.data});
         out.push_back({bytes, place.data});
@@ -218,13 +218,14 @@ DPTK_INLINE void DeviceSteps::send_those_on(std::size_t n, const ModelBuffers& b
     if (!is_root && own.has_buffers) lane.copy(out, {});
 }
 
-DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const OwnStep& own,
+DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const LocalStep& own,
                                             const std::vector<bool>& takes_part) {
     abort_job_on_error([&] {
         const trace::Span span("copy in");
         const std::size_t n = lanes_.number_of(buckets_[b].gradients().device);
         lanes_[n].wait_for_user_stream();
-        std::exchange(words_[n], Work()).wait(lanes_[n].stream());  // of which the weights are shares
+        // gradients are weighted by own samples / samples of all ranks: the sum is in these words
+        std::exchange(words_[n], Work()).wait(lanes_[n].stream());
         if (has_accumulated()) {
             copy_in_sums(lanes_[n], b, own, takes_part);
         } else {
@@ -238,7 +239,7 @@ DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const OwnStep& own,
     });
 }
 
-DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const OwnStep& own,
+DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const LocalStep& own,
                                       const std::vector<bool>& takes_part) {
     std::vector<LaneCopy> gradients;
     std::vector<LaneCopy> zeros;
@@ -252,20 +253,20 @@ DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const Own
     lane.copy(zeros, {.factor = 0});
 }
 
-DPTK_INLINE LaneWeight DeviceSteps::weight_of(DeviceLane& lane, const OwnStep& own,
+DPTK_INLINE LaneWeight DeviceSteps::weight_of(DeviceLane& lane, const LocalStep& own,
                                               std::size_t samples) const {
     if (own.samples) return {.factor = static_cast<double>(samples), .divisor = lane.samples_sum()};
-    return {.factor = 1.0 / ranks_that_count()};
+    return {.factor = 1.0 / averaging_ranks()};
 }
 
-DPTK_INLINE void DeviceSteps::sum_bucket(DeviceLane& lane, std::size_t b, const OwnStep& own) {
+DPTK_INLINE void DeviceSteps::sum_bucket(DeviceLane& lane, std::size_t b, const LocalStep& own) {
     if (is_last(b)) lane.write(buckets_[b].status_element(), status_of(own));
     Collective call = buckets_[b].all_reduce(ReduceOp::sum);
     call.bucket = static_cast<int>(b);
     works_[b] = start(lane, call, buckets_[b].memory());
 }
 
-DPTK_INLINE void DeviceSteps::run_hook(std::size_t n, std::size_t b, const OwnStep& own) {
+DPTK_INLINE void DeviceSteps::run_hook(std::size_t n, std::size_t b, const LocalStep& own) {
     DeviceLane& lane = lanes_[n];
     const Buffer weight = for_hooks_[n].elements.slice(0, 1);
     const LaneWeight of_all = weight_of(lane, own, own.samples.value_or(0) + accumulated_samples());
@@ -286,7 +287,7 @@ DPTK_INLINE void DeviceSteps::run_hook(std::size_t n, std::size_t b, const OwnSt
     works_[b] = start_sum(lane, own_status(n));
 }
 
-DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const OwnStep& own, const UnusedParameters& unused) {
+DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused) {
     const trace::Span span("copy out");
     DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
     std::exchange(works_[b], Work()).wait(lane.stream());
@@ -302,27 +303,27 @@ DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const OwnStep& own, const 
     lane.copy(averages, {});
 }
 
-DPTK_INLINE void DeviceSteps::judge() {
+DPTK_INLINE void DeviceSteps::record_step_status() {
     const std::size_t with_status = lanes_.number_of(buckets_[buckets_.size() - 1].gradients().device);
     for (std::size_t n = 0; n < lanes_.size(); ++n) {
         std::exchange(words_[n], Work()).wait(lanes_[n].stream());
         Buffer status = hook_ ? own_status(with_status) : buckets_[buckets_.size() - 1].status_element();
         if (n != with_status) status.data = nullptr;
-        lanes_[n].judge(status);
+        lanes_[n].record_step_status(status);
         lanes_[n].make_user_stream_wait();
     }
 }
 
-DPTK_INLINE bool DeviceSteps::was_bad(bool all) {
+DPTK_INLINE bool DeviceSteps::has_failed_step(bool all) {
     bool any = false;
-    for (std::size_t n = 0; n < lanes_.size(); ++n) any = lanes_[n].was_bad(all) || any;
+    for (std::size_t n = 0; n < lanes_.size(); ++n) any = lanes_[n].has_failed_step(all) || any;
     return any;
 }
 
-DPTK_INLINE bool DeviceSteps::status_ok(OwnStep& own, const OwnStep& step, bool all) {
+DPTK_INLINE bool DeviceSteps::status_ok(LocalStep& own, const LocalStep& step, bool all) {
     bool is_bad = false;
-    abort_job_on_error([&] { is_bad = was_bad(all); });
-    group_.channel().control().job_state()->check();  // what was broken off looks like any other end
+    abort_job_on_error([&] { is_bad = has_failed_step(all); });
+    group_.channel().control().job_state()->check();  // an aborted collective looks completed
     if (!is_bad) return true;
     own = step;
     if (!any_problem(own)) own.note_count();

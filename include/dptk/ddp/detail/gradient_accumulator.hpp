@@ -1,4 +1,5 @@
-/// The gradients of micro-batches, each weighted by its samples, until the step that sends them.
+/// Gradient accumulation in host memory: sums the gradients of micro-batches, weighted by their samples,
+/// until the step that sends them.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Sums are kept in f32, and in f64 for f64.
+/// Sums are in f32, or in f64 for f64 gradients.
 class GradientAccumulator {
   public:
-    /// Adds the gradients of `samples` samples, each the mean over them, and sets them to zero. Those of no
-    /// samples do not count, whatever they hold. `takes(i)`: whether parameter i takes part.
+    /// Adds the gradients of `samples` samples, each the mean over them, and sets them to zero. Gradients
+    /// of 0 samples are not added, whatever they contain. takes(i) returns whether parameter i takes part.
     template <class Takes>
     void add(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
         if (sums_.empty()) sums_.resize(parameters.size());
@@ -28,11 +29,11 @@ class GradientAccumulator {
         }
     }
 
-    /// to = sum * sum_factor + gradient * factor, rounded once. A factor of 0 makes zeros, whatever the
-    /// gradient holds.
+    /// Computes to = sum * sum_factor + gradient * factor, rounded once. If `factor` is 0, the gradient is
+    /// not read.
     void blend(const Buffer& to, std::size_t i, double sum_factor, const void* gradient, double factor) const;
 
-    /// Forgets the sums; the memory is kept for the next ones.
+    /// Resets the sums to zero, and keeps their memory.
     void clear();
 
   private:

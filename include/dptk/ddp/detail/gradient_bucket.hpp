@@ -1,5 +1,5 @@
-/// The memory of one bucket: the gradients that travel together, and one element behind the last bucket's
-/// that carries the ranks' status.
+/// The memory of one bucket: the gradients that are sent together and, in the last bucket, one additional
+/// element that carries the ranks' status.
 #pragma once
 
 #include <cstddef>
@@ -18,34 +18,35 @@ class GradientBucket {
   public:
     enum class Status { none, last_element };
 
-    /// Collective, since the memory is the transport's. Every gradient is aligned to 64 bytes, and so is each
-    /// of `parts` equal parts of the bucket.
+    /// Allocates the bucket in the transport's memory, which is collective. Every gradient is aligned to 64
+    /// bytes, and so is each of `parts` equal parts of the bucket.
     GradientBucket(ProcessGroup& group, const Bucket& bucket, const std::vector<ParameterRef>& parameters,
                    Status status, std::size_t parts);
 
-    /// The parameters in this bucket.
+    /// Returns the indices of the parameters in this bucket.
     [[nodiscard]] const std::vector<std::size_t>& indices() const noexcept { return indices_; }
 
-    /// Where the gradient of the `position`th of them lies; `count` elements of it.
+    /// Returns `count` elements of the gradient of the `position`th parameter in this bucket.
     [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept;
 
-    /// Where it begins in the bucket, in elements.
+    /// Returns where that gradient begins in the bucket, in elements.
     [[nodiscard]] std::size_t offset(std::size_t position) const noexcept { return offsets_[position]; }
 
-    /// All gradients, with zeros between them.
+    /// Returns all gradients, with padding zeros between them.
     [[nodiscard]] Buffer gradients() const noexcept { return all_.slice(0, gradients_); }
 
-    /// The element that carries the status, where there is one.
+    /// Returns the element that carries the status, if the bucket has one.
     [[nodiscard]] Buffer status_element() const noexcept { return all_.slice(all_.count - 1, 1); }
 
-    /// In host memory: above 0 after the reduction where any rank has raised it.
+    /// Sets the status element, in host memory. After the reduction it is above 0 if any rank has raised
+    /// it.
     void set_status(bool raised);
 
     [[nodiscard]] bool status() const;
 
     [[nodiscard]] Collective all_reduce(const Reduction& reduction) const noexcept;
 
-    /// The part of one of `ranks` ranks.
+    /// Returns the part of the bucket that belongs to `rank`, one of `ranks`.
     [[nodiscard]] Buffer part(int rank, int ranks) const noexcept;
 
     [[nodiscard]] Collective reduce_scatter(const Reduction& reduction, int rank, int ranks) const noexcept;
@@ -67,11 +68,11 @@ class GradientBucket {
     std::shared_ptr<void> memory_;
 };
 
-/// to = from. In device memory it takes its place in the device's default stream. `from` may be `to`.
+/// Computes to = from. Device memory is copied on the device's default stream. `from` may be `to`.
 void copy_gradient(const Buffer& to, const void* from);
 
-/// to = from * factor; zeros for a factor of 0, whatever `from` holds. In device memory all factors but 0 are
-/// left to the reduction.
+/// Computes to = from * factor. A factor of 0 writes zeros, whatever `from` contains. In device memory,
+/// factors other than 0 are ignored, since the reduction applies them.
 void copy_scaled(const Buffer& to, const void* from, double factor);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,4 +1,4 @@
-/// What is known of each gradient in a step.
+/// The state of each gradient in a step: waiting, ready or unused.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +15,27 @@ class GradientMarks {
     enum class State : std::uint8_t {
         waiting,
         ready,
-        unused,  ///< takes no part on this rank
+        unused,  ///< takes no part in the step on this rank
     };
 
-    /// A new step: all wait.
+    /// Begins a step: sets all gradients to waiting.
     void reset(std::size_t parameters, const BucketSet& buckets);
 
     [[nodiscard]] State operator[](std::size_t parameter) const noexcept { return states_[parameter]; }
 
-    /// Returns whether it was not marked before.
+    /// Marks a gradient. Returns false if it was already marked.
     bool mark(std::size_t parameter, State state, const BucketSet& buckets);
 
-    /// Whether all gradients of a bucket are marked.
+    /// Returns whether all gradients of a bucket are marked.
     [[nodiscard]] bool is_complete(std::size_t bucket) const noexcept { return missing_[bucket] == 0; }
 
-    /// Those that are ready, in the order in which they became so.
+    /// Returns the gradients that are ready, in the order in which they became ready.
     [[nodiscard]] const std::vector<std::size_t>& arrived() const noexcept { return arrived_; }
 
   private:
     std::vector<State> states_;
     std::vector<std::size_t> arrived_;
-    std::vector<std::size_t> missing_;  // not yet marked, by bucket
+    std::vector<std::size_t> missing_;  // by bucket: gradients that are not marked yet
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// What is done to the averages between synchronize() and the optimizer's step, in host memory or on devices:
-/// clipping, and the unscaling of scaled losses.
+/// Gradient clipping and unscaling between synchronize() and the optimizer's step, in host memory or on
+/// devices.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Of all gradients that are in buckets, and known. DistributedDataParallel says what each call does.
+/// Applies to all gradients that are in buckets and have an address. DistributedDataParallel documents each
+/// call.
 class GradientPostprocessing {
   public:
-    /// All of them must outlive this.
+    /// All arguments must outlive this object.
     GradientPostprocessing(ProcessGroup& group, const ModelParameters& parameters, const BucketSet& buckets,
                            const GradientSteps& steps)
         : group_(group), parameters_(parameters), buckets_(buckets), steps_(steps) {}
@@ -32,7 +33,7 @@ class GradientPostprocessing {
     [[nodiscard]] bool unscale(double scale);
 
   private:
-    /// A late gradient that no rank has used is not there.
+    /// Returns whether the gradient exists: a lazy gradient that no rank has used does not.
     [[nodiscard]] bool has(std::size_t i) const;
 
     [[nodiscard]] std::vector<ParameterRef> in_host_memory() const;

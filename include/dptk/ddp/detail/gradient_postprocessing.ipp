@@ -52,7 +52,7 @@ DPTK_INLINE std::vector<Buffer> GradientPostprocessing::on_devices() const {
 
 DPTK_INLINE DeviceClipping& GradientPostprocessing::clipping() {
     if (!clipping_) {
-        check_not_captured("clipping for the first time");
+        check_not_captured("the first clip_grad_norm() or clip_grad_value()");
         clipping_.emplace(*steps_.lanes());
     }
     return *clipping_;
@@ -60,8 +60,7 @@ DPTK_INLINE DeviceClipping& GradientPostprocessing::clipping() {
 
 DPTK_INLINE void GradientPostprocessing::check_not_captured(std::string_view what) const {
     if (!steps_.is_captured()) return;
-    throw ArgumentError(
-        text("rank ", group_.rank(), ": ", what, " in a step that is captured into a CUDA graph"));
+    throw ArgumentError(text("rank ", group_.rank(), ": ", what, " cannot be captured into a CUDA graph"));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,6 +1,6 @@
-/// GradientPostprocessing gradients over ranks, bucket by bucket, while backward goes on where the gradients
-/// are marked. It knows nothing of layers, values or optimizers: DistributedDataParallel adds what a training
-/// loop needs.
+/// Gradient reduction: averages gradients over ranks, bucket by bucket, overlapped with backward if
+/// gradients are marked. It does not depend on layers, values or optimizers: DistributedDataParallel adds
+/// what a training loop needs.
 #pragma once
 
 #include <cstddef>
@@ -27,133 +27,135 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// One step: begin_step, then backward (which marks, under Ready::marked), then synchronize.
+/// Runs the steps of a training. A step calls begin_step(), then backward (which marks, under
+/// Ready::marked), then synchronize().
 ///
-/// A gradient is the mean over the rank's own samples. With sample counts (begin_step(n) or synchronize(n),
-/// on all ranks) the result is the mean over all ranks' samples: each gradient is weighted by n / (sum of n).
-/// Without, it is the mean over ranks. A rank with n = 0 contributes zeros, whatever its memory holds, and
-/// need not mark.
+/// A gradient is the mean over the rank's own samples. Without sample counts, the result is the mean over
+/// ranks. With sample counts (begin_step(n) or synchronize(n), on all ranks), the result is the mean over
+/// all ranks' samples: each gradient is weighted by n / (sum of n). A rank with n = 0 contributes zeros,
+/// whatever its memory contains, and need not mark.
 ///
-/// Buckets leave in the reverse of the registration order, on a duplicate of the group, so that the program's
-/// own calls never meet them. Over a transport that has no duplicate they travel inside synchronize(). Under
-/// Ready::marked they are made anew after the first step, in the order in which rank 0's gradients became
-/// ready, unless somebody has asked for the memory of one.
+/// Buckets are sent in the reverse of the registration order, on a duplicate of the group, so that they
+/// cannot be confused with the program's own calls. If the transport cannot duplicate the group, buckets
+/// are sent inside synchronize(). As in PyTorch, under Ready::marked buckets are rebuilt once, after the
+/// first step, in the order in which rank 0's gradients became ready, unless gradient_memory() was called.
 class GradientReducer {
   public:
     using Outcome = BucketSet::Outcome;
 
-    /// Compares parameters and options on all ranks: collective. Throws on all ranks alike: MismatchError
-    /// where they differ, ArgumentError where a rank's parameters or options are unusable. The group must
-    /// outlive the reducer.
+    /// Compares parameters and options between ranks. Collective. Throws on all ranks: MismatchError if
+    /// they differ, ArgumentError if a rank's parameters or options are unusable. The group must outlive
+    /// the reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere);
 
     GradientReducer(const GradientReducer&) = delete;
     GradientReducer& operator=(const GradientReducer&) = delete;
 
-    /// The parameters in registration order, with the addresses of the last step.
+    /// Returns the parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
-    /// Gives all ranks the values of rank `root`, but of parameters that are ignored, and its buffers.
+    /// Broadcasts the values of rank `root`, except those of ignored parameters, and its buffers.
     /// Collective, blocks.
     void broadcast_values(int root = 0);
 
-    /// The group that carries the buckets. Between steps it may serve other collectives of the same training.
+    /// Returns the group on which buckets are sent. Between steps, the training may use it for other
+    /// collectives.
     [[nodiscard]] ProcessGroup& group() noexcept { return *group_; }
 
-    /// Where gradient `i` lies in its bucket. Whoever computes gradients straight into this memory saves the
-    /// copies in and out. Aligned to 64 bytes. From now on buckets stay as they are.
+    /// Returns the memory of gradient `i` in its bucket, aligned to 64 bytes. A program that computes
+    /// gradients there avoids the copies into and out of the bucket. Buckets are not rebuilt after this
+    /// call.
     [[nodiscard]] Buffer gradient_memory(std::size_t i);
 
-    /// What keeps that memory alive.
+    /// Returns the owner of that memory.
     [[nodiscard]] std::shared_ptr<void> bucket_memory(std::size_t i) const;
 
-    /// Throws what is wrong with the steps on devices so far, on all ranks alike. Collective, blocks until
-    /// they are over.
+    /// Throws on all ranks the errors of earlier steps on devices. Collective; blocks until these steps
+    /// have finished.
     void check();
 
-    /// Between steps; where the outcome is in parts, each rank's part of each has its averages.
+    /// Returns the buckets. Call it between steps. If the outcome is `in_parts`, each rank's part of a
+    /// bucket contains its averages.
     [[nodiscard]] BucketSet& buckets() noexcept { return buckets_; }
 
-    /// Throws ArgumentError for a parameter that there is not, or that is ignored.
+    /// Throws ArgumentError if parameter `i` does not exist or is ignored.
     void check_in_bucket(std::size_t i) const;
 
-    /// How many have ended well.
+    /// Returns the number of steps that have succeeded.
     [[nodiscard]] std::size_t steps() noexcept;
 
-    /// What makes averages of the buckets of the last step, where they are unreduced.
+    /// Returns the operation that averages the buckets of the last step if they are unreduced.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
 
-    /// Of the steps so far.
+    /// Returns the statistics of the steps so far.
     [[nodiscard]] DdpStatistics statistics();
 
-    /// From the next step on, buckets are summed by the hook; null for the all-reduce of dptk's own. Throws
-    /// MismatchError on all ranks where they set different ones, and ArgumentError in the middle of a step,
-    /// or where some gradients are in device memory, and not all of them and the buffers, or without dptk's
-    /// kernels. Collective.
+    /// Sets a communication hook that sums the buckets from the next step on; null restores dptk's
+    /// all-reduce. Throws MismatchError on all ranks if their hooks differ. Throws ArgumentError during a
+    /// step, or if gradients are in device memory and either not all gradients and buffers are, or the
+    /// program has no CUDA kernels of dptk. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook);
 
-    /// Begins a step on all ranks: collective. Does not wait for the others, but for rank 0's buffers where
-    /// there are any. Under Ready::marked, gradients stay where they are from here, or from the first mark,
-    /// until synchronize() returns; otherwise their addresses are read in synchronize(). Optional without a
-    /// sample count: the first mark or synchronize() begins a step by itself.
+    /// Begins a step on all ranks. Collective. Waits only for rank 0's buffers, if there are any. Under
+    /// Ready::marked, gradients must not move from this call, or the first mark, until synchronize()
+    /// returns; otherwise their addresses are read in synchronize(). Optional without a sample count: the
+    /// first mark or synchronize() begins a step otherwise.
     void begin_step();
 
-    /// Begins a step in which this rank has `sample_count` samples. All ranks give a count, or none does.
+    /// Begins a step in which this rank has `sample_count` samples. Either all ranks give a count, or none
+    /// does.
     void begin_step(std::size_t sample_count) { begin(sample_count); }
 
-    /// Under Ready::marked: gradient `i` is complete. From any thread. A bucket whose gradients are all
-    /// complete leaves at once, except for the last, which leaves in synchronize(); all do so there where the
-    /// ranks share memory and have no processors to spare. Never throws for a mistake of marking:
-    /// synchronize() does, on all ranks.
+    /// Reports that gradient `i` is complete. For Ready::marked. May be called from any thread. A bucket is
+    /// sent as soon as all of its gradients are complete, except the last bucket, which synchronize()
+    /// sends. If the ranks share memory and have no spare processors, synchronize() sends all buckets.
+    /// Mistakes of marking are not thrown here, but on all ranks by synchronize().
     void mark_ready(std::size_t i) { mark(i, State::ready, nullptr); }
 
-    /// The same of a late gradient, which lies at `gradient` until synchronize() has returned.
+    /// Reports that lazy gradient `i` is complete. It must stay at `gradient` until synchronize() has
+    /// returned.
     void mark_ready(std::size_t i, void* gradient) { mark(i, State::ready, gradient); }
 
-    /// Under Ready::marked: parameter `i` takes no part in this step on this rank, which contributes zeros.
+    /// Reports that parameter `i` is unused in this step on this rank, which contributes zeros. For
+    /// Ready::marked.
     void mark_unused(std::size_t i) { mark(i, State::unused, nullptr); }
 
-    /// Ends the step: on return the gradients are the average. Collective, blocks. Where all gradients are in
-    /// device memory, and dptk's kernels are there, they are the average in the stream of the options, behind
-    /// what that has been given; the host goes on, and errors are those of the step before.
+    /// Ends the step: on return, the gradients are the average. Collective, blocks. If all gradients are in
+    /// device memory and dptk's CUDA kernels are available, the host does not block: the gradients are the
+    /// average for work that is enqueued on the options' stream from then on, and errors are those of the
+    /// previous step.
     ///
-    /// Throws on all ranks alike, ArgumentError: a gradient that was not marked, or twice; a parameter whose
-    /// size has changed; a sample count given by some ranks only. The gradients are then unspecified, and the
-    /// next step may begin.
+    /// Throws ArgumentError on all ranks if a gradient was not marked, or was marked twice; if a
+    /// parameter's size has changed; or if only some ranks give a sample count. The gradients are then
+    /// unspecified, and the next step may begin.
     void synchronize();
 
-    /// begin_step(sample_count) and synchronize() in one.
+    /// Calls begin_step(sample_count) and synchronize().
     void synchronize(std::size_t sample_count);
 
-    /// synchronize() of a rank that has run out of samples while others have not: it makes their collectives,
-    /// with zeros, and its own gradients stay as they are. Collective, blocks.
+    /// Takes part in a step of the other ranks after this rank has run out of samples: does their
+    /// collectives, with zeros, and leaves its own gradients unchanged. Collective, blocks.
     void shadow();
 
-    /// Of the steps that follow: which ranks still have samples, and whether averages without sample counts
-    /// are over these alone. The same on all ranks.
+    /// Sets, for subsequent steps, which ranks still have samples, and whether averages without sample
+    /// counts are over these ranks only. The argument must be equal on all ranks.
     void set_joined(const JoinRound& round);
 
-    /// Takes the gradients of a micro-batch of `sample_count` samples into sums of dptk's own, and sets them
-    /// to zero. The next step's average is over these samples, too. Between steps, on any ranks, each any
-    /// number of times; a step of which a rank has accumulated counts samples on all ranks, and synchronize()
-    /// or begin_step() without a count then send what was accumulated alone. Does not communicate.
+    /// Adds the gradients of a micro-batch of `sample_count` samples to internal sums, and sets them to
+    /// zero. The next step's average includes these samples. Each rank may call it any number of times
+    /// between steps. If a rank has accumulated, the step counts samples on all ranks; synchronize() or
+    /// begin_step() without a count then sends only what was accumulated. Does not communicate.
     void accumulate(std::size_t sample_count);
 
-    /// Those of the last step, to clip or unscale. Throws ArgumentError in the middle of a step.
+    /// Returns the averages of the last step, for clipping and unscaling. Throws ArgumentError during a
+    /// step.
     [[nodiscard]] GradientPostprocessing& averages();
 
-    /// While it lives, steps and marks do nothing: gradients add up in the program's own memory.
-    class NoSync {
-      public:
-        explicit NoSync(GradientReducer& reducer);
-        ~NoSync();
-        NoSync(const NoSync&) = delete;
-        NoSync& operator=(const NoSync&) = delete;
-
-      private:
-        GradientReducer& reducer_;
-    };
+    /// Disables steps and marks until leave_local_scope(). Scopes may nest. Throws ArgumentError during a
+    /// step.
+    void enter_local_scope();
+    void leave_local_scope() noexcept;
 
   private:
     using State = GradientMarks::State;
@@ -164,14 +166,16 @@ class GradientReducer {
 
     [[nodiscard]] bool is_marked() const noexcept { return options_.ready == Ready::marked; }
 
-    /// None where the host has a part in each step.
+    /// Returns one lane (a CUDA stream with its events and kernels) for each device that has gradients.
+    /// Returns none if steps run on the host: if gradients or buffers are in host memory, if the outcome is
+    /// not Outcome::everywhere, or if the program was built without dptk's CUDA kernels.
     [[nodiscard]] DeviceLanes make_lanes() const;
 
     void make_steps(DeviceLanes lanes);
 
     void make_buckets(const std::vector<std::size_t>& order);
 
-    // ---- a step; all below with mutex_ held
+    // ---- a step; begin() and mark() lock mutex_, the other functions below require that it is locked
 
     void begin(std::optional<std::size_t> sample_count);
 
@@ -183,37 +187,42 @@ class GradientReducer {
 
     void read_buffers();
 
-    enum class Late { to_be_marked, found };
+    enum class LazyGradients { to_be_marked, found };
 
-    void read_addresses(Late late = Late::to_be_marked);
+    void read_addresses(LazyGradients lazy = LazyGradients::to_be_marked);
 
     void begin_among_ranks();
 
-    /// Whether the step goes on, as far as is known; begins it among the ranks, and sends rank 0's buffers.
+    /// Returns whether the step may proceed, as far as is known. Starts the exchange of status words
+    /// between the ranks, and sends rank 0's buffers.
     [[nodiscard]] bool may_proceed();
 
-    /// Throws ArgumentError where the host has a part in the step, which has not begun then.
+    /// Throws ArgumentError, and resets the step, if it cannot be captured because the host takes part in
+    /// it.
     void check_capturable();
 
     void mark(std::size_t i, State state, void* gradient);
 
     void note_mark(std::size_t i, State state);
 
-    /// A late gradient, and no other, is marked with its address.
-    void take_gradient(std::size_t i, void* gradient);
+    /// Sets the address of a lazy gradient. Notes a problem if a lazy gradient is marked without an
+    /// address, or another gradient with one.
+    void set_lazy_gradient(std::size_t i, void* gradient);
 
-    /// Late gradients that are not known yet, for averages to go there, but for those of no rank.
+    /// Asks for the addresses of lazy gradients that are not known yet, so that averages can be written,
+    /// except those of parameters that no rank uses.
     void find_gradients();
 
     void end_step();
 
-    /// The next bucket.
+    /// Fills and sends the next bucket.
     void launch();
 
-    /// Whether a gradient goes into its bucket, and no zeros. One that waits for its mark takes no part.
+    /// Returns whether the gradient is copied into its bucket, instead of zeros. A gradient that is not
+    /// marked does not take part.
     [[nodiscard]] bool takes_part(std::size_t i);
 
-    /// Makes the buckets anew, once.
+    /// Rebuilds the buckets, once.
     void rebuild();
 
     [[noreturn]] void throw_problems();
@@ -222,8 +231,8 @@ class GradientReducer {
 
     [[nodiscard]] bool may_communicate_here() const;
 
-    /// Whether words and buckets leave before synchronize().
-    [[nodiscard]] bool leaves_early() const;
+    /// Returns whether the step header and buckets are sent before synchronize().
+    [[nodiscard]] bool sends_early() const;
 
     void check_index(std::size_t i) const;
 
@@ -234,14 +243,14 @@ class GradientReducer {
     ProcessGroup* group_ = nullptr;
     ModelBuffers buffers_;
     BucketSet buckets_;
-    bool pinned_ = false;  // somebody knows the memory of a bucket
+    bool pinned_ = false;  // the address of a bucket was returned to the caller
     bool rebuilt_ = false;
 
     std::mutex mutex_;
     int local_scopes_ = 0;
     bool begun_ = false;
     bool buffers_are_sent_ = false;
-    OwnStep own_;
+    LocalStep own_;
     ReduceOp reduction_ = ReduceOp::avg;
     GradientMarks marks_;
     std::vector<bool> takes_part_;  // by position in the next bucket

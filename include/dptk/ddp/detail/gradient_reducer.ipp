@@ -9,9 +9,9 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/trace.hpp"
+#include "dptk/ddp/detail/bucket_order.hpp"
 #include "dptk/ddp/detail/device_steps.hpp"
 #include "dptk/ddp/detail/host_steps.hpp"
-#include "dptk/ddp/detail/launch_order.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -34,7 +34,7 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
         lanes = make_lanes();
     } catch (const BackendError& error) {
         device_problem = error.what();
-    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+    } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         problem = error.what();
     }
     check_no_problem<ArgumentError>(*group_, problem);
@@ -129,13 +129,13 @@ DPTK_INLINE void GradientReducer::set_joined(const JoinRound& round) {
 
 DPTK_INLINE void GradientReducer::accumulate(std::size_t sample_count) {
     const std::lock_guard lock(mutex_);
-    if (begun_) return own_.note("accumulate() in the middle of a step");
-    read_addresses(Late::found);
+    if (begun_) return own_.note("accumulate() was called during a step: call it between steps");
+    read_addresses(LazyGradients::found);
     if (!own_.has_addresses || !own_.problem.empty()) return;
     if (!steps_->lanes() && !buckets_.devices().empty())
         return own_.note(
-            "accumulate() is for gradients that are all in host memory, or all in device "
-            "memory, in a program with dptk's kernels");
+            "accumulate() requires all gradients in host memory, or all in device memory with dptk's CUDA "
+            "kernels");
     steps_->accumulate(sample_count);
 }
 
@@ -145,25 +145,25 @@ DPTK_INLINE GradientPostprocessing& GradientReducer::averages() {
     return *postprocessing_;
 }
 
-DPTK_INLINE GradientReducer::NoSync::NoSync(GradientReducer& reducer) : reducer_(reducer) {
-    const std::lock_guard lock(reducer_.mutex_);
-    reducer_.check_not_begun();
-    ++reducer_.local_scopes_;
+DPTK_INLINE void GradientReducer::enter_local_scope() {
+    const std::lock_guard lock(mutex_);
+    check_not_begun();
+    ++local_scopes_;
 }
 
-DPTK_INLINE GradientReducer::NoSync::~NoSync() {
-    const std::lock_guard lock(reducer_.mutex_);
-    --reducer_.local_scopes_;
+DPTK_INLINE void GradientReducer::leave_local_scope() noexcept {
+    const std::lock_guard lock(mutex_);
+    --local_scopes_;
 }
 
 DPTK_INLINE void GradientReducer::check_options() const {
     BucketSet::check_caps(options_);
     if (options_.find_unused_parameters && options_.ready != Ready::marked)
         throw ArgumentError(
-            "find_unused_parameters needs Ready::marked: nothing but marks tells which parameters take "
-            "part in a step");
+            "find_unused_parameters needs Ready::marked: only marks show which parameters take part in a "
+            "step");
     if (options_.find_unused_parameters && outcome_ != Outcome::everywhere)
-        throw ArgumentError("find_unused_parameters is not for sharded gradients");
+        throw ArgumentError("find_unused_parameters does not support sharded gradients");
     if (outcome_ != Outcome::everywhere) {
         require_host_memory(parameters_.refs(), "a sharded optimizer");
         require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
@@ -179,14 +179,13 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
             DeviceLanes::make(parameters_.refs(), first_launch_order(parameters_.ignored()), options_.stream);
     if (options_.stream != StreamRef() && lanes.empty())
         throw ArgumentError(
-            "a stream is for gradients that are all in device memory, as are the buffers, in a program "
-            "with dptk's kernels");
+            "options.stream requires all gradients and buffers in device memory, and dptk's CUDA kernels");
     for (const Buffer& buffer : buffers_.buffers()) {
         if (buffer.on_device() && !lanes.has(buffer.device))
             throw ArgumentError(
                 text("a buffer is on ", device_name(buffer.device),
-                     ", where it can be with gradients that are all in device memory, and some "
-                     "of them there, in a program with dptk's kernels"));
+                     ": buffers in device memory require all gradients in device memory, some of them on the "
+                     "same device, and dptk's CUDA kernels"));
     }
     return lanes;
 }
@@ -203,7 +202,7 @@ DPTK_INLINE void GradientReducer::make_steps(DeviceLanes lanes) {
 
 DPTK_INLINE void GradientReducer::make_buckets(const std::vector<std::size_t>& order) {
     const bool on_device = steps_->lanes() != nullptr;
-    steps_->take_new_buckets();
+    steps_->on_buckets_rebuilt();
     buckets_ = BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
     reset_step();
 }
@@ -214,22 +213,22 @@ DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count)
     if (local_scopes_ > 0) return;
     check_not_begun();
     begin_locked(sample_count);
-    if (leaves_early()) begin_among_ranks();
+    if (sends_early()) begin_among_ranks();
     if (buffers_.has_any() && may_communicate_here()) static_cast<void>(may_proceed());
 }
 
 DPTK_INLINE void GradientReducer::check_counts_allowed() const {
     if (local_scopes_ == 0) return;
     throw ArgumentError(text("rank ", group_->rank(),
-                             ": a sample count inside no_sync, which weighs all micro-batches the "
-                             "same; accumulate(n) weighs them by their samples"));
+                             ": a sample count was given inside no_sync, which gives all micro-batches the "
+                             "same weight: use accumulate(n) to weight them by their samples"));
 }
 
 DPTK_INLINE void GradientReducer::check_not_begun() const {
     if (!begun_) return;
     throw ArgumentError(text("rank ", group_->rank(),
-                             ": a step begins in the middle of another; synchronize(), without a "
-                             "sample count, ends the one that begin_step or a mark has begun"));
+                             ": this call is not allowed during a step: first end the step with "
+                             "synchronize(), without a sample count"));
 }
 
 DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample_count) {
@@ -250,19 +249,19 @@ DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample
 DPTK_INLINE void GradientReducer::read_buffers() {
     try {
         buffers_.read();
-    } catch (const std::exception& error) {  // also of the program's own ranges
+    } catch (const std::exception& error) {  // may come from the program's own ranges
         own_.note(error.what());
         own_.has_buffers = false;
     }
 }
 
-DPTK_INLINE void GradientReducer::read_addresses(Late late) {
+DPTK_INLINE void GradientReducer::read_addresses(LazyGradients lazy) {
     try {
         parameters_.read_addresses();
-        for (std::size_t i = 0; late == Late::found && i < parameters_.size(); ++i)
+        for (std::size_t i = 0; lazy == LazyGradients::found && i < parameters_.size(); ++i)
             if (buckets_.has(i)) parameters_.find_gradient(i, IfMissing::null);
         if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
-    } catch (const std::exception& error) {  // also of the program's own for_each_parameter
+    } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         own_.note(error.what());
         own_.has_addresses = false;
     }
@@ -286,8 +285,8 @@ DPTK_INLINE void GradientReducer::check_capturable() {
         const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
         if (!settled || options_.find_unused_parameters)
             throw ArgumentError(text("rank ", group_->rank(),
-                                     ": a step is captured into a CUDA graph before buckets are "
-                                     "settled, which two steps do, or with find_unused_parameters"));
+                                     ": cannot capture a step into a CUDA graph: first run two steps, which "
+                                     "makes the buckets final, and do not set find_unused_parameters"));
         steps_->check_capturable();
     } catch (...) {
         reset_step();
@@ -302,16 +301,17 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     if (!begun_) {
         if (steps_->has_accumulated())
             own_.note(text("gradient ", parameters_[i].name,
-                           " is marked behind accumulate(), without begin_step(n)"));
+                           " was marked after accumulate() without begin_step(n): call begin_step(n) first"));
         begin_locked(std::nullopt);
     }
-    // Begun early, the ranks' words have arrived when the first bucket is full.
-    if (is_marked() && !steps_->has_begun() && leaves_early()) begin_among_ranks();
+    // Starting the exchange here lets it finish before the first bucket is full.
+    if (is_marked() && !steps_->has_begun() && sends_early()) begin_among_ranks();
     if (own_.samples == std::size_t{0}) return;
     note_mark(i, state);
-    if (state == State::ready && is_marked()) take_gradient(i, gradient);
-    if (!leaves_early()) return;
-    // The last bucket stays for synchronize(): it carries the status, and a mistake may still come.
+    if (state == State::ready && is_marked()) set_lazy_gradient(i, gradient);
+    if (!sends_early()) return;
+    // The last bucket is left to synchronize(): it carries the status, and later marks may still be
+    // mistakes.
     while (steps_->next() + 1 < buckets_.size() && marks_.is_complete(steps_->next())) {
         if (!may_proceed()) return;
         launch();
@@ -319,22 +319,25 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
 }
 
 DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
-    if (!is_marked()) return own_.note("a gradient is marked, but the option is Ready::at_synchronize");
+    if (!is_marked()) return own_.note("a gradient was marked, but options.ready is Ready::at_synchronize");
     if (!marks_.mark(i, state, buckets_))
         own_.note(text("gradient ", parameters_[i].name, " was marked twice"));
-    if (state == State::ready && unused_.is_out_for_good(i))
+    if (state == State::ready && unused_.is_permanently_unused(i))
         own_.note(text("static_graph: gradient ", parameters_[i].name,
-                       " is ready, and no rank has used its parameter in the first step"));
+                       " was marked ready, but no rank used its parameter in the first step"));
 }
 
-DPTK_INLINE void GradientReducer::take_gradient(std::size_t i, void* gradient) {
+DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradient) {
     const ParameterRef& parameter = parameters_[i];
-    const bool is_late = static_cast<bool>(parameter.lazy_gradient);
-    if (parameter.count == 0 || (!is_late && gradient == nullptr)) return;
-    if (!is_late)
-        return own_.note(text("gradient ", parameter.name, " is marked with an address, and is no late one"));
+    const bool is_lazy = static_cast<bool>(parameter.lazy_gradient);
+    if (parameter.count == 0 || (!is_lazy && gradient == nullptr)) return;
+    if (!is_lazy)
+        return own_.note(text("gradient ", parameter.name,
+                              " was marked with an address: mark_ready(i, address) is only for parameters "
+                              "with lazy gradients"));
     if (gradient == nullptr)
-        return own_.note(text("the late gradient ", parameter.name, " is marked without its address"));
+        return own_.note(text("the lazy gradient ", parameter.name,
+                              " was marked without its address: call mark_ready(i, address)"));
     parameters_.set_gradient(i, gradient);
     if (options_.gradient_as_bucket_view && !buckets_.is_view(i, parameter))
         own_.note(buckets_.view_problem(i, parameter));
@@ -355,7 +358,8 @@ DPTK_INLINE void GradientReducer::end_step() {
     if (!is_marked()) read_addresses();
     if (!may_proceed()) throw_problems();
     while (steps_->next() < buckets_.size()) launch();
-    // Behind all buckets: some have left before all marks are known, and not the same ones on all ranks.
+    // Must be after all buckets: some buckets are sent before all marks are known, and their number differs
+    // between ranks.
     unused_.exchange(
         *group_, parameters_.size(),
         steps_->has_accumulated() ? first_launch_order(parameters_.ignored()) : marks_.arrived());
@@ -380,8 +384,8 @@ DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
                            " was neither marked ready nor unused before synchronize()"));
         marks_.mark(i, State::unused, buckets_);
     }
-    const bool is_there = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
-    return marks_[i] != State::unused && is_there && own_.has_addresses && !own_.is_shadow;
+    const bool has_memory = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
+    return marks_[i] != State::unused && has_memory && own_.has_addresses && !own_.is_shadow;
 }
 
 DPTK_INLINE void GradientReducer::rebuild() {
@@ -396,8 +400,8 @@ DPTK_INLINE void GradientReducer::rebuild() {
 
 DPTK_INLINE void GradientReducer::throw_problems() {
     const std::string problems = gather_problems(*group_, own_.problem);
-    steps_->forget_sums();
-    unused_.forget();
+    steps_->discard_sums();
+    unused_.discard();
     reset_step();
     throw_agreed(*group_, ArgumentError("synchronize: " + problems));
 }
@@ -414,14 +418,14 @@ DPTK_INLINE bool GradientReducer::may_communicate_here() const {
     return own_group_ != nullptr && group_->channel().callable_from_this_thread();
 }
 
-DPTK_INLINE bool GradientReducer::leaves_early() const {
+DPTK_INLINE bool GradientReducer::sends_early() const {
     return may_communicate_here() && steps_->overlaps();
 }
 
 DPTK_INLINE void GradientReducer::check_index(std::size_t i) const {
     if (i >= parameters_.size()) {
-        throw ArgumentError(
-            text("rank ", group_->rank(), ": there is no parameter ", i, " among ", parameters_.size()));
+        throw ArgumentError(text("rank ", group_->rank(), ": invalid parameter index ", i, ": the model has ",
+                                 parameters_.size(), " parameters"));
     }
 }
 

@@ -1,5 +1,6 @@
-/// How the gradients of a step get into buckets, over the ranks and back: GradientReducer says when, and what
-/// takes part; HostSteps and DeviceSteps do it.
+/// The interface of step execution: how gradients are copied into buckets, reduced over the ranks, and
+/// copied back. GradientReducer decides when, and which gradients take part; HostSteps and DeviceSteps
+/// implement it.
 #pragma once
 
 #include <cstddef>
@@ -24,19 +25,19 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What this rank knows and says of the step under way.
-struct OwnStep {
-    /// How many have gone well before.
+/// This rank's view of the current step.
+struct LocalStep {
+    /// The number of steps that have succeeded before.
     std::size_t number = 0;
-    /// Samples whose gradients it computes, where it counts them.
+    /// The number of samples of this rank, if it counts samples.
     std::optional<std::size_t> samples;
-    /// It has none any more, and does what the others do.
+    /// Whether this rank has run out of samples, and only takes part in the others' collectives.
     bool is_shadow = false;
-    /// Its gradients are where they should be; otherwise they are neither read nor written.
+    /// Whether the gradients' addresses are valid; otherwise gradients are neither read nor written.
     bool has_addresses = true;
-    /// The same of the model's buffers.
+    /// Whether the addresses of the model's buffers are valid.
     bool has_buffers = true;
-    /// The first thing that is wrong here; empty where all is well.
+    /// The first problem on this rank, or empty.
     std::string problem;
 
     void note(std::string what);
@@ -46,85 +47,91 @@ struct OwnStep {
 
 class GradientSteps {
   public:
-    /// All of it must outlive this.
+    /// All arguments must outlive this object.
     GradientSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets)
         : group_(group), parameters_(parameters), buckets_(buckets) {}
     virtual ~GradientSteps() = default;
     GradientSteps(const GradientSteps&) = delete;
     GradientSteps& operator=(const GradientSteps&) = delete;
 
-    /// Of the steps that follow.
+    /// Applies a join round to subsequent steps.
     void set_joined(const JoinRound& round) noexcept { round_ = round; }
     [[nodiscard]] const JoinRound& joined() const noexcept { return round_; }
 
-    /// Between steps; null for none. Throws ArgumentError on all ranks where hooks cannot be. Collective.
+    /// Sets a hook, or none if it is null. Call it between steps. Throws ArgumentError on all ranks if
+    /// hooks are not supported. Collective.
     virtual void set_hook(std::shared_ptr<CommHook> hook) = 0;
 
-    /// Whether this step goes into a graph, which does the same whenever it is launched.
+    /// Returns whether this step is being captured into a CUDA graph.
     [[nodiscard]] virtual bool is_captured() const { return false; }
-    /// Throws ArgumentError where it cannot: where none has gone kernel by kernel that does the same.
+    /// Throws ArgumentError if the step cannot be captured: a step that does the same must have run without
+    /// capture.
     virtual void check_capturable() const {}
 
-    /// Takes the gradients of `samples` samples, whose mean each is, into sums, and sets them to zero.
-    /// Without lanes they are all in host memory.
+    /// Adds the gradients of `samples` samples, each the mean over them, to sums, and sets them to zero.
+    /// Without lanes, all gradients must be in host memory.
     virtual void accumulate(std::size_t samples) = 0;
     [[nodiscard]] bool has_accumulated() const noexcept { return has_accumulated_; }
     [[nodiscard]] std::size_t accumulated_samples() const noexcept { return accumulated_samples_; }
 
-    /// Begins to tell the other ranks what this one says of the step. Collective, does not block.
-    virtual void begin(const OwnStep& own) = 0;
+    /// Starts to send this rank's status of the step to the other ranks. Collective, does not block.
+    virtual void begin(const LocalStep& own) = 0;
     [[nodiscard]] virtual bool has_begun() const noexcept = 0;
 
-    /// Whether the step goes on, as far as is known: on all ranks alike. Begins it where that has not been
-    /// done. Collective; blocks where the host has a part in the step.
-    [[nodiscard]] virtual bool may_proceed(OwnStep& own) = 0;
+    /// Returns whether the step may proceed, the same on all ranks: false if some rank has reported a
+    /// problem. Calls begin() if that has not been done. HostSteps blocks for the ranks' status; DeviceSteps
+    /// returns true at once, and reports problems in the next step. Collective.
+    [[nodiscard]] virtual bool may_proceed(LocalStep& own) = 0;
 
-    /// Gives all ranks those of rank `root`. Collective.
-    virtual void send(const ModelBuffers& buffers, int root, const OwnStep& own) = 0;
+    /// Broadcasts the buffers of rank `root`. Collective.
+    virtual void send(const ModelBuffers& buffers, int root, const LocalStep& own) = 0;
 
-    /// The next bucket to leave.
+    /// Returns the index of the next bucket to send.
     [[nodiscard]] std::size_t next() const noexcept { return next_; }
 
-    /// Fills that bucket and sends it. `takes_part`: for each of its gradients, whether it does; zeros stand
-    /// for the others. Collective.
-    void launch(const OwnStep& own, const std::vector<bool>& takes_part);
+    /// Fills and sends the next bucket. `takes_part` says for each of its gradients whether it is copied;
+    /// zeros replace the others. Collective.
+    void launch(const LocalStep& own, const std::vector<bool>& takes_part);
 
-    /// All buckets have been launched: the averages go to the gradients, but for those that are unused.
-    /// Returns whether all is well, on all ranks alike; else `own` says what was wrong here. Collective.
-    [[nodiscard]] virtual bool finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) = 0;
+    /// Completes a step after all buckets have been launched: writes the averages to the gradients, except
+    /// unused ones. Returns whether the step succeeded, with the same result on all ranks; otherwise `own`
+    /// contains this rank's problem. Collective.
+    [[nodiscard]] virtual bool finish(LocalStep& own, const UnusedParameters& unused, StepClock& clock) = 0;
 
-    /// Whether what is not known yet of the steps so far was well, as finish() does. Collective, blocks.
-    [[nodiscard]] virtual bool status_ok(OwnStep&) { return true; }
+    /// Returns, as finish() does, whether earlier steps with an unknown outcome have succeeded. Collective,
+    /// blocks.
+    [[nodiscard]] virtual bool status_ok(LocalStep&) { return true; }
 
-    /// Buckets have been made anew.
-    virtual void take_new_buckets() {}
+    /// Notes that buckets have been rebuilt.
+    virtual void on_buckets_rebuilt() {}
 
-    /// Behind a step, however it has ended: the next one may begin.
+    /// Resets the state of a step after its end, so that the next one may begin.
     virtual void reset() { next_ = 0; }
 
-    /// Drops what accumulate() has taken.
-    DPTK_INLINE virtual void forget_sums();
+    /// Discards the sums of accumulate().
+    DPTK_INLINE virtual void discard_sums();
 
-    /// What makes averages of what is in the buckets.
-    [[nodiscard]] ReduceOp reduction(const OwnStep& own) const noexcept;
+    /// Returns the operation that averages the contents of the buckets.
+    [[nodiscard]] ReduceOp reduction(const LocalStep& own) const noexcept;
 
-    /// Where gradients are all in device memory, and steps are there; else null.
+    /// Returns the lanes if all gradients are in device memory and steps run there; otherwise null.
     [[nodiscard]] virtual const DeviceLanes* lanes() const noexcept { return nullptr; }
 
-    /// Whether what goes on in the background leaves backward its processor. The same on all ranks.
+    /// Returns whether background communication leaves a processor for backward. The result is equal on all
+    /// ranks.
     [[nodiscard]] bool overlaps() const;
 
   protected:
-    virtual void launch_bucket(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) = 0;
+    virtual void launch_bucket(std::size_t b, const LocalStep& own, const std::vector<bool>& takes_part) = 0;
 
     void note_accumulated(std::size_t samples) noexcept;
 
-    /// Over which averages without sample counts are.
-    [[nodiscard]] int ranks_that_count() const;
+    /// Returns the number of ranks by which averages without sample counts are divided.
+    [[nodiscard]] int averaging_ranks() const;
 
-    [[nodiscard]] bool any_problem(const OwnStep& own);
+    [[nodiscard]] bool any_problem(const LocalStep& own);
 
-    /// What fails in a rank's memory, the other ranks cannot know of: ends the job.
+    /// Aborts the job if `action` throws: other ranks cannot know of a local failure.
     template <class Action>
     void abort_job_on_error(Action&& action) {
         break_job_unless_agreed(group_.channel().job(), std::forward<Action>(action));

@@ -6,25 +6,25 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void OwnStep::note(std::string what) {
+DPTK_INLINE void LocalStep::note(std::string what) {
     if (problem.empty()) problem = std::move(what);
 }
 
-DPTK_INLINE void OwnStep::note_count() {
+DPTK_INLINE void LocalStep::note_count() {
     note(samples ? text("begins the step with a sample count of ", *samples)
                  : "begins the step without a sample count");
 }
 
-DPTK_INLINE void GradientSteps::launch(const OwnStep& own, const std::vector<bool>& takes_part) {
+DPTK_INLINE void GradientSteps::launch(const LocalStep& own, const std::vector<bool>& takes_part) {
     launch_bucket(next_++, own, takes_part);
 }
 
-DPTK_INLINE void GradientSteps::forget_sums() {
+DPTK_INLINE void GradientSteps::discard_sums() {
     accumulated_samples_ = 0;
     has_accumulated_ = false;
 }
 
-DPTK_INLINE ReduceOp GradientSteps::reduction(const OwnStep& own) const noexcept {
+DPTK_INLINE ReduceOp GradientSteps::reduction(const LocalStep& own) const noexcept {
     return own.samples || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
 }
 
@@ -37,11 +37,11 @@ DPTK_INLINE void GradientSteps::note_accumulated(std::size_t samples) noexcept {
     has_accumulated_ = true;
 }
 
-DPTK_INLINE int GradientSteps::ranks_that_count() const {
+DPTK_INLINE int GradientSteps::averaging_ranks() const {
     return round_.averages_over_present ? round_.present : group_.size();
 }
 
-DPTK_INLINE bool GradientSteps::any_problem(const OwnStep& own) {
+DPTK_INLINE bool GradientSteps::any_problem(const LocalStep& own) {
     return group_.all_reduce_value<int>(own.problem.empty() ? 0 : 1, ReduceOp::max) != 0;
 }
 

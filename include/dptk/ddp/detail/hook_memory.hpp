@@ -1,4 +1,5 @@
-/// What a communication hook needs beside a bucket: memory where the bucket is, kept from step to step.
+/// Persistent memory for communication hooks: memory beside a bucket, on the same device, that is kept
+/// between steps.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +14,32 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Zeros, where the bucket is.
+/// Allocates zero-initialized memory on the bucket's device.
 [[nodiscard]] OwnedBuffer allocate(const HookBucket& bucket, std::size_t count, DType dtype);
 
-/// A block for each bucket.
+/// One block of memory for each bucket.
 class HookMemory {
   public:
-    /// Where nobody has asked for one of another size or type, the block has what was left in it.
+    /// Returns the bucket's block. It keeps its contents until another size or type is requested.
     [[nodiscard]] Buffer get(const HookBucket& bucket, std::size_t count, DType dtype);
 
   private:
     std::vector<OwnedBuffer> blocks_;
 };
 
-/// Floats that a hook remembers of each parameter.
+/// Floats that a hook keeps for each parameter.
 class HookFloats {
   public:
     using State = std::map<std::size_t, std::vector<float>>;
 
-    /// Those of a parameter; zeros where there are none, or not as many.
+    /// Returns the floats of a parameter. They are zero if there are none yet, or if their number has
+    /// changed.
     [[nodiscard]] Buffer get(const HookBucket& bucket, std::size_t parameter, std::size_t count);
 
-    /// Whether there are any, so many.
+    /// Returns whether the parameter has this number of floats.
     [[nodiscard]] bool has(std::size_t parameter, std::size_t count) const;
 
-    /// Of all parameters. Blocks where some are in device memory.
+    /// Returns the floats of all parameters. Blocks if some are in device memory.
     [[nodiscard]] State state() const;
 
     void load(State state);
@@ -51,7 +53,7 @@ class HookFloats {
     static void read(const Place& place, std::vector<float>& to);
 
     std::map<std::size_t, Place> places_;
-    State loaded_;  // of parameters that have no place yet
+    State loaded_;  // parameters for which get() has not been called
 };
 
 }  // namespace DPTK_NAMESPACE::detail

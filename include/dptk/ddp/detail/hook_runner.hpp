@@ -1,5 +1,5 @@
-/// Runs a communication hook on bucket after bucket, on a thread of its own where the transport allows it and
-/// the processor of the thread that computes is not what it would take.
+/// Runs a communication hook on one bucket after the other: on a background thread if the transport
+/// supports it and does not compete with backward for processors, otherwise on the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Bucket `b` as a hook gets it, but for its step and weight.
+/// Makes the HookBucket of bucket `b`, without its step and weight.
 [[nodiscard]] HookBucket hook_bucket(const BucketSet& buckets, std::size_t b,
                                      const std::vector<ParameterRef>& parameters);
 
 class HookRunner {
   public:
-    /// Collective: the hook has a duplicate of the group, so that nobody else's calls meet its own. Where
-    /// there is none (`can_duplicate`), the hook runs on the caller's thread, on the group itself.
+    /// Collective. The hook gets a duplicate of the group, so that its calls cannot be confused with
+    /// others. If `can_duplicate` is false, the hook runs on the caller's thread, on the group itself.
     HookRunner(ProcessGroup& group, std::shared_ptr<CommHook> hook, bool can_duplicate);
 
-    /// On this thread. Collective.
+    /// Runs the hook on this thread. Collective.
     void run(HookBucket& bucket);
 
     [[nodiscard]] const CommHook& hook() const noexcept { return *hook_; }
 
-    /// Calls `then` when the hook is through with the bucket, on whatever thread. Collective.
+    /// Runs the hook, and then calls `then`, possibly on another thread. Collective.
     [[nodiscard]] Work start(HookBucket bucket, std::function<void()> then);
 
   private:
@@ -40,7 +40,7 @@ class HookRunner {
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_;
     bool in_background_ = false;
-    WorkQueue queue_;  // ends before the group that it works on
+    WorkQueue queue_;  // stops before the group that it uses
 };
 
 }  // namespace DPTK_NAMESPACE::detail

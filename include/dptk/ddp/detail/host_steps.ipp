@@ -11,17 +11,17 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE HostSteps::HostSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
-                                 BucketSet::Outcome outcome, bool is_own, bool may_leave_early)
+                                 BucketSet::Outcome outcome, bool is_own, bool may_send_early)
     : GradientSteps(group, parameters, buckets),
       outcome_(outcome),
-      may_leave_early_(may_leave_early),
+      may_send_early_(may_send_early),
       traffic_(group, is_own, outcome) {}
 
 DPTK_INLINE void HostSteps::set_hook(std::shared_ptr<CommHook> hook) {
     if (hook && !buckets_.devices().empty())
         throw_agreed(group_,
-                     ArgumentError("hooks are for gradients that are all in host memory, or all in device "
-                                   "memory, in a program with dptk's kernels"));
+                     ArgumentError("hooks require all gradients in host memory, or all in device memory with "
+                                   "dptk's CUDA kernels"));
     traffic_.set_hook(std::move(hook));
 }
 
@@ -31,36 +31,36 @@ DPTK_INLINE void HostSteps::accumulate(std::size_t samples) {
     note_accumulated(samples);
 }
 
-DPTK_INLINE void HostSteps::begin(const OwnStep& own) {
+DPTK_INLINE void HostSteps::begin(const LocalStep& own) {
     header_.start(group_, header(own));
 }
 
-DPTK_INLINE bool HostSteps::may_proceed(OwnStep& own) {
+DPTK_INLINE bool HostSteps::may_proceed(LocalStep& own) {
     if (!header_.has_started()) header_.run(group_, header(own));
     header_.wait();
-    if (own.is_shadow && !header_.does_any_count()) own.samples.reset();
-    const bool some_count = header_.do_some_count();
-    if (some_count) {
+    if (own.is_shadow && !header_.any_counts_samples()) own.samples.reset();
+    const bool is_mixed = header_.only_some_count_samples();
+    if (is_mixed) {
         if (own.samples && has_accumulated()) {
             own.note(text("has accumulated ", accumulated_samples(), " samples"));
         } else {
             own.note_count();
         }
     }
-    return !header_.is_any_in_trouble() && !some_count;
+    return !header_.has_any_problem() && !is_mixed;
 }
 
-DPTK_INLINE void HostSteps::send(const ModelBuffers& buffers, int root, const OwnStep&) {
+DPTK_INLINE void HostSteps::send(const ModelBuffers& buffers, int root, const LocalStep&) {
     buffers.broadcast(group_, root);
 }
 
-DPTK_INLINE bool HostSteps::finish(OwnStep& own, const UnusedParameters& unused, StepClock& clock) {
+DPTK_INLINE bool HostSteps::finish(LocalStep& own, const UnusedParameters& unused, StepClock& clock) {
     const bool is_carried = traffic_.carries_status(buckets_);
     bool failed = !is_carried && any_problem(own);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-        const BucketTraffic::Trip trip = traffic_.wait(b);
+        const BucketTraffic::Transfer transfer = traffic_.wait(b);
         if (outcome_ != BucketSet::Outcome::unreduced)
-            clock.note_trip(b, buckets_[b].gradients().bytes(), trip);
+            clock.record_transfer(b, buckets_[b].gradients().bytes(), transfer);
         abort_job_on_error([&] { copy_out(b, own, unused); });
         const bool has_status = b + 1 == buckets_.size() && is_carried;
         failed = failed || (has_status && buckets_[b].status());
@@ -68,7 +68,7 @@ DPTK_INLINE bool HostSteps::finish(OwnStep& own, const UnusedParameters& unused,
     abort_job_on_error([&] {
         for (const int device : buckets_.devices()) device_calls().synchronize(device);
     });
-    if (!failed) forget_sums();
+    if (!failed) discard_sums();
     return !failed;
 }
 
@@ -78,12 +78,12 @@ DPTK_INLINE void HostSteps::reset() {
     traffic_.reset(buckets_.size());
 }
 
-DPTK_INLINE void HostSteps::forget_sums() {
-    GradientSteps::forget_sums();
+DPTK_INLINE void HostSteps::discard_sums() {
+    GradientSteps::discard_sums();
     sums_.clear();
 }
 
-DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const OwnStep& own,
+DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const LocalStep& own,
                                           const std::vector<bool>& takes_part) {
     abort_job_on_error([&] { copy_in(b, own, takes_part); });
     traffic_.launch(buckets_, b, parameters_.refs(),
@@ -91,10 +91,11 @@ DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const OwnStep& own,
                      .weight = rank_weight(own),
                      .step = own.number,
                      .has_problem = !own.problem.empty(),
-                     .may_block = !overlaps() || (buckets_.size() == 1 && !may_leave_early_)});
+                     .may_block = !overlaps() || (buckets_.size() == 1 && !may_send_early_)});
 }
 
-DPTK_INLINE void HostSteps::copy_in(std::size_t b, const OwnStep& own, const std::vector<bool>& takes_part) {
+DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
+                                    const std::vector<bool>& takes_part) {
     const trace::Span span("copy in");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {
@@ -109,7 +110,7 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const OwnStep& own, const std
     }
 }
 
-DPTK_INLINE void HostSteps::copy_out(std::size_t b, const OwnStep& own, const UnusedParameters& unused) {
+DPTK_INLINE void HostSteps::copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused) {
     if (!own.has_addresses || own.is_shadow || outcome_ != BucketSet::Outcome::everywhere) return;
     const trace::Span span("copy out");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
@@ -121,18 +122,18 @@ DPTK_INLINE void HostSteps::copy_out(std::size_t b, const OwnStep& own, const Un
     }
 }
 
-DPTK_INLINE StepHeader::Own HostSteps::header(const OwnStep& own) const {
+DPTK_INLINE StepHeader::Own HostSteps::header(const LocalStep& own) const {
     return {own.samples, accumulated_samples(), !own.problem.empty(), own.is_shadow};
 }
 
-DPTK_INLINE double HostSteps::rank_weight(const OwnStep& own) const {
-    if (!own.samples) return own.is_shadow ? 0 : 1.0 / ranks_that_count();
+DPTK_INLINE double HostSteps::rank_weight(const LocalStep& own) const {
+    if (!own.samples) return own.is_shadow ? 0 : 1.0 / averaging_ranks();
     return header_.weight() + static_cast<double>(accumulated_samples()) * header_.sample_weight();
 }
 
-DPTK_INLINE double HostSteps::copy_weight(const OwnStep& own) const {
+DPTK_INLINE double HostSteps::copy_weight(const LocalStep& own) const {
     const bool weighs_ranks = traffic_.has_hook() || round_.averages_over_present;
-    return weighs_ranks && !own.samples ? 1.0 / ranks_that_count() : header_.weight();
+    return weighs_ranks && !own.samples ? 1.0 / averaging_ranks() : header_.weight();
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,17 +1,18 @@
-/// A step of ranks of which some may have run out of samples.
+/// One step of a training with uneven inputs (Join), in which some ranks may have run out of samples.
 #pragma once
 
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Which ranks take part in a step with samples of their own; see ddp/join.hpp.
+/// Says which ranks still have samples in a step: see ddp/join.hpp.
 struct JoinRound {
-    /// How many do.
+    /// The number of ranks that have samples.
     int present = 0;
-    /// The first of them, whose buffers go to all.
+    /// The first rank that has samples; its buffers are broadcast.
     int first = 0;
-    /// GradientPostprocessing without sample counts are over those that are present, and not over all ranks.
+    /// Whether averages without sample counts are over the ranks that have samples, instead of over all
+    /// ranks.
     bool averages_over_present = false;
 };
 

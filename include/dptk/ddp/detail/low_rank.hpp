@@ -1,32 +1,23 @@
-/// A matrix and two thin ones whose product it is, or nearly; in host memory here.
+/// The products of low-rank matrix approximation (PowerSGD), in host memory.
 #pragma once
 
 #include <cstddef>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/low_rank_matrices.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// elements (rows x columns), left (rows x rank) and right (columns x rank), each row by row.
-struct LowRank {
-    float* elements = nullptr;
-    float* left = nullptr;
-    float* right = nullptr;
-    std::size_t rows = 0;
-    std::size_t columns = 0;
-    std::size_t rank = 0;
-};
-
-/// left = elements * right
+/// Computes left = elements * right.
 void multiply(const LowRank& matrix);
 
-/// right = elements^T * left
+/// Computes right = elements^T * left.
 void multiply_transposed(const LowRank& matrix);
 
-/// elements = left * right^T
+/// Computes elements = left * right^T.
 void expand(const LowRank& matrix);
 
-/// Gram-Schmidt on the columns of a matrix of rows x rank, one by one. A column of zeros stays one.
+/// Orthonormalizes the columns of a matrix of rows x rank, by Gram-Schmidt. A column of zeros is unchanged.
 void orthogonalize(float* matrix, std::size_t rows, std::size_t rank);
 
 }  // namespace DPTK_NAMESPACE::detail

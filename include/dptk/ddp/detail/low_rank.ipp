@@ -7,7 +7,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// action(element, left, right) for all that are multiplied with each other in elements = left * right^T.
+/// Calls action(element, left, right) for all elements that are multiplied in elements = left * right^T.
 template <class Action>
 void for_each_product(const LowRank& matrix, Action&& action) {
     for (std::size_t r = 0; r < matrix.rows; ++r) {

@@ -1,4 +1,5 @@
-/// What a model keeps besides its parameters, and gets from one rank at the beginning of each step.
+/// Model buffers, such as running statistics: broadcasts a model's buffers from one rank at the beginning
+/// of each step.
 #pragma once
 
 #include <optional>
@@ -15,19 +16,20 @@ class ModelBuffers {
   public:
     ModelBuffers() = default;
 
-    /// Those of the options, unless they are not to be sent.
+    /// Uses the buffers in the options, unless they are not to be broadcast.
     explicit ModelBuffers(const DistributedDataParallelOptions& options);
 
     [[nodiscard]] bool has_any() const noexcept { return source_.has_value(); }
     [[nodiscard]] const std::vector<Buffer>& buffers() const noexcept { return buffers_; }
 
-    /// Otherwise they are in host memory.
+    /// Returns whether the buffers are in device memory instead of host memory.
     [[nodiscard]] bool are_on_devices() const noexcept;
 
-    /// Where they are now. Throws ArgumentError where they are not those of construction.
+    /// Re-reads the addresses. Throws ArgumentError if the buffers have changed since construction.
     void read();
 
-    /// Those on a device behind what `stream` has been given. Collective, blocks.
+    /// Broadcasts the buffers of rank `root`. For buffers on devices, waits for the work of `stream`.
+    /// Collective, blocks.
     void broadcast(ProcessGroup& group, int root, StreamRef stream = {}) const;
 
   private:

@@ -28,7 +28,9 @@ DPTK_INLINE void ModelBuffers::read() {
         return same_shape(a, b) && a.device == b.device;
     };
     if (!std::ranges::equal(now, buffers_, is_same))
-        throw ArgumentError("the model's buffers are not those of construction");
+        throw ArgumentError(
+            "the model's buffers have changed since construction: expected the same number, sizes, types and "
+            "devices");
     buffers_ = std::move(now);
 }
 
@@ -47,9 +49,7 @@ DPTK_INLINE void ModelBuffers::broadcast(ProcessGroup& group, int root, StreamRe
 DPTK_INLINE void ModelBuffers::check_memory() const {
     for (const Buffer& buffer : buffers_) {
         if (buffer.on_device() != are_on_devices())
-            throw ArgumentError(
-                "buffers are in host memory or on devices, and not some of them here and "
-                "some there");
+            throw ArgumentError("buffers must be all in host memory or all in device memory");
     }
 }
 

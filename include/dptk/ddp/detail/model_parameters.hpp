@@ -1,4 +1,4 @@
-/// The parameters of a model that is being trained: where they are, and which of them take no part.
+/// The parameters of a model in training: their current addresses, and which of them are ignored.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,29 @@ class ModelParameters {
   public:
     explicit ModelParameters(ParameterSource source);
 
-    /// For the first time. Throws ArgumentError for parameters that are unusable, and for a name to ignore
-    /// that none has.
+    /// Finds the parameters for the first time. Throws ArgumentError if parameters are unusable, or if the
+    /// options ignore a name that no parameter has.
     void find(const DistributedDataParallelOptions& options = {});
 
-    /// Anew. Throws ArgumentError where they are not what they were.
+    /// Re-reads all addresses. Throws ArgumentError if the parameters have changed.
     void read_addresses();
 
-    /// Of a late gradient, in this step.
+    /// Sets the address of a lazy gradient for this step.
     void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
 
-    /// Asks for a late gradient that is not known yet. Throws what the program's own code does.
+    /// Asks for the address of a lazy gradient if it is not known yet. Throws what the program's own code
+    /// throws.
     void find_gradient(std::size_t i, IfMissing if_missing);
 
-    /// Gives all ranks the values of rank `root`, but of parameters that are ignored. Collective, blocks.
-    /// Those on a device behind what `stream` has been given, and done when this returns.
+    /// Broadcasts the values of rank `root`, except those of ignored parameters. Values on devices are sent
+    /// after the work of `stream`. Collective, blocks.
     void broadcast_values(ProcessGroup& group, int root, StreamRef stream = {});
 
-    /// A call on values or gradients, until it is done: on a device, too, where nothing but a wait tells what
-    /// has failed.
+    /// Runs a collective on values or gradients until it is complete. In device memory, only waiting shows
+    /// whether it has failed.
     static void run(ProcessGroup& group, const Collective& call);
 
-    /// In registration order.
+    /// Returns the parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& refs() const noexcept { return refs_; }
     [[nodiscard]] const std::vector<bool>& ignored() const noexcept { return ignored_; }
     [[nodiscard]] std::size_t size() const noexcept { return refs_.size(); }

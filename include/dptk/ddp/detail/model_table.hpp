@@ -1,4 +1,5 @@
-/// What must be equal on all ranks of a training, as lines of text.
+/// Consistency check: describes, as lines of text, the parameters and options that must be equal on all
+/// ranks.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Which of the parameters the options name among those to ignore. Throws ArgumentError for a name that none
-/// has.
+/// Returns, for each parameter, whether the options ignore it. Throws ArgumentError if the options ignore a
+/// name that no parameter has.
 [[nodiscard]] std::vector<bool> ignored_parameters(const std::vector<ParameterRef>& parameters,
                                                    const DistributedDataParallelOptions& options);
 
@@ -22,7 +23,8 @@ namespace DPTK_NAMESPACE::detail {
                                       const std::vector<ParameterRef>& parameters,
                                       const std::vector<bool>& ignored, const std::vector<Buffer>& buffers);
 
-/// Throws ArgumentError where `now` is not what the parameters were at construction.
+/// Throws ArgumentError if the parameters have changed from `before`, their state at construction, to
+/// `now`.
 void check_unchanged(const std::vector<ParameterRef>& before, const std::vector<ParameterRef>& now);
 
 }  // namespace DPTK_NAMESPACE::detail

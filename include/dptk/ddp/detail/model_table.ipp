@@ -17,7 +17,7 @@ DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>
     for (const std::string& name : options.parameters_to_ignore) {
         const auto found = std::ranges::find(parameters, name, &ParameterRef::name);
         if (found == parameters.end())
-            throw ArgumentError(text("there is no parameter ", name, " to ignore"));
+            throw ArgumentError(text("parameters_to_ignore: the model has no parameter ", name));
         ignored[static_cast<std::size_t>(found - parameters.begin())] = true;
     }
     return ignored;
@@ -51,7 +51,7 @@ DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignor
     return out + "\n";
 }
 
-/// Which parameters and buffers share a device, whatever its number on this rank.
+/// Describes which parameters and buffers share a device. Device numbers may differ between ranks.
 [[nodiscard]] DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters,
                                                    const std::vector<Buffer>& buffers) {
     std::vector<Device> devices;
@@ -82,9 +82,10 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
     if (now.size() != before.size()) {
         const auto different =
             std::ranges::mismatch(before, now, {}, &ParameterRef::name, &ParameterRef::name);
-        throw ArgumentError(text(
-            "there were ", before.size(), " parameters at construction, and are ", now.size(), " now: ",
-            different.in2 == now.end() ? different.in1->name + " is gone" : different.in2->name + " is new"));
+        throw ArgumentError(text("expected ", before.size(), " parameters, as at construction, got ",
+                                 now.size(), ": ",
+                                 different.in2 == now.end() ? different.in1->name + " is missing"
+                                                            : different.in2->name + " is new"));
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
         if (now[i].count == before[i].count && now[i].dtype == before[i].dtype &&

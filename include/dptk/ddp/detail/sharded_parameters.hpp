@@ -1,5 +1,5 @@
-/// The parameters of a sharded training as one rank sees them: the pieces that are its own, where their
-/// averages come from, and how the new values of all pieces get to all ranks.
+/// The parameters of a sharded training (ZeRO) on one rank: this rank's pieces, their averages, and the
+/// all-gather of the new values.
 #pragma once
 
 #include <algorithm>
@@ -17,40 +17,40 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Values travel in memory with the layout of the buckets: in the buckets themselves, whose gradients are not
-/// needed any more, or in memory of their own, where the program's values may live.
+/// Values are sent in memory with the layout of the buckets: in the buckets themselves, whose gradients are
+/// no longer needed, or in separate memory, in which the program may keep its values.
 template <std::floating_point T>
 class ShardedParameters {
   public:
-    /// Elements of one parameter that are this rank's.
+    /// Elements of one parameter that belong to this rank.
     struct Piece {
         std::size_t parameter = 0;
         std::size_t first = 0;
         std::size_t count = 0;
         std::size_t bucket = 0;
-        std::size_t in_bucket = 0;  // where they begin there
+        std::size_t in_bucket = 0;  // where they begin in the bucket
     };
 
     struct Options {
-        /// No piece has more elements.
+        /// The maximum number of elements in a piece.
         std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
-        /// Whether values have memory of their own.
+        /// Whether values have separate memory.
         bool has_value_memory = false;
     };
 
-    /// Collective. The reducer must outlive this.
+    /// Collective. The reducer must outlive this object.
     ShardedParameters(GradientReducer& reducer, const Options& options) : reducer_(reducer) {
         for (std::size_t b = 0; b < buckets().size(); ++b) {
             find_pieces(b, options.largest_piece);
             const Buffer gradients = buckets()[b].gradients();
-            Transit transit{buckets()[b].memory(), gradients};
+            ValueBuffer value_buffer{buckets()[b].memory(), gradients};
             if (options.has_value_memory) {
-                transit.memory = group().channel().allocate(gradients.bytes());
-                transit.values.data = transit.memory.get();
+                value_buffer.memory = group().channel().allocate(gradients.bytes());
+                value_buffer.values.data = value_buffer.memory.get();
             }
-            transit.peer_gradients = group().channel().peer_memory(gradients);
-            transit.peer_values = group().channel().peer_memory(transit.values);
-            transits_.push_back(std::move(transit));
+            value_buffer.peer_gradients = group().channel().peer_memory(gradients);
+            value_buffer.peer_values = group().channel().peer_memory(value_buffer.values);
+            value_buffers_.push_back(std::move(value_buffer));
         }
         if (!options.has_value_memory) return;
         for (std::size_t i = 0; i < reducer_.parameters().size(); ++i) {
@@ -65,30 +65,30 @@ class ShardedParameters {
         return {value_of(piece.parameter) + piece.first, piece.count};
     }
 
-    /// In this rank's part of the bucket.
+    /// Returns the gradient of a piece, in this rank's part of the bucket.
     [[nodiscard]] std::span<T> gradient(const Piece& piece) const {
         return elements(buckets()[piece.bucket].gradients(), piece.in_bucket, piece.count);
     }
 
-    /// Memory for the values of parameter `i`.
+    /// Returns the memory for the values of parameter `i`.
     [[nodiscard]] std::span<T> value_memory(std::size_t i) const {
         const auto [bucket, position] = buckets().place(i);
-        return elements(transits_[bucket].values, buckets()[bucket].offset(position),
+        return elements(value_buffers_[bucket].values, buckets()[bucket].offset(position),
                         reducer_.parameters()[i].count);
     }
 
-    /// Whether each rank reaches all ranks' gradients and values.
+    /// Returns whether each rank can access the gradients and values of all ranks.
     [[nodiscard]] bool is_shared() const noexcept {
-        return std::ranges::all_of(transits_, [](const Transit& transit) {
-            return !transit.peer_gradients.empty() && !transit.peer_values.empty();
+        return std::ranges::all_of(value_buffers_, [](const ValueBuffer& value_buffer) {
+            return !value_buffer.peer_gradients.empty() && !value_buffer.peer_values.empty();
         });
     }
 
-    // ---- where it is shared: each rank does so with its pieces, between two barriers
+    // ---- if memory is shared: each rank calls these for its pieces, between two barriers
 
-    /// gradient(piece) becomes the average, or the sum, of all ranks' gradients there.
+    /// Sets gradient(piece) to the average, or the sum, of all ranks' gradients of this piece.
     void reduce(const Piece& piece, ReduceOp op) {
-        const std::vector<void*>& peers = transits_[piece.bucket].peer_gradients;
+        const std::vector<void*>& peers = value_buffers_[piece.bucket].peer_gradients;
         sources_.clear();
         for (void* const peer : peers) sources_.push_back(static_cast<const T*>(peer) + piece.in_bucket);
         void* const own = gradient(piece).data();
@@ -98,17 +98,17 @@ class ShardedParameters {
     }
 
     /// Writes the piece's new values to all ranks.
-    void spread(const Piece& piece) const {
+    void write_to_peers(const Piece& piece) const {
         const std::span<const T> values = value(piece);
-        for (void* const peer : transits_[piece.bucket].peer_values) {
+        for (void* const peer : value_buffers_[piece.bucket].peer_values) {
             T* const there = static_cast<T*>(peer) + piece.in_bucket;
             if (there != values.data()) std::ranges::copy(values, there);
         }
     }
 
-    // ---- where it is not
+    // ---- if memory is not shared
 
-    /// The averages, or sums, of each bucket, in parts. Collective, blocks.
+    /// Reduces each bucket, so that each rank has its part of the averages, or sums. Collective, blocks.
     void reduce_all(ReduceOp op) {
         for (std::size_t b = 0; b < buckets().size(); ++b) {
             Collective call = buckets()[b].reduce_scatter(op, group().rank(), group().size());
@@ -120,44 +120,45 @@ class ShardedParameters {
     /// Sends the pieces' new values to all ranks. Collective, blocks.
     void gather_values() {
         for (const Piece& piece : pieces_) {
-            const std::span<T> there = elements(transits_[piece.bucket].values, piece.in_bucket, piece.count);
+            const std::span<T> there =
+                elements(value_buffers_[piece.bucket].values, piece.in_bucket, piece.count);
             if (there.data() != value(piece).data()) std::ranges::copy(value(piece), there.begin());
         }
         const bool in_background = !group().channel().competes_with_compute();
-        std::vector<Work> works(transits_.size());
-        for (std::size_t b = 0; b < transits_.size(); ++b) {
-            const Transit& transit = transits_[b];
-            const std::size_t part = transit.values.count / static_cast<std::size_t>(group().size());
+        std::vector<Work> works(value_buffers_.size());
+        for (std::size_t b = 0; b < value_buffers_.size(); ++b) {
+            const ValueBuffer& value_buffer = value_buffers_[b];
+            const std::size_t part = value_buffer.values.count / static_cast<std::size_t>(group().size());
             const Collective call{
                 .verb = Verb::all_gather,
-                .input = transit.values.slice(static_cast<std::size_t>(group().rank()) * part, part),
-                .output = transit.values,
+                .input = value_buffer.values.slice(static_cast<std::size_t>(group().rank()) * part, part),
+                .output = value_buffer.values,
                 .bucket = static_cast<int>(b)};
             if (in_background) {
-                works[b] = group().channel().start(call, transit.memory);
+                works[b] = group().channel().start(call, value_buffer.memory);
             } else {
                 group().channel().run(call);
             }
         }
-        for (std::size_t b = 0; b < transits_.size(); ++b) {
+        for (std::size_t b = 0; b < value_buffers_.size(); ++b) {
             works[b].wait();
-            take_values(b);
+            copy_values_out(b);
         }
     }
 
-    // ---- behind both
+    // ---- in both cases
 
-    /// Copies all values to where the program has them.
-    void take_values() {
-        for (std::size_t b = 0; b < transits_.size(); ++b) take_values(b);
+    /// Copies all values to the program's memory.
+    void copy_values_out() {
+        for (std::size_t b = 0; b < value_buffers_.size(); ++b) copy_values_out(b);
     }
 
   private:
-    /// Of a bucket.
-    struct Transit {
+    /// The values of a bucket, and the memory of all ranks.
+    struct ValueBuffer {
         std::shared_ptr<void> memory;
         Buffer values;
-        /// Of all ranks; empty where this one does not reach them.
+        /// Addresses on all ranks; empty if this rank cannot access them.
         std::vector<void*> peer_gradients = {};
         std::vector<void*> peer_values = {};
     };
@@ -189,9 +190,9 @@ class ShardedParameters {
         }
     }
 
-    /// In the buckets' order, also of this rank's own: where two parameters have one memory, the same one
-    /// wins on all ranks.
-    void take_values(std::size_t b) {
+    /// Copies values in the order of the buckets, including this rank's own: if two parameters share
+    /// memory, the same one must win on all ranks.
+    void copy_values_out(std::size_t b) {
         for (const std::size_t i : buckets()[b].indices()) {
             const std::span<const T> sent = value_memory(i);
             if (sent.data() != value_of(i)) std::ranges::copy(sent, value_of(i));
@@ -200,7 +201,7 @@ class ShardedParameters {
 
     GradientReducer& reducer_;
     std::vector<Piece> pieces_;
-    std::vector<Transit> transits_;
+    std::vector<ValueBuffer> value_buffers_;
     std::vector<const void*> sources_;
 };
 

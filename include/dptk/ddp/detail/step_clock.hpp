@@ -1,4 +1,4 @@
-/// Measures the steps of a training: its statistics, and the spans of its buckets.
+/// Step timing: measures the steps of a training for its statistics, and records the spans of its buckets.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ namespace DPTK_NAMESPACE::detail {
 
 class StepClock {
   public:
-    /// Collective where DPTK_TRACE is set. The group must outlive this.
+    /// Collective if DPTK_TRACE is set. The group must outlive this object.
     explicit StepClock(ProcessGroup& group) : group_(group), timeline_(Timeline::from_environment(group)) {}
 
-    /// Writes the timeline, where there is one and all is well.
+    /// Writes the timeline, if there is one and the training has not failed.
     ~StepClock();
     StepClock(const StepClock&) = delete;
     StepClock& operator=(const StepClock&) = delete;
@@ -29,10 +29,10 @@ class StepClock {
 
     void end_compute();
 
-    /// A bucket of so many bytes has come.
-    void note_trip(std::size_t bucket, std::size_t bytes, const BucketTraffic::Trip& trip);
+    /// Records that a bucket with this number of bytes has been received.
+    void record_transfer(std::size_t bucket, std::size_t bytes, const BucketTraffic::Transfer& transfer);
 
-    /// The step has gone well.
+    /// Records that the step has succeeded.
     void end_step(const std::vector<std::size_t>& arrival_order);
 
     [[nodiscard]] DdpStatistics& statistics() noexcept { return statistics_; }

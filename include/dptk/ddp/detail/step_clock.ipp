@@ -30,14 +30,14 @@ DPTK_INLINE void StepClock::end_compute() {
     step_bytes_ = 0;
 }
 
-DPTK_INLINE void StepClock::note_trip(std::size_t bucket, std::size_t bytes,
-                                      const BucketTraffic::Trip& trip) {
-    step_.communication += seconds(trip.begin, trip.end);
-    step_.overlapped += seconds(trip.begin, std::min(trip.end, compute_end_));
+DPTK_INLINE void StepClock::record_transfer(std::size_t bucket, std::size_t bytes,
+                                            const BucketTraffic::Transfer& transfer) {
+    step_.communication += seconds(transfer.begin, transfer.end);
+    step_.overlapped += seconds(transfer.begin, std::min(transfer.end, compute_end_));
     step_bytes_ += bytes;
     if (timeline_)
         timeline_->recorder().record(
-            {text("bucket ", bucket), trace::Lane::communication, trip.begin, trip.end});
+            {text("bucket ", bucket), trace::Lane::communication, transfer.begin, transfer.end});
 }
 
 DPTK_INLINE void StepClock::end_step(const std::vector<std::size_t>& arrival_order) {

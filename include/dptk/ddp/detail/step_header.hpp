@@ -1,4 +1,5 @@
-/// What the ranks of a training tell each other once in each step, before the buckets.
+/// The header of a step: status words that the ranks of a training exchange once in each step, before the
+/// buckets.
 #pragma once
 
 #include <cstddef>
@@ -12,51 +13,53 @@ namespace DPTK_NAMESPACE::detail {
 
 class StepHeader {
   public:
-    /// What one rank says.
+    /// The status of one rank.
     struct Own {
-        /// Samples whose gradients it computes in this step, where it counts them.
+        /// The number of samples of this step, if the rank counts samples.
         std::optional<std::size_t> samples;
-        /// Samples of the micro-batches before.
+        /// The number of samples of the accumulated micro-batches.
         std::size_t accumulated = 0;
-        /// Something is wrong here.
+        /// Whether this rank has found a problem.
         bool has_problem = false;
-        /// It has no samples any more, and does what the others do.
+        /// Whether this rank has run out of samples, and only takes part in the others' collectives.
         bool is_shadow = false;
     };
 
     [[nodiscard]] bool has_started() const noexcept { return started_; }
 
-    /// Starts to sum over the ranks. Collective, does not block.
+    /// Starts to sum the headers over the ranks. Collective, does not block.
     void start(ProcessGroup& group, const Own& own);
 
-    /// The same on this thread, whichever of the two the other ranks have called. Collective, blocks.
+    /// Sums the headers over the ranks, on this thread. Other ranks may call start() instead. Collective,
+    /// blocks.
     void run(ProcessGroup& group, const Own& own);
 
-    /// Blocks until the sums are there; then the rest below may be called.
+    /// Blocks until the sums are available. Must be called before the functions below.
     void wait() { work_.wait(); }
 
-    /// What this rank's gradients weigh in the average over all samples; over ranks, where none are counted.
+    /// Returns the weight of this rank's gradients in the average over all samples, or 1 if samples are not
+    /// counted.
     [[nodiscard]] double weight() const noexcept;
 
-    /// What one accumulated sample weighs.
+    /// Returns the weight of one accumulated sample.
     [[nodiscard]] double sample_weight() const noexcept;
 
-    [[nodiscard]] bool is_any_in_trouble() const noexcept { return sums_->problems != 0; }
+    [[nodiscard]] bool has_any_problem() const noexcept { return sums_->problems != 0; }
 
-    [[nodiscard]] bool does_any_count() const noexcept { return sums_->counting != 0; }
+    [[nodiscard]] bool any_counts_samples() const noexcept { return sums_->counting != 0; }
 
-    /// Whether some ranks, and not all, count samples; shadows do as the others do.
-    [[nodiscard]] bool do_some_count() const noexcept;
+    /// Returns whether only some ranks count samples, disregarding shadows.
+    [[nodiscard]] bool only_some_count_samples() const noexcept;
 
     void reset();
 
   private:
-    /// Over ranks.
+    /// Sums over the ranks.
     struct Sums {
         double samples = 0;
         double counting = 0;  // ranks that count samples
-        double present = 0;   // ranks that are no shadows
-        double problems = 0;  // ranks that have one
+        double present = 0;   // ranks that are not shadows
+        double problems = 0;  // ranks that have a problem
     };
 
     void write(const Own& own);

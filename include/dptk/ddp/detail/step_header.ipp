@@ -11,7 +11,7 @@ DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
 }
 
 DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
-    // Where calls go on by the caller alone, a started call and a blocking one do not match.
+    // On a transport that progresses only in calls, a started call and a blocking one do not match.
     if (group.channel().progresses_by_caller()) return start(group, own);
     write(own);
     group.channel().run(call());
@@ -27,7 +27,7 @@ DPTK_INLINE double StepHeader::sample_weight() const noexcept {
     return sums_->samples == 0 ? 0 : 1 / sums_->samples;
 }
 
-DPTK_INLINE bool StepHeader::do_some_count() const noexcept {
+DPTK_INLINE bool StepHeader::only_some_count_samples() const noexcept {
     return sums_->counting != 0 && sums_->counting != sums_->present;
 }
 

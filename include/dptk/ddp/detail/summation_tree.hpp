@@ -1,5 +1,5 @@
-/// A binary tree over numbered leaves whose form depends on their number alone, so that a sum over it has the
-/// same bits however the leaves are spread over ranks.
+/// Fixed summation tree: a binary tree over numbered leaves whose shape depends only on their number, so
+/// that a sum over it has the same bits for every distribution of the leaves over ranks.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The leaves [first, end) under one node.
+/// A node, given by the leaves [first, end) below it.
 struct TreeNode {
     std::size_t first = 0;
     std::size_t end = 0;
@@ -18,18 +18,19 @@ struct TreeNode {
 
     [[nodiscard]] bool is_leaf() const noexcept { return end - first == 1; }
 
-    /// Where its right child begins: the left one has the largest power of two of leaves that leaves some.
+    /// Returns the first leaf of the right child. The left child has the largest power of two of leaves
+    /// that is less than all.
     [[nodiscard]] std::size_t middle() const noexcept;
     [[nodiscard]] TreeNode left() const noexcept { return {first, middle()}; }
     [[nodiscard]] TreeNode right() const noexcept { return {middle(), end}; }
 
-    [[nodiscard]] bool holds(const TreeNode& other) const noexcept;
+    [[nodiscard]] bool contains(const TreeNode& other) const noexcept;
 };
 
-/// Whether `node` is one of the tree below `root`.
+/// Returns whether `node` is a node of the tree below `root`.
 [[nodiscard]] bool is_node_below(TreeNode root, const TreeNode& node) noexcept;
 
-/// The largest nodes below `root` that have no other leaves than those in `range`, from left to right.
+/// Appends the largest nodes below `root` that contain only leaves in `range`, from left to right.
 void append_cover(const TreeNode& root, const TreeNode& range, std::vector<TreeNode>& cover);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,5 @@
-/// DPTK_TRACE=file.json: what all ranks of a training do when, as a file that Perfetto and chrome://tracing
-/// open (the Trace Event Format's complete events, in microseconds).
+/// Trace files: DPTK_TRACE=file.json writes a timeline of all ranks' work for Perfetto and chrome://tracing
+/// (complete events of the Trace Event Format, in microseconds).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,16 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Records this rank's spans as long as it lives: those of the thread that has made it, and those of its
+/// Records this rank's spans while it exists: those of the thread that created it, and those of its
 /// buckets.
 class Timeline {
   public:
-    /// Where DPTK_TRACE names a file, and this thread records nothing yet; null otherwise. Collective.
+    /// Makes a timeline if DPTK_TRACE names a file and this thread is not being recorded; otherwise returns
+    /// null. Collective.
     [[nodiscard]] static std::unique_ptr<Timeline> from_environment(ProcessGroup& group);
 
-    /// Finds out how the ranks' clocks differ: collective, blocks. The group must outlive this.
+    /// Measures the offset between the ranks' clocks. Collective, blocks. The group must outlive this
+    /// object.
     Timeline(ProcessGroup& group, std::string path);
 
     ~Timeline();
@@ -29,19 +31,20 @@ class Timeline {
 
     [[nodiscard]] trace::Recorder& recorder() noexcept { return recorder_; }
 
-    /// Rank 0 writes all ranks' spans so far. Collective, blocks. Throws Error on rank 0 where the file
-    /// cannot be written.
+    /// Writes, on rank 0, the spans of all ranks so far. Collective, blocks. Throws Error on rank 0 if the
+    /// file cannot be written.
     void write();
 
   private:
-    /// Nanoseconds of this rank's clock.
+    /// Returns the time of this rank's clock, in nanoseconds.
     [[nodiscard]] static std::int64_t now();
     [[nodiscard]] static std::int64_t nanoseconds(trace::Clock::time_point time);
 
-    /// Each rank in turn asks rank 0 for its time, and believes the quickest answer (Cristian 1989).
+    /// Estimates the offset to rank 0's clock: each rank in turn asks rank 0 for its time, and uses the
+    /// reply with the shortest round trip (Cristian 1989).
     void compare_clocks();
 
-    /// This rank's part of the file.
+    /// Returns this rank's part of the file.
     [[nodiscard]] std::string events() const;
 
     [[nodiscard]] static std::string microseconds(std::int64_t nanoseconds);
@@ -52,7 +55,7 @@ class Timeline {
     std::string path_;
     trace::Recorder recorder_;
     std::int64_t origin_ = 0;  // on rank 0's clock
-    std::int64_t offset_ = 0;  // from this rank's clock to rank 0's
+    std::int64_t offset_ = 0;  // difference of rank 0's clock to this rank's
 };
 
 }  // namespace DPTK_NAMESPACE::detail

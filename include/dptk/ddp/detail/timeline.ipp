@@ -24,7 +24,7 @@ DPTK_INLINE Timeline::Timeline(ProcessGroup& group, std::string path)
     : group_(group), path_(std::move(path)) {
     origin_ = group_.rank() == 0 ? now() : 0;
     group_.broadcast(std::span(&origin_, 1));
-    // Ranks of one host have one clock.
+    // All ranks of one host share a clock.
     if (group_.local_size() != group_.size()) compare_clocks();
     trace::current = &recorder_;
 }

@@ -1,4 +1,4 @@
-/// find_unused_parameters: which parameters take part in a step on no rank.
+/// find_unused_parameters: finds the parameters that no rank uses in a step.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,29 @@ namespace DPTK_NAMESPACE::detail {
 class UnusedParameters {
   public:
     explicit UnusedParameters(const DistributedDataParallelOptions& options)
-        : looks_(options.find_unused_parameters), is_static_(options.static_graph) {}
+        : is_enabled_(options.find_unused_parameters), is_graph_static_(options.static_graph) {}
 
-    /// `arrived`: those that take part here. Where the graph is static, asks until there has been a step with
-    /// samples. Collective where the options ask for it, and blocks.
+    /// Exchanges which parameters are used; `arrived` are those that this rank uses. For a static graph,
+    /// only until a step with samples has succeeded. Collective and blocking if the options require the
+    /// exchange, otherwise does nothing.
     void exchange(ProcessGroup& group, std::size_t parameters, const std::vector<std::size_t>& arrived);
 
-    /// A step that has failed tells nothing.
-    void forget() { used_.clear(); }
+    /// Discards the result of a failed step.
+    void discard() { used_.clear(); }
 
-    /// Whether an earlier step has decided that the parameter takes part nowhere.
-    [[nodiscard]] bool is_out_for_good(std::size_t parameter) const noexcept;
+    /// Returns whether an earlier step has decided, for a static graph, that no rank uses the parameter.
+    [[nodiscard]] bool is_permanently_unused(std::size_t parameter) const noexcept;
 
-    /// Whether the parameter takes part nowhere, and its gradient stays as it is.
+    /// Returns whether no rank uses the parameter, so that its gradient is left unchanged.
     [[nodiscard]] bool operator[](std::size_t parameter) const noexcept;
 
   private:
-    /// A step without samples settles nothing.
+    /// Returns whether the result is final, which requires a step with samples.
     [[nodiscard]] bool is_settled() const noexcept;
 
-    bool looks_;
-    bool is_static_;
-    std::vector<std::uint8_t> used_;  // on any rank
+    bool is_enabled_;
+    bool is_graph_static_;
+    std::vector<std::uint8_t> used_;  // by any rank
 };
 
 }  // namespace DPTK_NAMESPACE::detail

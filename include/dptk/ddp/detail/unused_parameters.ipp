@@ -8,22 +8,22 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void UnusedParameters::exchange(ProcessGroup& group, std::size_t parameters,
                                             const std::vector<std::size_t>& arrived) {
-    if (!looks_ || is_settled()) return;
+    if (!is_enabled_ || is_settled()) return;
     used_.assign(parameters, 0);
     for (const std::size_t i : arrived) used_[i] = 1;
     group.all_reduce(used_, ReduceOp::max);
 }
 
-DPTK_INLINE bool UnusedParameters::is_out_for_good(std::size_t parameter) const noexcept {
+DPTK_INLINE bool UnusedParameters::is_permanently_unused(std::size_t parameter) const noexcept {
     return is_settled() && used_[parameter] == 0;
 }
 
 DPTK_INLINE bool UnusedParameters::operator[](std::size_t parameter) const noexcept {
-    return looks_ && parameter < used_.size() && used_[parameter] == 0;
+    return is_enabled_ && parameter < used_.size() && used_[parameter] == 0;
 }
 
 DPTK_INLINE bool UnusedParameters::is_settled() const noexcept {
-    return looks_ && is_static_ && std::ranges::find(used_, 1) != used_.end();
+    return is_enabled_ && is_graph_static_ && std::ranges::find(used_, 1) != used_.end();
 }
 
 }  // namespace DPTK_NAMESPACE::detail

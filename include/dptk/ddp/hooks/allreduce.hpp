@@ -1,4 +1,5 @@
-/// The hook that does what DistributedDataParallel does without one; for others to wrap.
+/// All-reduce communication hook: sums buckets as DistributedDataParallel does without a hook. Other hooks
+/// wrap it.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-/// allreduce_hook
+/// Sums a bucket over the ranks by an all-reduce, like PyTorch's allreduce_hook.
 class AllReduce final : public CommHook {
   public:
     [[nodiscard]] std::string description() const override { return "allreduce"; }
@@ -17,7 +18,7 @@ class AllReduce final : public CommHook {
     DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 };
 
-/// The sum over the ranks, as without a hook.
+/// Makes a hook that all-reduces buckets, as DistributedDataParallel does without a hook.
 [[nodiscard]] std::shared_ptr<CommHook> allreduce();
 
 }  // namespace DPTK_NAMESPACE::hooks

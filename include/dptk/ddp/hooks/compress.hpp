@@ -1,5 +1,5 @@
-/// Gradients travel in 16 bits: half the bytes of f32. Each is weighted before it is rounded, so that a sum
-/// of large gradients does not overflow where their average does not.
+/// Gradient compression to fp16 or bf16: gradients are sent in 16 bits, half the bytes of f32. Each
+/// gradient is weighted before it is rounded, so that the sum overflows only if the average does.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,12 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-/// fp16_compress_hook and bf16_compress_hook; around another hook, fp16_compress_wrapper and
-/// bf16_compress_wrapper. Buckets of other types than f32 and f64 go through as they are.
+/// Compresses gradients to 16 bits, and sums them with another hook, like PyTorch's fp16_compress_hook,
+/// bf16_compress_hook, fp16_compress_wrapper and bf16_compress_wrapper. Only buckets of f32 and f64 are
+/// compressed.
 class Compress final : public CommHook {
   public:
-    /// `format` is DType::f16 or DType::bf16. Throws ArgumentError for another one.
+    /// `format` is DType::f16 or DType::bf16. Throws ArgumentError for other types.
     Compress(DType format, std::shared_ptr<CommHook> inner);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
@@ -31,10 +32,10 @@ class Compress final : public CommHook {
     detail::HookMemory memory_;
 };
 
-/// Gradients travel as f16, by `inner`.
+/// Makes a hook that compresses gradients to f16, and sums them with `inner`.
 [[nodiscard]] std::shared_ptr<CommHook> fp16_compress(std::shared_ptr<CommHook> inner = allreduce());
 
-/// Gradients travel as bf16, by `inner`.
+/// Makes a hook that compresses gradients to bf16, and sums them with `inner`.
 [[nodiscard]] std::shared_ptr<CommHook> bf16_compress(std::shared_ptr<CommHook> inner = allreduce());
 
 }  // namespace DPTK_NAMESPACE::hooks

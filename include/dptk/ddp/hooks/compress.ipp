@@ -14,7 +14,7 @@ DPTK_INLINE Compress::Compress(DType format, std::shared_ptr<CommHook> inner)
     : format_(format), inner_(std::move(inner)) {
     if (detail::accumulation_dtype(format) == format)
         throw ArgumentError(
-            detail::text("hooks::Compress to ", dtype_name(format), ", which has no 16 bits"));
+            detail::text("hooks::Compress: invalid format ", dtype_name(format), ": expected f16 or bf16"));
 }
 
 DPTK_INLINE std::string Compress::description() const {

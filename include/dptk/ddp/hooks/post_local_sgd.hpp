@@ -1,6 +1,6 @@
-/// Local SGD after a warm-up: gradients are averaged within small groups of ranks, such as those of one host,
-/// and parameters over all ranks now and then (Lin et al., Don't Use Large Mini-Batches, Use Local SGD,
-/// 2020).
+/// Post-local SGD: after a warm-up, gradients are averaged only within small groups of ranks, such as the
+/// ranks of one host, and parameters are periodically averaged over all ranks (Lin et al., Don't Use Large
+/// Mini-Batches, Use Local SGD, 2020).
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,31 @@ namespace DPTK_NAMESPACE {
 
 namespace hooks {
 
-/// Under PyTorch's names. Equal on all ranks.
+/// Options of PostLocalSgd, named as in PyTorch. They must be equal on all ranks.
 struct PostLocalSgdOptions {
-    /// The first step in which gradients stay in their group.
+    /// The first step in which gradients are averaged only within their subgroup.
     std::size_t start_step = 100;
-    /// Whether gradients are averaged there at all.
+    /// Whether gradients are averaged within the subgroup at all.
     bool post_local_gradient_allreduce = true;
 };
 
-/// post_localSGD_hook
+/// Averages gradients within a subgroup after a warm-up, like PyTorch's post_localSGD_hook.
 class PostLocalSgd final : public CommHook {
   public:
-    /// `subgroup` is this rank's, such as group.split_by_host().
+    /// `subgroup` contains this rank, such as group.split_by_host().
     PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
 
     DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
-    /// From the first local step on.
+    /// Returns true from the first local step on.
     [[nodiscard]] bool is_capturable() const override { return steps_ >= options_.start_step; }
 
-    /// How many have been done, for a training that goes on later; a graph's count once. Between steps.
+    /// Returns the number of completed steps, for checkpoints. Steps of a CUDA graph count once. Call it
+    /// between steps.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
-    /// For a training that goes on: what steps() gave.
+    /// Restores the number of steps that steps() returned.
     void set_steps(std::size_t steps) { steps_ = steps; }
 
   private:
@@ -50,29 +51,30 @@ class PostLocalSgd final : public CommHook {
     ProcessGroup subgroup_;
     PostLocalSgdOptions options_;
     AllReduce all_reduce_;
-    detail::HookMemory memory_;  // of weights
+    detail::HookMemory memory_;  // for weights
     std::size_t steps_ = 0;
 };
 
-/// The hook; `subgroup` is this rank's, such as group.split_by_host().
+/// Makes a post-local SGD hook. `subgroup` contains this rank, such as group.split_by_host().
 [[nodiscard]] std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup,
                                                            PostLocalSgdOptions options = {});
 
 }  // namespace hooks
 
-/// GradientPostprocessing the parameters' values over all ranks in each `period`th step, from step
-/// `warmup_steps` on. Call it after each step of the optimizer. PyTorch's PeriodicModelAverager.
+/// Averages the parameters' values over all ranks in every `period`th step, from step `warmup_steps` on,
+/// like PyTorch's PeriodicModelAverager. Call average_parameters() after each step of the optimizer.
 class PeriodicModelAverager {
   public:
-    /// Throws ArgumentError for a period of 0. The group must outlive this.
+    /// Throws ArgumentError if `period` is 0. The group must outlive this object.
     PeriodicModelAverager(ProcessGroup& group, std::size_t period, std::size_t warmup_steps = 0);
 
-    /// Collective in the steps in which it averages. Returns whether it has.
+    /// Counts a step, and averages the values if they are due; returns whether it did. Collective in steps
+    /// that average.
     bool average_parameters(const std::vector<ParameterRef>& parameters);
 
-    /// How many have been done, for a training that goes on later. The same on all ranks.
+    /// Returns the number of completed steps, for checkpoints. It is equal on all ranks.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
-    /// For a training that goes on: what steps() gave.
+    /// Restores the number of steps that steps() returned.
     void set_steps(std::size_t steps) { steps_ = steps; }
 
   private:

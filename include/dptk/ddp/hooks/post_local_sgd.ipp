@@ -23,7 +23,7 @@ DPTK_INLINE void PostLocalSgd::reduce(ProcessGroup& group, HookBucket& bucket) {
     if (bucket.is_last) ++steps_;
     if (!is_local) return all_reduce_.reduce(group, bucket);
     if (bucket.lane) return reduce_on_device(bucket);
-    // The bucket is weighted for a sum over all ranks.
+    // The bucket is weighted for a sum over all ranks: rescale it for the sum over the subgroup.
     double weight = bucket.weight;
     if (options_.post_local_gradient_allreduce) {
         all_reduce_.reduce(subgroup_, bucket);
@@ -54,7 +54,7 @@ namespace DPTK_NAMESPACE {
 DPTK_INLINE PeriodicModelAverager::PeriodicModelAverager(ProcessGroup& group, std::size_t period,
                                                          std::size_t warmup_steps)
     : group_(group), period_(period), warmup_steps_(warmup_steps) {
-    if (period == 0) throw ArgumentError("PeriodicModelAverager: a period of 0 steps");
+    if (period == 0) throw ArgumentError("PeriodicModelAverager: invalid period 0: expected 1 or more");
 }
 
 DPTK_INLINE bool PeriodicModelAverager::average_parameters(const std::vector<ParameterRef>& parameters) {

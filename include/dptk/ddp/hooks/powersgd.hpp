@@ -1,5 +1,6 @@
-/// PowerSGD: a gradient travels as the product of two thin matrices, and what that loses is added to the next
-/// one (Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019, algorithms 1 and 2; PyTorch's powerSGD_hook).
+/// PowerSGD gradient compression: a gradient is sent as the product of two low-rank matrices, and the error
+/// is added to the next gradient (Vogels, Karimireddy, Jaggi: PowerSGD, NeurIPS 2019, algorithms 1 and 2;
+/// PyTorch's powerSGD_hook).
 #pragma once
 
 #include <cstddef>
@@ -19,53 +20,53 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-/// Under PyTorch's names, with its defaults. Equal on all ranks.
+/// Options of PowerSgd, with PyTorch's names and defaults. They must be equal on all ranks.
 struct PowerSgdOptions {
-    /// Columns of the thin matrices: more cost more, and lose less.
+    /// The number of columns of the low-rank matrices. A higher rank is more accurate and costs more.
     std::size_t matrix_approximation_rank = 1;
-    /// The first step that compresses; those before all-reduce.
+    /// The first step that compresses gradients. Earlier steps all-reduce them.
     std::size_t start_step = 1000;
-    /// A gradient of n x m elements is compressed where n * m > (n + m) * rank * min_compression_rate.
+    /// A gradient of n x m elements is compressed if n * m > (n + m) * rank * min_compression_rate.
     double min_compression_rate = 2;
-    /// What compression loses of a gradient is added to the next one.
+    /// Whether the compression error of a gradient is added to the next gradient.
     bool use_error_feedback = true;
-    /// Begins with the last step's matrices instead of random ones.
+    /// Whether a step starts from the last step's matrices instead of random ones.
     bool warm_start = true;
-    /// Of the first matrices.
+    /// The seed of the random initial matrices.
     std::uint64_t random_seed = 0;
 };
 
-/// What a rank must keep to go on later as if it had never stopped: errors are its own.
+/// The state of PowerSgd on one rank, for checkpoints. Each rank has its own errors.
 struct PowerSgdState {
-    /// So many have been done, which start_step counts.
+    /// The number of completed steps, which is compared with start_step.
     std::size_t steps = 0;
-    /// By parameter: what compression has lost of its gradient, an element for each.
+    /// The compression error of each gradient, by parameter index; one element for each of the gradient's.
     std::map<std::size_t, std::vector<float>> errors;
-    /// By parameter: the second matrix, row by row.
+    /// The right matrix of each gradient, by parameter index, row by row.
     std::map<std::size_t, std::vector<float>> right;
 };
 
-/// PyTorch's powerSGD_hook.
+/// Compresses gradients by low-rank approximation, like PyTorch's powerSGD_hook.
 class PowerSgd final : public CommHook {
   public:
-    /// Throws ArgumentError for options that make no sense.
+    /// Throws ArgumentError if an option is out of range.
     explicit PowerSgd(PowerSgdOptions options);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
 
     DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
-    /// Of the collectives so far, on this rank: what it has given to them.
+    /// Returns the bytes that this rank has passed to collectives so far.
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
 
-    /// Between steps. A hook that gets another's state goes on as if it were that one. Blocks where gradients
-    /// are in device memory. A graph's steps count once, and graphs from before load_state() are not to be
-    /// launched any more.
+    /// Returns the state for load_state(). Call it between steps. Blocks if gradients are in device memory.
+    /// Steps of a CUDA graph count once.
     [[nodiscard]] PowerSgdState state() const;
-    /// Goes on from what state() gave.
+    /// Restores a state that state() returned, so that this hook continues as the other one would have.
+    /// CUDA graphs that were captured before must not be launched afterwards.
     void load_state(PowerSgdState state);
 
-    /// From its second compressed step on, which begins with what the first has left.
+    /// Returns true from the second compressed step on, which starts from the first one's matrices.
     [[nodiscard]] bool is_capturable() const override { return options_.warm_start && has_compressed_; }
 
   private:
@@ -81,10 +82,11 @@ class PowerSgd final : public CommHook {
 
     struct Layout {
         std::vector<Matrix> matrices;
-        /// All matrices' in a row.
+        /// The left, and the right, matrices of all gradients, each concatenated.
         Buffer lefts;
         Buffer rights;
-        /// Gradients that are not compressed, and their places in f32, in a row as well.
+        /// Gradients that are not compressed, with their places in `rest`, where they are concatenated in
+        /// f32.
         std::vector<std::pair<Buffer, Buffer>> others;
         Buffer rest;
     };
@@ -93,32 +95,36 @@ class PowerSgd final : public CommHook {
 
     [[nodiscard]] Layout lay_out(const HookBucket& bucket);
 
-    /// The first dimension, and all others together. 1 x n where there are no two, or the memory is padded.
+    /// Returns the first dimension and the product of all others, or 1 x n if there are fewer than two
+    /// dimensions, or if the memory is padded.
     [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient);
 
     [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const;
 
     void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements);
 
-    /// The gradient and what compression has lost so far, which is kept in the errors' place.
-    void take(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
+    /// Sets the matrix to the gradient plus the compression error so far, and keeps this sum in the error's
+    /// memory.
+    void load_gradient(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
-    /// The ranks' errors, without what has come out, sum up to what the sum has lost.
-    void give(const ProcessGroup& group, const HookBucket& bucket, const detail::BucketMath& math,
-              const Matrix& matrix);
+    /// Writes the approximation to the gradient, and subtracts this rank's share of it from the kept sum,
+    /// so that the ranks' errors add up to the error of the total.
+    void store_gradient(const ProcessGroup& group, const HookBucket& bucket, const detail::BucketMath& math,
+                        const Matrix& matrix);
 
-    /// The last step's, or random numbers, the same on all ranks.
-    void begin_right(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
+    /// Sets the right matrix to the last step's, or to random numbers that are equal on all ranks, and
+    /// orthogonalizes it.
+    void init_right(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
+    /// Returns a random number in [0, 1), by SplitMix64 (Steele, Lea, Flood 2014).
     [[nodiscard]] static double uniform(std::uint64_t& state);
 
-    /// By Box and Muller.
+    /// Returns a normally distributed random number, by the Box-Muller transform.
     [[nodiscard]] static float normal(std::uint64_t& state);
 
     PowerSgdOptions options_;
     std::size_t steps_ = 0;
-    bool has_compressed_ = false;  // in a whole step, with what is remembered now
+    bool has_compressed_ = false;  // a whole step, since load_state()
     detail::HookFloats errors_;    // by parameter
     detail::HookFloats right_;     // by parameter
     detail::HookMemory memory_;
@@ -126,7 +132,7 @@ class PowerSgd final : public CommHook {
     std::size_t bytes_sent_ = 0;
 };
 
-/// The hook, with these options.
+/// Makes a PowerSGD hook with these options.
 [[nodiscard]] std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {});
 
 }  // namespace DPTK_NAMESPACE::hooks

@@ -11,10 +11,10 @@ namespace DPTK_NAMESPACE::hooks {
 
 DPTK_INLINE PowerSgd::PowerSgd(PowerSgdOptions options) : options_(options) {
     if (options.matrix_approximation_rank == 0)
-        throw ArgumentError("hooks::PowerSgd: a matrix_approximation_rank of 0");
+        throw ArgumentError("hooks::PowerSgd: invalid matrix_approximation_rank 0: expected 1 or more");
     if (!(options.min_compression_rate > 0) || !std::isfinite(options.min_compression_rate))
-        throw ArgumentError(
-            detail::text("hooks::PowerSgd: a min_compression_rate of ", options.min_compression_rate));
+        throw ArgumentError(detail::text("hooks::PowerSgd: invalid min_compression_rate ",
+                                         options.min_compression_rate, ": expected a positive number"));
 }
 
 DPTK_INLINE std::string PowerSgd::description() const {
@@ -53,8 +53,8 @@ DPTK_INLINE void PowerSgd::reduce_compressed(ProcessGroup& group, const HookBuck
     sum(group, math, layout.rest);
     for (const auto& [gradient, place] : layout.others) math.copy(gradient, place);
     for (const Matrix& matrix : layout.matrices) {
-        take(bucket, math, matrix);
-        begin_right(bucket, math, matrix);
+        load_gradient(bucket, math, matrix);
+        init_right(bucket, math, matrix);
         math.multiply(matrix.all);
     }
     sum(group, math, layout.lefts);
@@ -67,7 +67,7 @@ DPTK_INLINE void PowerSgd::reduce_compressed(ProcessGroup& group, const HookBuck
         if (options_.warm_start)
             math.copy(right_.get(bucket, matrix.parameter, matrix.right.count), matrix.right);
         math.expand(matrix.all);
-        give(group, bucket, math, matrix);
+        store_gradient(group, bucket, math, matrix);
     }
 }
 
@@ -138,8 +138,8 @@ DPTK_INLINE void PowerSgd::sum(ProcessGroup& group, const detail::BucketMath& ma
     bytes_sent_ += elements.bytes();
 }
 
-DPTK_INLINE void PowerSgd::take(const HookBucket& bucket, const detail::BucketMath& math,
-                                const Matrix& matrix) {
+DPTK_INLINE void PowerSgd::load_gradient(const HookBucket& bucket, const detail::BucketMath& math,
+                                         const Matrix& matrix) {
     math.copy(matrix.elements, matrix.gradient);
     if (!options_.use_error_feedback) return;
     const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
@@ -147,16 +147,16 @@ DPTK_INLINE void PowerSgd::take(const HookBucket& bucket, const detail::BucketMa
     math.copy(matrix.elements, errors);
 }
 
-DPTK_INLINE void PowerSgd::give(const ProcessGroup& group, const HookBucket& bucket,
-                                const detail::BucketMath& math, const Matrix& matrix) {
+DPTK_INLINE void PowerSgd::store_gradient(const ProcessGroup& group, const HookBucket& bucket,
+                                          const detail::BucketMath& math, const Matrix& matrix) {
     math.copy(matrix.gradient, matrix.elements);
     if (!options_.use_error_feedback) return;
     const Buffer errors = errors_.get(bucket, matrix.parameter, matrix.elements.count);
     math.add(errors, matrix.elements, -1.0 / group.size());
 }
 
-DPTK_INLINE void PowerSgd::begin_right(const HookBucket& bucket, const detail::BucketMath& math,
-                                       const Matrix& matrix) {
+DPTK_INLINE void PowerSgd::init_right(const HookBucket& bucket, const detail::BucketMath& math,
+                                      const Matrix& matrix) {
     const std::size_t count = matrix.right.count;
     if (options_.warm_start && right_.has(matrix.parameter, count)) {
         math.copy(matrix.right, right_.get(bucket, matrix.parameter, count));

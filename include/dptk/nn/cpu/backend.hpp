@@ -1,6 +1,6 @@
-/// Cpu: networks over oneDNN in f32, in the blocked layouts that it chooses for the processor at hand.
-/// Primitives are made once for each batch size; parameters keep one layout, which depends on the processor
-/// and the number of threads alone.
+/// Cpu, the backend for networks on the CPU with oneDNN, in f32 and in the blocked layouts that oneDNN
+/// chooses for the processor. Primitives are created once for each batch size. Parameters keep one layout,
+/// which depends only on the processor and the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
-/// The backend for `Sequential<Cpu>`. Every oneDNN error becomes a BackendError that names the layer. Other
-/// than in PyTorch and the reference, a NaN need not come through ReLU and MaxPool2d: oneDNN's mostly make
-/// another number of it.
+/// The backend for `Sequential<Cpu>`. Every oneDNN error becomes a BackendError that names the layer.
+/// Unlike in PyTorch and the reference backend, ReLU and MaxPool2d do not always propagate NaN: oneDNN
+/// mostly turns it into another number.
 class Cpu {
   public:
     using Scalar = float;
@@ -33,8 +33,8 @@ class Cpu {
     using Parameter = cpu::Parameter;
     using Layer = cpu::Layer;
 
-    /// Layouts of parameters are chosen for this batch size, a usual one, so that they do not depend on those
-    /// that a network comes to see.
+    /// Layouts of parameters are chosen for this typical batch size, so that they do not depend on the
+    /// batch sizes that the network is used with.
     static constexpr std::size_t nominal_batch = 32;
 
     std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
@@ -47,11 +47,12 @@ class Cpu {
     void store(const Activation& activation, Tensor& out);
 
   private:
-    /// A ReLU directly behind a Linear or a Conv2d is computed with the output of that.
+    /// Returns relu if the first layer is a Linear or Conv2d that a ReLU follows: oneDNN then computes the
+    /// ReLU together with the layer's output.
     static cpu::PostOp post_op_of(std::span<const LayerSpec> layers);
 
-    /// Makes layers one after the other.
-    struct Building {
+    /// Creates layers one after the other.
+    struct LayerFactory {
         const cpu::Context& context;
         Generator& generator;
         std::string label = {};

@@ -22,14 +22,14 @@ DPTK_INLINE std::vector<std::unique_ptr<Cpu::Layer>> Cpu::make_layers(std::span<
     cpu::Dims dims{nominal_batch};
     dims.insert(dims.end(), shapes[0].begin(), shapes[0].end());
     cpu::Layout layout = cpu::row_major_layout(dims);
-    Building building{.context = context_, .generator = generator};
+    LayerFactory factory{.context = context_, .generator = generator};
     for (std::size_t i = 0; i < specs.size(); ++i) {
-        building.linear_follows = std::ranges::any_of(
+        factory.linear_follows = std::ranges::any_of(
             specs.subspan(i), [](const LayerSpec& spec) { return std::holds_alternative<Linear>(spec); });
-        building.post_op_before = std::exchange(building.post_op, post_op_of(specs.subspan(i)));
-        building.label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
+        factory.post_op_before = std::exchange(factory.post_op, post_op_of(specs.subspan(i)));
+        factory.label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
         layers.push_back(
-            std::visit([&](const auto& spec) { return building.make(spec, shapes[i], layout); }, specs[i]));
+            std::visit([&](const auto& spec) { return factory.make(spec, shapes[i], layout); }, specs[i]));
         layout = layers.back()->nominal_output();
     }
     return layers;
@@ -44,39 +44,40 @@ DPTK_INLINE void Cpu::store(const Activation& activation, Tensor& out) {
 }
 
 DPTK_INLINE cpu::PostOp Cpu::post_op_of(std::span<const LayerSpec> layers) {
-    const bool takes_one =
+    const bool supports_post_op =
         std::holds_alternative<Linear>(layers[0]) || std::holds_alternative<Conv2d>(layers[0]);
     const bool relu_follows = layers.size() > 1 && std::holds_alternative<ReLU>(layers[1]);
-    return takes_one && relu_follows ? cpu::PostOp::relu : cpu::PostOp::none;
+    return supports_post_op && relu_follows ? cpu::PostOp::relu : cpu::PostOp::none;
 }
 
-DPTK_INLINE Cpu::Building::LayerPointer Cpu::Building::make(const Linear& spec, const Shape& input,
-                                                            const Layout& layout) {
+DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Linear& spec, const Shape& input,
+                                                                    const Layout& layout) {
     after_convolution = false;
     return std::make_unique<cpu::LinearLayer>(
         context, label, cpu::LinearPasses(context, spec, input, post_op), layout, generator);
 }
 
-DPTK_INLINE Cpu::Building::LayerPointer Cpu::Building::make(const Conv2d& spec, const Shape& input,
-                                                            const Layout& layout) {
+DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Conv2d& spec, const Shape& input,
+                                                                    const Layout& layout) {
     after_convolution = true;
     return std::make_unique<cpu::Conv2dLayer>(
         context, label, cpu::Conv2dPasses(context, spec, input, post_op), layout, generator);
 }
 
-DPTK_INLINE Cpu::Building::LayerPointer Cpu::Building::make(const ReLU&, const Shape&, const Layout& layout) {
+DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const ReLU&, const Shape&,
+                                                                    const Layout& layout) {
     return std::make_unique<cpu::ReLULayer>(context, label, layout, post_op_before);
 }
 
-DPTK_INLINE Cpu::Building::LayerPointer Cpu::Building::make(const MaxPool2d& spec, const Shape& input,
-                                                            const Layout& layout) {
+DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const MaxPool2d& spec, const Shape& input,
+                                                                    const Layout& layout) {
     return std::make_unique<cpu::MaxPool2dLayer>(context, label, spec, input, layout);
 }
 
-DPTK_INLINE Cpu::Building::LayerPointer Cpu::Building::make(const Flatten&, const Shape&,
-                                                            const Layout& layout) {
+DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Flatten&, const Shape&,
+                                                                    const Layout& layout) {
     if (after_convolution && linear_follows)
-        return std::make_unique<cpu::PassingFlattenLayer>(context, label, layout);
+        return std::make_unique<cpu::IdentityFlattenLayer>(context, label, layout);
     return std::make_unique<cpu::FlattenLayer>(context, label, layout);
 }
 

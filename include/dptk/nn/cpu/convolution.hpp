@@ -1,6 +1,6 @@
-/// Conv2d over oneDNN's convolution. Each pass works in the layouts that oneDNN chooses for it, since forcing
-/// one can throw it back on its plain loops; copies between them cost little and are made only where layouts
-/// differ.
+/// Conv2d with oneDNN's convolution. Each pass uses the layouts that oneDNN chooses for it, since a forced
+/// layout may select oneDNN's slow reference loops. Copies between layouts cost little, and are made only
+/// if layouts differ.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Conv2dPasses {
     using BackwardInput = dnnl::convolution_backward_data;
     using BackwardParameters = dnnl::convolution_backward_weights;
 
-    /// \param input the shape of a sample, {channels, height, width}
+    /// `input` is the shape of a sample, {channels, height, width}.
     Conv2dPasses(const Context& context, const Conv2d& spec, const Shape& input, PostOp post_op);
 
     [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
@@ -38,8 +38,8 @@ class Conv2dPasses {
   private:
     static dnnl::memory::dim dim(std::size_t size) { return static_cast<dnnl::memory::dim>(size); }
 
-    /// Any layout, of the same dimensions.
-    [[nodiscard]] static Layout freed(const Layout& layout);
+    /// Returns a layout with the same dimensions whose order oneDNN may choose.
+    [[nodiscard]] static Layout with_any_order(const Layout& layout);
 
     [[nodiscard]] Dims bias_dims() const { return {dim(out_[0])}; }
 

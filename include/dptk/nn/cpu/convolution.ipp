@@ -27,20 +27,21 @@ DPTK_INLINE Conv2dPasses::Forward::primitive_desc Conv2dPasses::describe_forward
 
 DPTK_INLINE Conv2dPasses::BackwardParameters::primitive_desc Conv2dPasses::describe_gradients(
     const Forward::primitive_desc& forward) const {
-    return describe_backward<BackwardParameters>(engine_, forward, dnnl::algorithm::convolution_direct,
-                                                 freed(forward.src_desc()), freed(forward.weights_desc()),
-                                                 any_layout(bias_dims()), freed(forward.dst_desc()), strides_,
-                                                 padding_, padding_);
+    return describe_backward<BackwardParameters>(
+        engine_, forward, dnnl::algorithm::convolution_direct, with_any_order(forward.src_desc()),
+        with_any_order(forward.weights_desc()), any_layout(bias_dims()), with_any_order(forward.dst_desc()),
+        strides_, padding_, padding_);
 }
 
 DPTK_INLINE Conv2dPasses::BackwardInput::primitive_desc Conv2dPasses::describe_backward_input(
     const Forward::primitive_desc& forward) const {
     return describe_backward<BackwardInput>(engine_, forward, dnnl::algorithm::convolution_direct,
-                                            freed(forward.src_desc()), freed(forward.weights_desc()),
-                                            freed(forward.dst_desc()), strides_, padding_, padding_);
+                                            with_any_order(forward.src_desc()),
+                                            with_any_order(forward.weights_desc()),
+                                            with_any_order(forward.dst_desc()), strides_, padding_, padding_);
 }
 
-DPTK_INLINE Layout Conv2dPasses::freed(const Layout& layout) {
+DPTK_INLINE Layout Conv2dPasses::with_any_order(const Layout& layout) {
     return any_layout(dims_of(layout));
 }
 

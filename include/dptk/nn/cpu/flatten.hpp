@@ -1,5 +1,5 @@
-/// Flatten: nothing to do between convolutions and a Linear, which takes blocked images as they are;
-/// elsewhere images are brought into row-major order, which they mostly have already, and seen as [n,
+/// Flatten on oneDNN. Between a convolution and a Linear it does nothing, since Linear accepts blocked
+/// images. Elsewhere it converts images to row-major order, which most already have, and views them as [n,
 /// features].
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// The layout of `features` numbers per sample, row-major.
+/// Returns the row-major layout of `features` numbers per sample.
 [[nodiscard]] Layout flat_layout(const Layout& input);
 
-/// Passes its input on as it is: the next layers know images.
-class PassingFlattenLayer final : public Layer {
+/// Passes its input through: the following layers accept images.
+class IdentityFlattenLayer final : public Layer {
   public:
-    PassingFlattenLayer(const Context& context, const std::string& label, const Layout& nominal_input)
+    IdentityFlattenLayer(const Context& context, const std::string& label, const Layout& nominal_input)
         : Layer(context, label), nominal_(nominal_input) {}
 
     [[nodiscard]] Layout nominal_output() const override { return nominal_; }
@@ -33,7 +33,7 @@ class PassingFlattenLayer final : public Layer {
     Layout nominal_;
 };
 
-/// Gives its input other dimensions.
+/// Reshapes its input to [n, features].
 class FlattenLayer final : public Layer {
   public:
     FlattenLayer(const Context& context, const std::string& label, const Layout& nominal_input)
@@ -51,8 +51,8 @@ class FlattenLayer final : public Layer {
 
     Plan make_plan(const Layout& input);
 
-    /// The same elements, with the dimensions of `memory`.
-    static Activation seen_as(const dnnl::memory& memory, const Activation& rows);
+    /// Returns an activation with the elements of `rows` and the dimensions of `memory`.
+    static Activation reshape(const dnnl::memory& memory, const Activation& rows);
 
     DPTK_INLINE Activation do_forward(const Activation& input) override;
 

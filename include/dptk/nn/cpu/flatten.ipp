@@ -22,20 +22,20 @@ DPTK_INLINE FlattenLayer::Plan FlattenLayer::make_plan(const Layout& input) {
     return plan;
 }
 
-DPTK_INLINE Activation FlattenLayer::seen_as(const dnnl::memory& memory, const Activation& rows) {
+DPTK_INLINE Activation FlattenLayer::reshape(const dnnl::memory& memory, const Activation& rows) {
     rebind_memory(memory, rows.memory.get_data_handle());
     return {.memory = memory, .overwritable = rows.overwritable};
 }
 
 DPTK_INLINE Activation FlattenLayer::do_forward(const Activation& input) {
     Plan& plan = plans_.select(input, [&](const Layout& layout) { return make_plan(layout); });
-    return seen_as(plan.output, plan.to_rows(input));
+    return reshape(plan.output, plan.to_rows(input));
 }
 
 DPTK_INLINE Activation FlattenLayer::do_backward_input(const Activation& output_gradient) {
     Plan& plan = plans_.current();
     if (!plan.to_flat) plan.to_flat.emplace(context(), output_gradient.layout(), plan.output.get_desc());
-    return seen_as(plan.input_gradient, (*plan.to_flat)(output_gradient));
+    return reshape(plan.input_gradient, (*plan.to_flat)(output_gradient));
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

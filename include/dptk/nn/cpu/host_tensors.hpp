@@ -1,4 +1,4 @@
-/// Row-major tensors in host memory, on their way into a network on oneDNN and out of it.
+/// Converts between row-major tensors in host memory and the activations of a network on oneDNN.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// What it makes for that is kept for the next step.
+/// Caches its memory objects and reorders for the next step.
 class HostTensors {
   public:
-    /// A tensor as an activation. It is not overwritable, so the layers only read it.
+    /// Wraps a tensor as an activation. The activation is not overwritable, so the layers only read it.
     Activation wrap(const Context& context, const Tensor<float>& tensor);
 
     /// Writes the elements of an activation to `out`.
@@ -36,10 +36,11 @@ class HostTensors {
 
     Converter& converter_for(const Context& context, const dnnl::memory& from);
 
-    /// The latest ones. A training has a handful: the batches that a loader fills in turn, and a gradient.
+    /// Cache of wrap(): the last 8 tensors. Training wraps only a few: the batches that a loader fills in
+    /// turn, and a gradient.
     std::array<Wrapped, 8> wrapped_;
     std::size_t next_ = 0;
-    /// One for each layout, of which there are few.
+    /// One converter per source layout.
     std::vector<ToRows> to_rows_;
 };
 

@@ -1,4 +1,4 @@
-/// The base of the oneDNN layers: one set of primitives for each batch size, and errors that name the layer.
+/// The base class of the oneDNN layers: primitives cached by batch size, and errors that name the layer.
 #pragma once
 
 #include <map>
@@ -15,19 +15,18 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Calls `fn` and turns oneDNN's exceptions into ours.
-/// \param who the layer, for the message
+/// Calls `fn` and converts oneDNN's exceptions to BackendError. `label` names the layer in the message.
 template <class Fn>
-decltype(auto) translate_errors(const std::string& who, Fn&& fn) {
+decltype(auto) translate_errors(const std::string& label, Fn&& fn) {
     try {
         return std::forward<Fn>(fn)();
     } catch (const dnnl::error& error) {
-        throw BackendError(dptk::detail::text("oneDNN: ", who, ": ", error.what(), " (status ",
+        throw BackendError(dptk::detail::text("oneDNN: ", label, ": ", error.what(), " (status ",
                                               static_cast<int>(error.status), ")"));
     }
 }
 
-/// The base of the oneDNN layers; see NetworkLayer for what the calls do.
+/// The base class of the oneDNN layers; see NetworkLayer for the meaning of the calls.
 class Layer {
   public:
     Layer(const Context& context, std::string label);
@@ -44,7 +43,7 @@ class Layer {
 
     Activation backward_input(const Activation& output_gradient);
 
-    /// The layout of the output for the nominal batch; see nominal_batch.
+    /// Returns the layout of the output for a batch of nominal_batch samples.
     [[nodiscard]] virtual Layout nominal_output() const = 0;
 
   protected:
@@ -61,14 +60,14 @@ class Layer {
     std::string label_;
 };
 
-/// A layer's primitives: one `Plan` for each batch size, made at its first use. Layouts of inputs and of
-/// gradients depend on the network and the batch size alone, so that a plan may rely on those that it was
-/// made for.
+/// A layer's primitives: one `Plan` for each batch size, created at its first use. Layouts of inputs and
+/// gradients depend only on the network and the batch size, so a plan may rely on the layouts that it was
+/// created for.
 template <class Plan>
 class Plans {
   public:
-    /// The plan for the batch size of `input`, made by `make(layout)` where there is none; current() from now
-    /// on.
+    /// Returns the plan for the batch size of `input`, created by `make(layout)` on first use.
+    /// current() returns this plan from now on.
     template <class Make>
     Plan& select(const Activation& input, Make&& make) {
         const dnnl::memory::dim batch = batch_size(input.memory);

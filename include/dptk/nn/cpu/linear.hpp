@@ -1,5 +1,5 @@
-/// Linear over oneDNN's inner product. After convolutions it takes their blocked images as they are, with a
-/// weight blocked to match, so that Flatten costs nothing.
+/// Linear with oneDNN's inner product. After convolutions it accepts their blocked images, with a weight in
+/// a matching blocked layout, so that Flatten costs nothing.
 #pragma once
 
 #include <type_traits>
@@ -19,12 +19,13 @@ class LinearPasses {
     using BackwardInput = dnnl::inner_product_backward_data;
     using BackwardParameters = dnnl::inner_product_backward_weights;
 
-    /// \param input the shape of a sample, {in_features}
+    /// `input` is the shape of a sample, {in_features}.
     LinearPasses(const Context& context, const Linear& spec, const Shape& input, PostOp post_op);
 
     [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
 
-    /// Those of `input`, but for the first one: it has the in_features, or an image with as many elements.
+    /// Returns the dimensions of the weight: those of `input`, with the first one replaced by out_features.
+    /// A sample of `input` is in_features numbers or an image with as many elements.
     [[nodiscard]] Dims weight_dims(const Layout& input) const;
 
     [[nodiscard]] Forward::primitive_desc describe_forward(const Layout& input, const Layout& weight) const;
@@ -45,8 +46,8 @@ class LinearPasses {
 
     [[nodiscard]] static Layouts free_layouts(const Forward::primitive_desc& forward);
 
-    /// Backward passes keep to the layouts of the forward pass. With a free choice oneDNN takes others, and
-    /// would have the weight copied at each step.
+    /// Describes a backward pass with the layouts of the forward pass. If oneDNN could choose freely, it
+    /// would choose other layouts, and the weight would be copied at each step.
     template <class Describe>
     [[nodiscard]] static std::invoke_result_t<Describe, Layouts> describe_like(
         const Forward::primitive_desc& forward, Describe&& with) {

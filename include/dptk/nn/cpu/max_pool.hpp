@@ -1,5 +1,5 @@
-/// MaxPool2d over oneDNN's pooling, in the layout of its input; the workspace remembers where each maximum
-/// was.
+/// MaxPool2d with oneDNN's pooling, in the layout of its input. The workspace stores the position of each
+/// maximum.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 
 class MaxPool2dLayer final : public Layer {
   public:
-    /// \param input the shape of a sample, {channels, height, width}
+    /// `input` is the shape of a sample, {channels, height, width}.
     MaxPool2dLayer(const Context& context, const std::string& label, const MaxPool2d& spec,
                    const Shape& input, const Layout& nominal_input);
 

@@ -1,5 +1,5 @@
-/// Memory as the oneDNN layers use it: where a network runs, memory objects that stand for one buffer after
-/// the other, and what flows between layers.
+/// Memory of the oneDNN layers: engine and stream, memory objects that are rebound from buffer to buffer,
+/// and activations between layers.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,25 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Where a network runs, and the scratch memory that its primitives, one after the other, share. Points, and
-/// is cheap to copy.
+/// The engine and stream of a network, and the scratch memory that its primitives share, since they run one
+/// after the other. A cheaply copied reference.
 struct Context {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     std::shared_ptr<AlignedArray<std::byte>> scratch = std::make_shared<AlignedArray<std::byte>>();
 };
 
-/// Lets `memory` stand for what lies at `data`. oneDNN writes the padding at this occasion, hence the
-/// comparison.
+/// Makes `memory` refer to `data`. Does nothing if it already does, since oneDNN also writes the padding in
+/// this call.
 void rebind_memory(const dnnl::memory& memory, void* data);
 
-/// A memory object for `layout` that stands for nothing yet.
+/// Returns a memory object for `layout` that does not refer to data yet.
 [[nodiscard]] dnnl::memory unbound(const Context& context, const Layout& layout);
 
-/// A batch between layers, its dimensions [n, ...], in any layout. Points, and owns nothing.
+/// A batch between layers, with dimensions [n, ...], in any layout. Does not own its elements.
 struct Activation {
     dnnl::memory memory;
-    /// Whether the layer that gets it may write its result over it; not so for the user's memory.
+    /// Whether the receiving layer may overwrite it with its result; false for the user's memory.
     bool overwritable = false;
 
     [[nodiscard]] Layout layout() const { return memory.get_desc(); }
@@ -38,7 +38,7 @@ struct Activation {
 /// The memory of a layer's results, which the plans for all batch sizes share.
 class Results {
   public:
-    /// An activation in `memory`, which is made to lie here.
+    /// Returns an activation whose `memory` refers to this storage.
     Activation in(const dnnl::memory& memory);
 
   private:

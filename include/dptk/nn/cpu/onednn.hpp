@@ -1,5 +1,5 @@
-/// oneDNN, with everything that differs between its releases 2.6 and 3.x: how primitives are described, and
-/// how memory layouts are looked into. Nothing else in dptk asks for oneDNN's version.
+/// A compatibility layer over oneDNN 2.6 and 3.x: describing primitives, and querying memory layouts. No
+/// other header of dptk depends on oneDNN's version.
 #pragma once
 
 #if !__has_include(<oneapi/dnnl/dnnl.hpp>)
@@ -24,11 +24,11 @@ namespace DPTK_NAMESPACE::nn::cpu {
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
 
-/// What a primitive does to its results before it writes them.
+/// The operation that a primitive applies to its results before it writes them.
 enum class PostOp { none, relu };
 
-/// We give primitives their scratch memory: in oneDNN's default build its own belongs to the thread that made
-/// the primitive, and a network may be made on one thread and trained on another.
+/// Makes primitives use scratch memory that dptk provides: by default oneDNN's scratch memory belongs to
+/// the thread that created the primitive, and a network may be made on one thread and trained on another.
 [[nodiscard]] dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none);
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -64,7 +64,7 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return layout.get_dims();
 }
 
-/// A memory object's own layout: to be looked at, without a copy.
+/// A read-only view of a memory object's layout, without a copy.
 using LayoutView = const_dnnl_memory_desc_t;
 
 [[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
@@ -74,7 +74,7 @@ using LayoutView = const_dnnl_memory_desc_t;
     return (*dims)[0];
 }
 
-/// All that tells layouts of one element type apart, as numbers.
+/// Returns all numbers that distinguish layouts of one element type.
 [[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
     std::vector<std::int64_t> numbers{static_cast<std::int64_t>(layout.get_format_kind())};
     for (const Dims& part : {layout.get_dims(), layout.get_padded_dims(), layout.get_strides(),
@@ -117,14 +117,14 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return layout.dims();
 }
 
-/// A memory object's own layout: to be looked at, without a copy.
+/// A read-only view of a memory object's layout, without a copy.
 using LayoutView = const dnnl_memory_desc_t*;
 
 [[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
     return layout->dims[0];
 }
 
-/// All that tells layouts of one element type apart, as numbers.
+/// Returns all numbers that distinguish layouts of one element type.
 [[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
     const dnnl_memory_desc_t& data = layout.data;
     const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
@@ -138,33 +138,34 @@ using LayoutView = const dnnl_memory_desc_t*;
 
 #endif
 
-/// Where a step needs no more than this, it looks at a view: a Layout is a copy, in memory of its own in 3.x.
+/// Returns a view of the layout. Used in training steps, since a Layout is a copy, which 3.x allocates
+/// memory for.
 [[nodiscard]] LayoutView view_layout(const dnnl::memory& memory);
 
-/// The first dimension of `memory`.
+/// Returns the first dimension of `memory`.
 [[nodiscard]] dnnl::memory::dim batch_size(const dnnl::memory& memory);
 
-/// What `memory` holds, with its padding.
+/// Returns the number of floats in `memory`, including padding.
 [[nodiscard]] std::size_t floats_in(const dnnl::memory& memory);
 
 [[nodiscard]] bool same_layout(const dnnl::memory& a, const dnnl::memory& b);
 
-/// What `wanted()` describes, unless oneDNN has nothing but its plain loops for it, which are hundreds of
-/// times slower; else what `free()` describes, which leaves it more choice.
+/// Returns what `wanted()` describes, unless oneDNN has only its reference loops for it, which are hundreds
+/// of times slower; in that case returns what `free()` describes, which gives oneDNN more choice.
 template <class Wanted, class Free>
 [[nodiscard]] auto describe_fast(Wanted&& wanted, Free&& free) {
     const auto described = wanted();
     return std::string_view(described.impl_info_str()).starts_with("ref") ? free() : described;
 }
 
-/// Any layout: oneDNN chooses.
+/// Returns a layout of which oneDNN may choose the order.
 [[nodiscard]] Layout any_layout(const Dims& dims);
 
 [[nodiscard]] Layout row_major_layout(const Dims& dims);
 
 [[nodiscard]] std::size_t floats_in(const Layout& layout);
 
-/// 0 for row-major; else a hash (FNV-1a) that is equal for equal layouts, on any machine.
+/// Returns 0 for row-major; otherwise a hash (FNV-1a) that is equal for equal layouts, on any machine.
 [[nodiscard]] std::uint64_t layout_hash(const Layout& layout);
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -1,4 +1,4 @@
-/// Primitives with their arguments, made once and run many times.
+/// oneDNN primitives with their arguments, created once and run many times.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// A primitive with its arguments. Empty until it is made. Runs through oneDNN's C interface, since the C++
-/// one takes its arguments in a map, and copies that, each time.
+/// A primitive with its arguments; empty if default-constructed. Runs through oneDNN's C interface, since
+/// the C++ interface accepts arguments as a map and copies the map on each call.
 class Operation {
   public:
     Operation() = default;
@@ -23,17 +23,17 @@ class Operation {
 
     explicit operator bool() const noexcept { return shared_scratch_ != nullptr; }
 
-    /// Gives the argument `index`, or replaces it by another memory object of the same layout.
+    /// Sets the argument `index`, or replaces it by another memory object of the same layout.
     Operation& set(int index, const dnnl::memory& memory);
 
-    /// On return the results are there.
+    /// Runs the primitive and waits for its results.
     void run();
 
   private:
     dnnl::primitive primitive_;
     dnnl::stream stream_;
     std::vector<dnnl_exec_arg_t> arguments_;
-    /// The memory objects that the arguments, one for one, point to.
+    /// The memory objects that arguments_ point to, in the same order.
     std::vector<dnnl::memory> kept_;
     std::shared_ptr<AlignedArray<std::byte>> shared_scratch_;
     dnnl::memory scratch_;

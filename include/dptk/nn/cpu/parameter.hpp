@@ -1,4 +1,4 @@
-/// A parameter in the layout that oneDNN's forward pass wants, with its gradient in the same layout, and the
+/// A parameter in the layout of oneDNN's forward pass, with its gradient in the same layout, and the
 /// operation that computes the gradients of a layer's weight and bias.
 #pragma once
 
@@ -12,16 +12,17 @@
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/operation.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Blocked layouts pad: `count()` may exceed what the shape has. The padding is zero, and oneDNN keeps it so.
+/// A parameter of a oneDNN layer. Blocked layouts have padding: `count()` may exceed the number of elements
+/// in the shape. The padding is zero, and oneDNN keeps it zero.
 class Parameter {
   public:
-    /// \param shape PyTorch's
-    /// \param layout of memory whose dimensions, in row-major order, hold the same elements as the shape
+    /// `shape` is PyTorch's. The dimensions of `layout`, in row-major order, hold the same elements as
+    /// `shape`.
     Parameter(const Context& context, std::string_view name, Shape shape, const Layout& layout,
               std::size_t fan_in, Generator& generator);
 
@@ -70,20 +71,19 @@ class Parameter {
     dnnl::memory gradient_;
 };
 
-/// Computes the gradients of a weight and a bias from a layer's source and output gradient, whichever layouts
-/// the primitive wants for them. Empty until it is made.
+/// Computes the gradients of a weight and a bias from a layer's source and output gradient, and converts
+/// between layouts if the primitive needs other ones. Empty if default-constructed.
 class ParameterGradients {
   public:
     ParameterGradients() = default;
 
-    /// \param source, output_gradient the layouts that these come in
+    /// `source` and `output_gradient` are the layouts of the arguments of run().
     template <class Description>
     ParameterGradients(const Context& context, const Description& described, const Layout& source,
                        const Layout& output_gradient, const Parameter& weight, const Parameter& bias)
         : source_(context, source, described.src_desc()),
           output_gradient_(context, output_gradient, described.diff_dst_desc()) {
-        // Where the primitive writes weight gradients in a layout of its own, they are copied into the
-        // parameter's.
+        // If the primitive writes weight gradients in another layout than the parameter's, they are copied.
         dnnl::memory computed = weight.gradient_memory();
         if (described.diff_weights_desc() != computed.get_desc()) {
             computed = dnnl::memory(described.diff_weights_desc(), context.engine);

@@ -33,7 +33,7 @@ DPTK_INLINE void Parameter::set_gradient_storage(std::span<float> storage) {
 }
 
 DPTK_INLINE void Parameter::import_values(std::span<const float> values) {
-    // A reorder's source is only read.
+    // A reorder only reads its source.
     reorder(context_, row_major(const_cast<float*>(values.data())), value_).run();
 }
 

@@ -1,6 +1,6 @@
-/// ReLU over oneDNN's eltwise, over its input where that is allowed. Behind a Linear or a Conv2d it is
-/// computed with that layer's output, which saves a pass over it. Backward looks at the output, not at the
-/// input, and so needs no copy of the latter.
+/// ReLU with oneDNN's eltwise primitive, in place if possible. After a Linear or a Conv2d it is computed
+/// together with that layer's output, which saves a pass over the memory. Backward uses the output instead
+/// of the input, so that the input need not be copied.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 
 class ReLULayer final : public Layer {
   public:
-    /// \param before what the layer before does to its output; with PostOp::relu forward has nothing to do
+    /// `before` is the post-op of the preceding layer. If it is PostOp::relu, forward does nothing.
     ReLULayer(const Context& context, const std::string& label, const Layout& nominal_input, PostOp before)
         : Layer(context, label), before_(before), nominal_(nominal_input) {}
 

@@ -1,4 +1,5 @@
-/// Copies of memory into another layout: a single one, and those that a step repeats.
+/// Copies of memory into another layout (reorders): a single one, and a reusable Converter for those that
+/// each step repeats.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -8,22 +9,22 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// An operation that copies `from` to `to`, whatever layouts these have.
+/// Returns an operation that copies `from` to `to`, which may have different layouts.
 [[nodiscard]] Operation reorder(const Context& context, const dnnl::memory& from, const dnnl::memory& to);
 
-/// Brings memory into the layout that a primitive wants, again and again, with memory of its own for the
-/// copy.
+/// Converts memory to the layout that a primitive needs. Owns the memory of the copy.
 class Converter {
   public:
-    /// Returns what it is given.
+    /// Makes a converter that returns its input unchanged.
     Converter() = default;
 
     Converter(const Context& context, const Layout& from, const Layout& wanted);
 
-    /// `source` itself where it lies as wanted already, else a copy, valid until the next call.
+    /// Returns `source` itself if it already has the needed layout; otherwise a copy, valid until the next
+    /// call.
     const dnnl::memory& operator()(const dnnl::memory& source);
 
-    /// The same for an activation. A copy may be overwritten.
+    /// Converts an activation. If it is copied, the copy is overwritable.
     Activation operator()(const Activation& source);
 
   private:

@@ -1,13 +1,13 @@
-/// How many threads oneDNN computes with, for programs that run several ranks on one machine.
+/// The number of threads that oneDNN uses, for programs that run several ranks on one machine.
 #pragma once
 
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Sets the number of threads for networks that the calling thread runs from now on; best called before they
-/// are made, since the layout of parameters may depend on it. Returns false, and does nothing, where oneDNN
-/// was not built with OpenMP. \throws ArgumentError where `threads` is not positive
+/// Sets the number of threads for networks that the calling thread runs from now on. Call it before the
+/// networks are made, since the layout of parameters may depend on it. Returns false and does nothing if
+/// oneDNN was not built with OpenMP. Throws ArgumentError if `threads` is not positive.
 bool set_num_threads(int threads);
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -1,5 +1,5 @@
-/// What Linear and Conv2d have in common on oneDNN: a weight and a bias, and three passes. Each is one
-/// primitive, which Passes describes, with copies between layouts where the passes do not agree on one.
+/// The common part of Linear and Conv2d on oneDNN: a weight, a bias, and three passes. Passes describes
+/// each pass as one primitive; memory is copied between layouts if the passes need different ones.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 #include "dptk/nn/cpu/operation.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Passes has:
+/// A layer with a weight and a bias. Passes has:
 /// - `Forward`: the primitive of the forward pass
-/// - `weight_shape()`: PyTorch's, the outputs first
+/// - `weight_shape()`: PyTorch's shape of the weight, outputs first
 /// - `weight_dims(input)`: the weight's dimensions in oneDNN, for inputs of that layout
 /// - `describe_forward(input, weight)`: the forward pass, for inputs and a weight of these layouts
-/// - `describe_gradients(forward)`, `describe_backward_input(forward)`: the backward passes that go with it
+/// - `describe_gradients(forward)`, `describe_backward_input(forward)`: the corresponding backward passes
 template <class Passes>
 class WeightedLayer final : public Layer {
   public:
@@ -48,7 +48,7 @@ class WeightedLayer final : public Layer {
     struct Plan {
         ForwardDescription described;
         Converter to_source;
-        /// The input, as the primitive read it, which is mostly how the backward passes read it too.
+        /// The input in the layout of the forward primitive, which the backward passes mostly use too.
         dnnl::memory source;
         Operation forward;
         dnnl::memory output;
@@ -63,7 +63,7 @@ class WeightedLayer final : public Layer {
         return passes_.describe_forward(input, any_layout(passes_.weight_dims(input)));
     }
 
-    /// The inputs of one output.
+    /// Returns the number of inputs of one output.
     [[nodiscard]] std::size_t fan_in() const {
         return element_count(passes_.weight_shape()) / passes_.weight_shape()[0];
     }

@@ -1,5 +1,5 @@
-/// Cuda: networks on a GPU, over cuDNN and cuBLASLt. All of a step's work is put on one stream; the host
-/// waits for nothing but what it asks for.
+/// Cuda, the backend for networks on a GPU with cuDNN and cuBLASLt. All work of a step is enqueued on one
+/// stream; the host waits only for results that it fetches.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// Of a network on a GPU.
+/// Options of a network on a GPU.
 struct CudaOptions {
-    Precision precision = Precision::tf32;  ///< In which arithmetic it computes.
-    /// Of the current device. Must outlive the network.
+    Precision precision = Precision::tf32;  ///< The precision of its arithmetic.
+    /// The stream of the network's work, on the current device. Must outlive the network.
     StreamRef stream = {};
 };
 
-/// The backend for `Sequential<Cuda>`, on the device that is current when it is made. Inputs and outputs are
-/// row-major tensors of f32 in device memory. What is the same from step to step gives the same bits. A NaN
-/// need not come through the ReLU that comes with a layer's output.
+/// The backend for `Sequential<Cuda>`, on the device that is current at construction. Inputs and outputs
+/// are row-major tensors of f32 in device memory. A step with the same inputs gives the same bits. A ReLU
+/// that is fused with the preceding layer may not propagate NaN.
 class Cuda {
   public:
     using Scalar = float;
@@ -36,7 +36,7 @@ class Cuda {
     using Parameter = cuda::Parameter;
     using Layer = cuda::Layer;
 
-    /// On the current device. Throws BackendError where there is none.
+    /// Uses the current device. Throws BackendError if there is no device.
     explicit Cuda(const CudaOptions& options = {});
 
     std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
@@ -48,15 +48,16 @@ class Cuda {
 
     void store(const Activation& activation, Tensor& out);
 
-    /// The stream on which all of the network's work goes.
+    /// Returns the stream on which all of the network's work is enqueued.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
 
-    /// Another number whenever memory of the network has moved, as it does for a larger batch than ever, and
-    /// may for one of a new size: graphs that were captured before are of no use then.
+    /// Returns a number that changes whenever memory of the network is reallocated. This happens for a
+    /// batch that is larger than all before, and may happen for a new batch size. CUDA graphs that were
+    /// captured before are then invalid.
     [[nodiscard]] std::size_t memory_version() const noexcept { return context_->memory_version(); }
 
   private:
-    /// Images only where a layer needs them.
+    /// Returns the form of the network's input: images if any layer needs them, otherwise features.
     [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const;
 
     template <class Spec>
@@ -67,7 +68,7 @@ class Cuda {
     [[nodiscard]] std::unique_ptr<Layer> make_layer(std::span<const LayerSpec> specs, std::size_t i,
                                                     Generator& generator);
 
-    Activation bring_in(const Tensor& tensor, const cuda::Form& form, cuda::ActivationBuffer& buffer);
+    Activation to_activation(const Tensor& tensor, const cuda::Form& form, cuda::ActivationBuffer& buffer);
 
     std::unique_ptr<cuda::Context> context_;
     cuda::Form input_;

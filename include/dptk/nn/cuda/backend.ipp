@@ -37,11 +37,11 @@ DPTK_INLINE Cuda::Activation Cuda::wrap(const Tensor& input) {
             converted_.push_back({parameter->values().data(), parameter->copy(), parameter->count()});
         cuda::kernels::convert_all(converted_, context_->stream());
     }
-    return bring_in(input, input_, inputs_);
+    return to_activation(input, input_, inputs_);
 }
 
 DPTK_INLINE Cuda::Activation Cuda::wrap_gradient(const Tensor& output_gradient) {
-    return bring_in(output_gradient, output_, gradients_);
+    return to_activation(output_gradient, output_, gradients_);
 }
 
 DPTK_INLINE void Cuda::store(const Activation& activation, Tensor& out) {
@@ -64,7 +64,7 @@ DPTK_INLINE std::unique_ptr<Cuda::Layer> Cuda::make_layer(std::span<const LayerS
     cuda::Activate activate = cuda::Activate::none;
     if (has_at<ReLU>(specs, i + 1))
         activate =
-            has_at<MaxPool2d>(specs, i + 2) ? cuda::Activate::relu_masked_behind : cuda::Activate::relu;
+            has_at<MaxPool2d>(specs, i + 2) ? cuda::Activate::relu_masked_by_pool : cuda::Activate::relu;
     if (const auto* linear = std::get_if<Linear>(&specs[i]))
         return std::make_unique<cuda::LinearLayer>(*context_, label, *linear, output_, activate, generator);
     if (const auto* conv = std::get_if<Conv2d>(&specs[i]))
@@ -72,14 +72,14 @@ DPTK_INLINE std::unique_ptr<Cuda::Layer> Cuda::make_layer(std::span<const LayerS
     if (const auto* pool = std::get_if<MaxPool2d>(&specs[i]))
         return std::make_unique<cuda::MaxPool2dLayer>(*context_, label, *pool, output_,
                                                       i > 0 && has_at<ReLU>(specs, i - 1));
-    const bool comes_with_output = i > 0 && (has_at<Linear>(specs, i - 1) || has_at<Conv2d>(specs, i - 1));
-    if (has_at<ReLU>(specs, i) && !comes_with_output)
+    const bool is_fused = i > 0 && (has_at<Linear>(specs, i - 1) || has_at<Conv2d>(specs, i - 1));
+    if (has_at<ReLU>(specs, i) && !is_fused)
         return std::make_unique<cuda::ReLULayer>(*context_, label, output_);
-    return std::make_unique<cuda::PassingLayer>(*context_, label, output_);
+    return std::make_unique<cuda::IdentityLayer>(*context_, label, output_);
 }
 
-DPTK_INLINE Cuda::Activation Cuda::bring_in(const Tensor& tensor, const cuda::Form& form,
-                                            cuda::ActivationBuffer& buffer) {
+DPTK_INLINE Cuda::Activation Cuda::to_activation(const Tensor& tensor, const cuda::Form& form,
+                                                 cuda::ActivationBuffer& buffer) {
     const Activation out = buffer.get(*context_, tensor.shape()[0], form);
     cuda::kernels::to_channels_last(tensor.data(), out.data, context_->type(), out.n, form.channels,
                                     form.padded, form.pixels(), context_->stream());

@@ -1,4 +1,4 @@
-/// The gradient of a layer's bias, with that of the ReLU that comes with the layer's output.
+/// The gradient of a layer's bias, together with the backward pass of a ReLU that is fused with the layer.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -9,7 +9,8 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class BiasGradient {
   public:
-    /// `output` is the layer's, where its zeros are to be the gradient's as well; else null.
+    /// Sums the gradient over the rows. If `output`, the layer's output, is not null, first zeroes the
+    /// gradient where the output is zero.
     void run(Context& context, const Activation& gradient, const void* output, float* sums);
 
   private:

@@ -15,7 +15,7 @@ DPTK_INLINE void BiasGradient::run(Context& context, const Activation& gradient,
     const std::size_t scratch = kernels::bias_gradient_scratch(rows, channels, context.type());
     if (scratch > scratch_.size()) {
         scratch_ = DeviceBuffer<float>(scratch);
-        context.note_move();
+        context.note_reallocation();
     }
     kernels::bias_gradient(gradient.data, output, context.type(), rows, channels, sums, scratch_.data(),
                            context.stream());

@@ -1,4 +1,5 @@
-/// What the layers of a network on a GPU share: the stream, the libraries' handles and scratch memory.
+/// The resources that the layers of a network on a GPU share: the stream, the libraries' handles and the
+/// workspace.
 #pragma once
 
 #if !__has_include(<cublasLt.h>)
@@ -28,16 +29,17 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 using dptk::cuda::DeviceBuffer;
 
-/// Throws BackendError where a function of cuBLASLt has failed.
+/// Throws BackendError if a function of cuBLASLt has failed.
 void check(cublasStatus_t status, const char* function);
 
-/// Throws BackendError where a function of cuDNN has failed.
+/// Throws BackendError if a function of cuDNN has failed.
 void check(cudnnStatus_t status, const char* function);
 
-/// Scratch memory that the operations of one stream use one after the other. It grows while they are planned.
+/// A workspace that the operations of one stream use one after the other. It grows while operations are
+/// planned.
 class Scratch {
   public:
-    /// Whether it has moved for that.
+    /// Makes room for `bytes`. Returns whether the memory was reallocated.
     bool reserve(std::size_t bytes);
     [[nodiscard]] void* data() noexcept { return memory_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
@@ -46,12 +48,12 @@ class Scratch {
     DeviceBuffer<std::byte> memory_;
 };
 
-/// On the device that is current when it is made.
+/// The resources of a network, on the device that is current at construction.
 class Context {
   public:
     Context(Precision precision, StreamRef stream);
 
-    /// What the cuBLASLt of a Hopper GPU asks for.
+    /// The workspace size that cuBLASLt recommends for Hopper GPUs.
     static constexpr std::size_t blas_scratch = std::size_t{32} << 20;
 
     [[nodiscard]] Precision precision() const noexcept { return precision_; }
@@ -65,13 +67,14 @@ class Context {
 
     void reserve_scratch(std::size_t bytes);
 
-    /// To be called where memory that layers compute in has moved.
-    void note_move() noexcept { ++memory_version_; }
+    /// Must be called when memory that layers compute in was reallocated.
+    void note_reallocation() noexcept { ++memory_version_; }
 
-    /// Another number whenever memory has moved, of which a graph has the addresses that was captured before.
+    /// Returns a number that changes whenever such memory was reallocated, which invalidates captured
+    /// graphs.
     [[nodiscard]] std::size_t memory_version() const noexcept { return memory_version_; }
 
-    /// Channels of images lie in packs of 16 bytes.
+    /// Returns the number of channels of an image, rounded up to a multiple of 16 bytes.
     [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept;
 
   private:
@@ -91,7 +94,7 @@ class Context {
     std::size_t memory_version_ = 0;
 };
 
-/// A point in a stream's work that has a time.
+/// A CUDA event with a time stamp.
 class TimedEvent {
   public:
     TimedEvent();
@@ -101,14 +104,14 @@ class TimedEvent {
 
     void record(StreamRef stream);
 
-    /// In milliseconds. Blocks until the stream has come here.
+    /// Returns the time since `earlier` in milliseconds. Blocks until the stream has reached this event.
     [[nodiscard]] float since(const TimedEvent& earlier) const;
 
   private:
     cudaEvent_t event_ = nullptr;
 };
 
-/// Runs each of the candidates a few times, and gives the index of the fastest. Blocks.
+/// Runs each of the candidates a few times, and returns the index of the fastest. Blocks.
 template <class Run>
 [[nodiscard]] std::size_t find_fastest(Context& context, std::size_t candidates, Run&& run) {
     if (candidates == 1) return 0;
@@ -118,7 +121,7 @@ template <class Run>
     float least = 0;
     for (std::size_t i = 0; i < candidates; ++i) {
         float fastest = 0;
-        for (int turn = 0; turn < 4; ++turn) {  // the first one loads the kernels
+        for (int turn = 0; turn < 4; ++turn) {  // the first run loads the kernels
             begin.record(context.stream());
             run(i);
             end.record(context.stream());

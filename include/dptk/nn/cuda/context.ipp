@@ -40,7 +40,7 @@ DPTK_INLINE std::size_t Context::type_size() const noexcept {
 }
 
 DPTK_INLINE void Context::reserve_scratch(std::size_t bytes) {
-    if (scratch_.reserve(bytes)) note_move();
+    if (scratch_.reserve(bytes)) note_reallocation();
 }
 
 DPTK_INLINE std::size_t Context::padded_channels(std::size_t channels) const noexcept {

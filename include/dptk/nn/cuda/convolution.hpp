@@ -1,5 +1,5 @@
-/// Conv2d over cuDNN, in channels-last images whose channels are padded. Bias and ReLU go with the
-/// convolution where cuDNN has a kernel for that, and else come behind it.
+/// Conv2d with cuDNN, on channels-last images with padded channels. Bias and ReLU are fused with the
+/// convolution if cuDNN has a kernel for that; otherwise they run after it.
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@ class Conv2dLayer final : public Layer {
     std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
 
   private:
-    /// By which the tensors of the graphs get their memory.
+    /// The ids by which the tensors of a graph are bound to memory.
     enum Id : std::int64_t { source = 1, weight, bias, output, convolved, biased };
     using Dims = std::array<std::int64_t, 4>;
 
-    /// In bytes, of images.
+    /// The maximum size of unfolded images, in bytes.
     static constexpr std::size_t most_unfolded = std::size_t{512} << 20;
 
-    /// The gradient of the weight as one matrix product, of unfolded images: where windows are few, cuDNN's
-    /// own kernels leave most of a GPU idle.
+    /// The gradient of the weight as one matrix product of unfolded images (im2col): if the output has few
+    /// positions, cuDNN's own kernels leave most of a GPU idle.
     struct UnfoldedGradients {
         MatrixProduct product;
         DeviceBuffer<std::byte> rows;
@@ -44,11 +44,11 @@ class Conv2dLayer final : public Layer {
 
     struct Plan {
         std::optional<CudnnPlan> fused;
-        std::optional<CudnnPlan> forward;  // where there is none with the bias
+        std::optional<CudnnPlan> forward;  // used if the fused one is not available
         std::optional<CudnnPlan> gradients;
-        std::optional<UnfoldedGradients> unfolded;  // where that is faster
+        std::optional<UnfoldedGradients> unfolded;  // set if it is faster than `gradients`
         std::optional<CudnnPlan> backward_input;
-        bool narrow_gradients = false;  // in the type of activations
+        bool narrow_gradients = false;  // whether gradients are in the type of activations
     };
 
     [[nodiscard]] static Form output_of(const Context& context, const Conv2d& spec, const Form& input);
@@ -95,7 +95,7 @@ class Conv2dLayer final : public Layer {
 
     void run_unfolded(UnfoldedGradients& unfolded, const Activation& gradient);
 
-    /// That one output sees.
+    /// Returns the number of input elements that one output depends on.
     [[nodiscard]] std::size_t window_elements() const noexcept;
 
     [[nodiscard]] std::vector<CudnnArgument> input_arguments(const Activation& gradient,

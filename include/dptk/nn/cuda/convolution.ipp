@@ -20,7 +20,7 @@ DPTK_INLINE Conv2dLayer::Conv2dLayer(Context& context, std::string label, const 
                .padded_outputs = output_form().padded,
                .channels = input.channels,
                .padded_channels = input.padded,
-               .pixels = spec.kernel_size * spec.kernel_size},
+               .positions = spec.kernel_size * spec.kernel_size},
               fan_in(), generator),
       bias_(context, "bias", {spec.out_channels},
             {.outputs = spec.out_channels, .padded_outputs = output_form().padded}, fan_in(), generator) {}

@@ -1,4 +1,5 @@
-/// Graphs of cuDNN's operations, and plans that carry them out: an owner for each of its descriptors.
+/// cuDNN operation graphs and execution plans: an owning class for cuDNN's descriptors, and the selection
+/// of the fastest plan.
 #pragma once
 
 #include <array>
@@ -38,7 +39,7 @@ class CudnnDescriptor {
 
     CudnnDescriptor& finalize();
 
-    /// How many values an attribute has, of which as many as fit are written to `out`.
+    /// Writes an attribute's values to `out`, as many as fit, and returns the number of values that it has.
     template <class Value>
     [[nodiscard]] std::size_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                   std::span<Value> out) const {
@@ -58,8 +59,8 @@ class CudnnDescriptor {
 
 [[nodiscard]] cudnnDataType_t cudnn_type(DType type) noexcept;
 
-/// A channels-last tensor of a graph, with its dimensions in the order {n, channels, height, width}.
-/// \param id by which it gets its memory; virtual ones, between two operations, have none
+/// Returns a channels-last tensor of a graph; `dims` has the order {n, channels, height, width}. Memory is
+/// bound to it by `id`; virtual tensors, between two operations, have no memory.
 [[nodiscard]] CudnnDescriptor cudnn_tensor(std::int64_t id, DType type,
                                            const std::array<std::int64_t, 4>& dims, bool is_virtual = false);
 
@@ -69,11 +70,11 @@ struct CudnnArgument {
     void* data = nullptr;
 };
 
-/// The fastest way to carry a graph out that keeps to the precision and gives the same bits each time. It is
-/// found by trying several, which writes the results.
+/// The fastest execution plan of a graph that keeps the required precision and is deterministic. It is
+/// found by running several plans, which overwrites the results.
 class CudnnPlan {
   public:
-    /// Nothing where cuDNN has no such way.
+    /// Returns no plan if cuDNN has none that is suitable.
     static std::optional<CudnnPlan> find(Context& context,
                                          std::span<const cudnnBackendDescriptor_t> operations,
                                          std::span<const CudnnArgument> arguments);
@@ -94,7 +95,7 @@ class CudnnPlan {
     static void add_plan(Context& context, const CudnnDescriptor& configuration,
                          std::vector<CudnnPlan>& plans);
 
-    /// Some plans fail only when they run.
+    /// Runs the plan to test it, since some plans fail only at execution.
     [[nodiscard]] bool works(Context& context, std::span<const CudnnArgument> arguments);
 
     [[nodiscard]] cudnnStatus_t execute(Context& context, std::span<const CudnnArgument> arguments);

@@ -1,4 +1,4 @@
-// The kernels of the trainer on a GPU.
+// CUDA kernels of the trainer: layouts, bias and ReLU, pooling, unfolding, loss, batches and optimizers.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ __device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
 }
 
-/// 16 bytes.
+/// 16 bytes of elements.
 template <class T>
 struct alignas(16) Pack {
     static constexpr unsigned size = 16 / sizeof(T);
@@ -48,12 +48,12 @@ struct alignas(16) Pack {
     return static_cast<unsigned>(std::clamp<std::size_t>((count + per_block - 1) / per_block, 1, most_blocks));
 }
 
-/// Calls fn with a value of the type.
+/// Calls fn with a value of the C++ type of `type`.
 template <class Fn>
 void with_type(DType type, Fn&& fn) {
     if (type == DType::bf16) return fn(__nv_bfloat16{});
     if (type == DType::f32) return fn(float{});
-    throw ArgumentError("a kernel for f32 and bf16 is given another type");
+    throw ArgumentError("expected dtype f32 or bf16");
 }
 
 void check_launch(const char* kernel) {
@@ -127,8 +127,8 @@ __global__ void relu_backward_kernel(const T* output, T* gradient, std::size_t c
 
 // ---- sums over rows
 
-/// Threads that share a block's channels stand side by side, those of one channel one behind the other. Each
-/// block writes a row of partial sums.
+/// Computes partial sums over rows; each block writes one row of them. Along x, threads have different
+/// channels; along y, they share the rows of the same channels.
 template <class T, unsigned size>
 __global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t rows, unsigned channels,
                                      float* partial) {
@@ -169,7 +169,7 @@ __global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t r
         partial[static_cast<std::size_t>(blockIdx.y) * channels + group * size + i] = own[i];
 }
 
-/// Sums `rows` rows: 32 channels a block, 32 threads for each.
+/// Sums `rows` rows. Each block has 32 channels, and each channel 32 threads.
 __global__ void sum_rows_kernel(const float* partial, unsigned rows, unsigned channels, float* sums) {
     __shared__ float shared[32][33];
     const unsigned channel = blockIdx.x * 32 + threadIdx.x;
@@ -200,7 +200,7 @@ RowBlocks row_blocks(std::size_t rows, std::size_t channels, DType type) {
     out.threads = dim3(wide, block_size / wide);
     const unsigned across = (groups + wide - 1) / wide;
     const std::size_t deep = std::max<std::size_t>(rows / (out.threads.y * 4), 1);
-    const std::size_t wanted = std::max<std::size_t>(132 * 4 / across, 1);  // a few blocks a multiprocessor
+    const std::size_t wanted = std::max<std::size_t>(132 * 4 / across, 1);  // a few blocks per multiprocessor
     out.blocks = dim3(across, static_cast<unsigned>(std::min(deep, wanted)));
     return out;
 }
@@ -236,7 +236,7 @@ __global__ void max_pool_kernel(const T* in, T* out, std::size_t count, unsigned
     }
 }
 
-/// Also for windows that the edge cuts: nothing in them gets a gradient.
+/// Also covers the incomplete windows at the edges, whose elements get a gradient of zero.
 template <class T>
 __global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, T* input_gradient,
                                          std::size_t count, unsigned height, unsigned width, unsigned packs,
@@ -288,7 +288,7 @@ __global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, 
 
 // ---- convolution as a matrix product
 
-/// A thread for each pack of channels under each place of the window.
+/// Each thread copies one pack of channels for one position in the window.
 template <class T>
 __global__ void unfold_kernel(const T* images, T* rows, std::size_t count, Window window, unsigned packs) {
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
@@ -316,7 +316,7 @@ __global__ void unfold_kernel(const T* images, T* rows, std::size_t count, Windo
 
 // ---- the loss
 
-/// A warp for each sample.
+/// Each warp processes one sample.
 __global__ void softmax_kernel(const float* logits, const std::uint8_t* labels, unsigned n, unsigned classes,
                                float* gradient, float* losses, float* hits) {
     const unsigned lane = threadIdx.x % 32;
@@ -399,12 +399,12 @@ __global__ void load_images_kernel(const std::uint8_t* pixels, const std::uint8_
 
 struct Sgd {
     SgdStep options;
-    const OptimizerClock* clock;
+    const OptimizerProgress* progress;
 
     struct Factors {
         float lr;
     };
-    __device__ Factors prepare() const { return {static_cast<float>(clock->lr)}; }
+    __device__ Factors prepare() const { return {static_cast<float>(progress->lr)}; }
 
     __device__ void step(const Factors& factors, float& value, float gradient, float* first,
                          float* /*second*/) const {
@@ -416,7 +416,7 @@ struct Sgd {
 
 struct Adam {
     AdamStep options;
-    const OptimizerClock* clock;
+    const OptimizerProgress* progress;
 
     struct Factors {
         float step_size;
@@ -425,10 +425,10 @@ struct Adam {
         float penalty;
     };
     __device__ Factors prepare() const {
-        const auto t = static_cast<double>(clock->step);
-        return {static_cast<float>(clock->lr / (1 - pow(options.beta1, t))),
+        const auto t = static_cast<double>(progress->step);
+        return {static_cast<float>(progress->lr / (1 - pow(options.beta1, t))),
                 static_cast<float>(sqrt(1 - pow(options.beta2, t))),
-                options.is_decoupled ? static_cast<float>(1 - clock->lr * options.weight_decay) : 1.0F,
+                options.is_decoupled ? static_cast<float>(1 - progress->lr * options.weight_decay) : 1.0F,
                 options.is_decoupled ? 0.0F : static_cast<float>(options.weight_decay)};
     }
 
@@ -443,7 +443,7 @@ struct Adam {
     }
 };
 
-/// Steps `size` neighbours.
+/// Updates `size` adjacent elements.
 template <unsigned size, class Rule>
 __device__ void step_group(const OptimizerTensor& tensor, std::size_t group, const Rule& rule,
                            const typename Rule::Factors& factors) {
@@ -484,18 +484,18 @@ __global__ void step_kernel(const __grid_constant__ TensorTable<OptimizerTensor>
     for (std::size_t i = done + threadIdx.x; i < end; i += blockDim.x) step_group<1>(tensor, i, rule, factors);
 }
 
-__global__ void count_step_kernel(OptimizerClock* clock) {
-    ++clock->step;
+__global__ void count_step_kernel(OptimizerProgress* progress) {
+    ++progress->step;
 }
 
 template <class Rule>
-void step_all(std::span<const OptimizerTensor> tensors, const Rule& rule, OptimizerClock* clock,
+void step_all(std::span<const OptimizerTensor> tensors, const Rule& rule, OptimizerProgress* progress,
               StreamRef stream) {
     for_each_tensor(tensors, [&](const TensorTable<OptimizerTensor>& table) {
         step_kernel<<<table.blocks(), block_size, 0, stream.get()>>>(table, rule);
         check_launch("step_kernel");
     });
-    count_step_kernel<<<1, 1, 0, stream.get()>>>(clock);
+    count_step_kernel<<<1, 1, 0, stream.get()>>>(progress);
     check_launch("count_step_kernel");
 }
 
@@ -664,14 +664,14 @@ void load_images(const std::uint8_t* pixels, const std::uint8_t* labels, const s
     check_launch("load_images_kernel");
 }
 
-void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerClock* clock,
+void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerProgress* progress,
               StreamRef stream) {
-    step_all(tensors, Sgd{options, clock}, clock, stream);
+    step_all(tensors, Sgd{options, progress}, progress, stream);
 }
 
-void adam_step(std::span<const OptimizerTensor> tensors, const AdamStep& options, OptimizerClock* clock,
+void adam_step(std::span<const OptimizerTensor> tensors, const AdamStep& options, OptimizerProgress* progress,
                StreamRef stream) {
-    step_all(tensors, Adam{options, clock}, clock, stream);
+    step_all(tensors, Adam{options, progress}, progress, stream);
 }
 
 void convert_all(std::span<const ConvertedTensor> tensors, StreamRef stream) {

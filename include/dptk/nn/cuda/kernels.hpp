@@ -1,6 +1,6 @@
-/// The kernels of the trainer on a GPU, as plain host functions: kernels.cu has them. Each puts its work on a
-/// stream and returns; pointers are to device memory unless said otherwise. Activations are f32 or bf16, as
-/// `type` says, and images among them lie channels-last: [n, height, width, channels].
+/// Host functions that launch the kernels of the trainer on a GPU; kernels.cu has the kernels. Each
+/// function enqueues its work on a stream and returns. Pointers are to device memory. Activations are f32
+/// or bf16, as `type` says; images among them are channels-last: [n, height, width, channels].
 #pragma once
 
 #include <cstddef>
@@ -13,54 +13,54 @@
 
 namespace DPTK_NAMESPACE::nn::cuda::kernels {
 
-/// Images of `channels` channels, row-major [n, channels, height, width], as channels-last ones with `padded`
-/// channels, of which the last are zero.
+/// Converts row-major images [n, channels, height, width] to channels-last images with `padded` channels,
+/// of which the surplus is zero.
 void to_channels_last(const float* images, void* out, DType type, std::size_t n, std::size_t channels,
                       std::size_t padded, std::size_t pixels, StreamRef stream);
 
-/// The way back; padding is left out.
+/// Converts channels-last images back to row-major ones, without the padding.
 void from_channels_last(const void* images, DType type, float* out, std::size_t n, std::size_t channels,
                         std::size_t padded, std::size_t pixels, StreamRef stream);
 
-/// Elements of another type.
+/// Converts elements to another type.
 void convert(const void* from, DType from_type, void* to, DType to_type, std::size_t count, StreamRef stream);
 
-/// max(x, 0); `in` may be `out`.
+/// Computes max(x, 0). `in` and `out` may be the same memory.
 void relu(const void* in, void* out, DType type, std::size_t count, StreamRef stream);
 
-/// Adds bias[channel] to each row of data [rows, channels], and, with `is_relu`, makes it max(x, 0).
+/// Adds bias[channel] to each row of data [rows, channels]; with `is_relu`, then applies max(x, 0).
 void add_bias(void* data, const void* bias, DType type, std::size_t rows, std::size_t channels, bool is_relu,
               StreamRef stream);
 
 /// Zeroes the gradient where the output is zero.
 void relu_backward(const void* output, void* gradient, DType type, std::size_t count, StreamRef stream);
 
-/// How many floats bias_gradient needs besides.
+/// Returns the number of floats of scratch memory that bias_gradient() needs.
 [[nodiscard]] std::size_t bias_gradient_scratch(std::size_t rows, std::size_t channels, DType type);
 
-/// The sums over the rows of gradient [rows, channels], in f32 and in an order of their own. Where `output`
-/// is not null, the gradient becomes zero first where that is.
+/// Sums a gradient [rows, channels] over the rows, in f32 and in a fixed order. If `output` is not null,
+/// first zeroes the gradient where the output is zero.
 void bias_gradient(void* gradient, const void* output, DType type, std::size_t rows, std::size_t channels,
                    float* sums, float* scratch, StreamRef stream);
 
-/// Channels-last images and their windows.
+/// The sizes of channels-last images and of the pooling window.
 struct Pool {
     std::size_t n = 0;
     std::size_t height = 0;
     std::size_t width = 0;
-    /// A multiple of 16 bytes.
+    /// `channels` times the element size must be a multiple of 16 bytes.
     std::size_t channels = 0;
     std::size_t window = 0;
 };
 
 void max_pool(const void* in, void* out, DType type, const Pool& pool, StreamRef stream);
 
-/// The gradient of the input, everywhere. Of equal values the first one gets it; with `is_relu`, nothing that
-/// is zero does.
+/// Writes all elements of the input gradient. Of equal values in a window the first one gets the gradient;
+/// with `is_relu`, values that are zero get none.
 void max_pool_backward(const void* in, const void* output_gradient, void* input_gradient, DType type,
                        const Pool& pool, bool is_relu, StreamRef stream);
 
-/// What a convolution's window sees.
+/// The sizes of a convolution: input, output, kernel, stride and padding.
 struct Window {
     int height = 0;
     int width = 0;
@@ -71,31 +71,34 @@ struct Window {
     int padding = 0;
 };
 
-/// The images as the rows of a matrix, one for each place of the output: [n · out_height · out_width, size² ·
-/// channels], what lies outside being zero. Channels are a multiple of 16 bytes.
+/// Unfolds images (im2col) to the rows of a matrix, one row for each output position: [n · out_height ·
+/// out_width, size² · channels]. Elements outside the image are zero. `channels` times the element size
+/// must be a multiple of 16 bytes.
 void unfold(const void* images, void* rows, DType type, std::size_t n, std::size_t channels,
             const Window& window, StreamRef stream);
 
-/// Sums over the samples since they were zeroed.
+/// Sums over the samples since the totals were zeroed.
 struct LossTotals {
     double loss = 0;
     double correct = 0;
     double samples = 0;
 };
 
-/// Softmax cross-entropy of logits [n, classes], as nn::softmax_cross_entropy has it: `gradient` becomes that
-/// of the mean, and the totals grow. A label that is no class makes the loss NaN. `scratch` has 2 n floats.
+/// Computes the softmax cross-entropy of logits [n, classes], like nn::softmax_cross_entropy: writes the
+/// gradient of the mean to `gradient`, and adds to the totals. A label that is not a class makes the loss
+/// NaN. `scratch` has 2 n floats.
 void softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t n,
                            std::size_t classes, float* gradient, LossTotals* totals, float* scratch,
                            StreamRef stream);
 
-/// The images and labels number indices[0..n) of a dataset, every pixel multiplied by `scale`. `indices` may
-/// be null: then the first n.
+/// Loads the images and labels at indices[0..n) of a dataset, with every pixel multiplied by `scale`. If
+/// `indices` is null, loads the first n.
 void load_images(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices,
                  std::size_t n, std::size_t pixels_per_image, float scale, float* images,
                  std::uint8_t* labels_out, StreamRef stream);
 
-/// What an optimizer steps: f32, and the states as the optimizer has them.
+/// A parameter and its optimizer state, all f32. `first` and `second` are the state arrays, in the
+/// optimizer's order.
 struct OptimizerTensor {
     float* value = nullptr;
     const float* gradient = nullptr;
@@ -104,9 +107,10 @@ struct OptimizerTensor {
     std::size_t count = 0;
 };
 
-/// In device memory, so that it may change between launches of a graph.
-struct OptimizerClock {
-    /// Of the step that is taken next, from 1.
+/// The step number and the learning rate of an optimizer. They are in device memory, so that they may change
+/// between launches of a graph.
+struct OptimizerProgress {
+    /// The number of the next step, counted from 1.
     long long step = 1;
     double lr = 0;
 };
@@ -116,8 +120,8 @@ struct SgdStep {
     float weight_decay = 0;
 };
 
-/// As SGD has it; `first` is the momentum, null without one. Counts the clock's step on, behind it.
-void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerClock* clock,
+/// Performs an SGD step. `first` is the momentum; null without momentum. Then increments progress->step.
+void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerProgress* progress,
               StreamRef stream);
 
 struct AdamStep {
@@ -125,15 +129,15 @@ struct AdamStep {
     double beta2 = 0.999;
     double eps = 1e-8;
     double weight_decay = 0;
-    /// AdamW's, of the values.
+    /// Whether weight decay is applied to the values, as in AdamW.
     bool is_decoupled = false;
 };
 
-/// As Adam and AdamW have it.
-void adam_step(std::span<const OptimizerTensor> tensors, const AdamStep& options, OptimizerClock* clock,
+/// Performs an Adam or AdamW step, then increments progress->step.
+void adam_step(std::span<const OptimizerTensor> tensors, const AdamStep& options, OptimizerProgress* progress,
                StreamRef stream);
 
-/// f32 values to bf16, many tensors in one pass.
+/// A tensor of f32 values to convert to bf16; convert_all() converts many tensors in one launch.
 struct ConvertedTensor {
     const float* from = nullptr;
     void* to = nullptr;

@@ -1,4 +1,4 @@
-/// What flows between the layers of a network on a GPU, and the base of them.
+/// Activations between the layers of a network on a GPU, and the base class of the layers.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-/// How a sample's numbers lie: [height, width, padded channels]. Rows of features are channels of one pixel.
-/// Padding is zero.
+/// The memory layout of a sample: [height, width, padded channels]. A row of features counts as the
+/// channels of one pixel. Padding is zero.
 struct Form {
     std::size_t channels = 0;
     std::size_t padded = 0;
@@ -27,14 +27,14 @@ struct Form {
     [[nodiscard]] std::size_t elements() const noexcept { return padded * pixels(); }
 };
 
-/// `n` samples of a form, in the type of activations. Points.
+/// A non-owning reference to `n` samples of a form, in the type of activations.
 struct Activation {
     void* data = nullptr;
     std::size_t n = 0;
     Form form;
 };
 
-/// Memory for activations, which grows.
+/// Memory for activations. It grows, and never shrinks.
 class ActivationBuffer {
   public:
     [[nodiscard]] Activation get(Context& context, std::size_t n, const Form& form);
@@ -43,7 +43,7 @@ class ActivationBuffer {
     DeviceBuffer<std::byte> memory_;
 };
 
-/// Calls `fn`, and names the layer in what the libraries below throw.
+/// Calls `fn`, and adds the layer's name to BackendErrors that it throws.
 template <class Fn>
 decltype(auto) with_name(const std::string& layer, Fn&& fn) {
     try {
@@ -53,8 +53,8 @@ decltype(auto) with_name(const std::string& layer, Fn&& fn) {
     }
 }
 
-/// The base of the layers; see NetworkLayer for what the calls do. They put their work on the context's
-/// stream, and the host goes on, but for the first call of a batch size, which plans.
+/// The base class of the layers; see NetworkLayer for the meaning of the calls. They enqueue their work on
+/// the context's stream without blocking, except for the first call of a batch size, which plans.
 class Layer {
   public:
     Layer(Context& context, std::string label, const Form& output);
@@ -86,12 +86,12 @@ class Layer {
     Form output_;
 };
 
-/// Whether a ReLU comes with a layer's output, and who zeroes its gradient.
+/// Whether a ReLU is fused with a layer's output, and which layer applies its backward pass.
 enum class Activate : std::uint8_t {
     none,
     relu,
-    /// The pooling behind it does.
-    relu_masked_behind,
+    /// A ReLU whose backward pass the following pooling applies.
+    relu_masked_by_pool,
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

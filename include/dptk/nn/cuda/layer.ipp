@@ -8,7 +8,7 @@ DPTK_INLINE Activation ActivationBuffer::get(Context& context, std::size_t n, co
     const std::size_t bytes = n * form.elements() * context.type_size();
     if (bytes > memory_.size()) {
         memory_ = DeviceBuffer<std::byte>(bytes);
-        context.note_move();
+        context.note_reallocation();
     }
     return {memory_.data(), n, form};
 }

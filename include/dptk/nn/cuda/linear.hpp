@@ -1,4 +1,4 @@
-/// Linear over cuBLASLt: bias and ReLU go with the product.
+/// Linear with cuBLASLt. Bias and ReLU are fused with the matrix product.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ DPTK_INLINE LinearLayer::LinearLayer(Context& context, std::string label, const 
                .padded_outputs = spec.out_features,
                .channels = input.channels,
                .padded_channels = input.padded,
-               .pixels = input.pixels()},
+               .positions = input.pixels()},
               input.channels * input.pixels(), generator),
       bias_(context, "bias", {spec.out_features},
             {.outputs = spec.out_features, .padded_outputs = spec.out_features},

@@ -1,4 +1,4 @@
-/// Softmax cross-entropy on a GPU, whose sums stay there until somebody asks for them.
+/// Softmax cross-entropy on a GPU. The sums stay in device memory until they are fetched.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ using LossTotals = cuda::kernels::LossTotals;
 
 class DeviceLoss {
   public:
-    /// On the device that is current; its work goes on the stream, which must outlive it.
+    /// Uses the current device. Its work is enqueued on the stream, which must outlive this object.
     explicit DeviceLoss(StreamRef stream = {});
 
-    /// Puts a batch's loss on the stream, as nn::softmax_cross_entropy has it: `gradient` becomes that of the
-    /// mean over the batch, and loss and hits go into the totals. A label that is no class makes the loss
-    /// NaN. \param logits [n, classes] \param labels n of them \throws ArgumentError where labels and logits
-    /// differ in number
+    /// Enqueues the loss of a batch on the stream, like nn::softmax_cross_entropy: writes the gradient of
+    /// the mean over the batch to `gradient`, and adds loss and correct predictions to the totals. `logits`
+    /// are [n, classes], with n `labels`. A label that is not a class makes the loss NaN. Throws
+    /// ArgumentError if the numbers of labels and samples differ.
     void add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
              DeviceTensor<float>& gradient);
 
-    /// Of all batches since reset(). Blocks until they are done.
+    /// Returns the totals of all batches since reset(). Blocks until they are done.
     [[nodiscard]] LossTotals fetch() const;
 
-    /// Behind what the stream has been given.
+    /// Enqueues zeroing of the totals on the stream.
     void reset();
 
   private:

@@ -18,11 +18,12 @@ DPTK_INLINE DeviceLoss::DeviceLoss(StreamRef stream) : stream_(stream), totals_(
 DPTK_INLINE void DeviceLoss::add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
                                  DeviceTensor<float>& gradient) {
     if (logits.shape().size() != 2 || logits.size() == 0)
-        throw ArgumentError(dptk::detail::text("DeviceLoss needs logits [n, classes], but gets ",
+        throw ArgumentError(dptk::detail::text("DeviceLoss: expected logits [n, classes], got ",
                                                dptk::detail::shape_text(logits.shape())));
     const std::size_t n = logits.shape()[0];
     if (labels.size() != n)
-        throw ArgumentError(dptk::detail::text("DeviceLoss: ", labels.size(), " labels for ", n, " samples"));
+        throw ArgumentError(
+            dptk::detail::text("DeviceLoss: expected ", n, " labels, one per sample, got ", labels.size()));
     gradient.resize(logits.shape());
     if (2 * n > scratch_.size()) scratch_ = dptk::cuda::DeviceBuffer<float>(2 * n);
     cuda::kernels::softmax_cross_entropy(logits.data(), labels.data(), n, logits.shape()[1], gradient.data(),

@@ -1,4 +1,4 @@
-/// A product of two matrices by cuBLASLt, planned once and run many times.
+/// A product of two matrices with cuBLASLt, planned once and run many times.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 [[nodiscard]] cudaDataType_t cuda_type(DType type) noexcept;
 
-/// How a row-major matrix takes part.
+/// Whether a row-major matrix is transposed in the product.
 enum class Side : std::uint8_t { as_it_is, transposed };
 
-/// What is done to each row of the result.
+/// The operation that is applied to each row of the result.
 enum class Epilogue : std::uint8_t { none, bias, bias_and_relu };
 
-/// C [rows, columns] = op(A) · op(B), with `inner` products for each element; all row-major and dense.
+/// C [rows, columns] = op(A) · op(B), with the inner dimension `inner`; all row-major and dense.
 struct ProductShape {
     std::size_t rows = 0;
     std::size_t columns = 0;
@@ -31,10 +31,11 @@ struct ProductShape {
 
 class MatrixProduct {
   public:
-    /// cuBLASLt's matrices are column-major: what is ours is their transpose, and Cᵀ = op(B)ᵀ · op(A)ᵀ.
+    /// Creates the cuBLASLt descriptors of the product; the first run() selects the algorithm. cuBLASLt
+    /// reads a row-major matrix as its column-major transpose, so it computes Cᵀ = op(B)ᵀ · op(A)ᵀ.
     MatrixProduct(Context& context, const ProductShape& shape);
 
-    /// \param bias one for each column, of the result's type; null where the epilogue takes none
+    /// `bias` has one element for each column, of the result's type; null if the epilogue has no bias.
     void run(const void* a, const void* b, void* c, const void* bias = nullptr);
 
   private:
@@ -53,7 +54,7 @@ class MatrixProduct {
               "cublasLtMatmulDescSetAttribute");
     }
 
-    /// Of a row-major matrix.
+    /// Returns the layout of a row-major matrix.
     [[nodiscard]] static Layout layout(cudaDataType_t type, std::size_t rows, std::size_t columns);
 
     void plan(const void* a, const void* b, void* c);

@@ -4,6 +4,10 @@
 
 #include <array>
 
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/error.hpp"
+
 namespace DPTK_NAMESPACE::nn::cuda {
 
 DPTK_INLINE cudaDataType_t cuda_type(DType type) noexcept {
@@ -23,10 +27,11 @@ DPTK_INLINE MatrixProduct::MatrixProduct(Context& context, const ProductShape& s
         set(CUBLASLT_MATMUL_DESC_EPILOGUE,
             shape.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS);
     const cudaDataType_t in = cuda_type(context.type());
-    const bool b_is_turned = shape.b == Side::transposed;
-    const bool a_is_turned = shape.a == Side::transposed;
-    b_ = layout(in, b_is_turned ? shape.columns : shape.inner, b_is_turned ? shape.inner : shape.columns);
-    a_ = layout(in, a_is_turned ? shape.inner : shape.rows, a_is_turned ? shape.rows : shape.inner);
+    const bool b_is_transposed = shape.b == Side::transposed;
+    const bool a_is_transposed = shape.a == Side::transposed;
+    b_ = layout(in, b_is_transposed ? shape.columns : shape.inner,
+                b_is_transposed ? shape.inner : shape.columns);
+    a_ = layout(in, a_is_transposed ? shape.inner : shape.rows, a_is_transposed ? shape.rows : shape.inner);
     c_ = layout(cuda_type(shape.result), shape.rows, shape.columns);
 }
 
@@ -73,8 +78,8 @@ DPTK_INLINE void MatrixProduct::plan(const void* a, const void* b, void* c) {
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-        prefer(attribute, std::uint32_t{16});  // of parameters and gradients in the program's memory
-    // Parts of a sum are not rounded to the type of the result.
+        prefer(attribute, std::uint32_t{16});  // alignment of the user's memory
+    // Partial sums must not be rounded to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
@@ -83,7 +88,11 @@ DPTK_INLINE void MatrixProduct::plan(const void* a, const void* b, void* c) {
         cublasLtMatmulAlgoGetHeuristic(context_->blas(), operation_.get(), b_.get(), a_.get(), c_.get(),
                                        c_.get(), made, static_cast<int>(found.size()), found.data(), &count),
         "cublasLtMatmulAlgoGetHeuristic");
-    if (count == 0) throw BackendError("cuBLASLt has no algorithm for a matrix product");
+    if (count == 0)
+        throw BackendError(dptk::detail::text(
+            "cuBLASLt has no algorithm for a matrix product of ", shape_.rows, " rows, ", shape_.columns,
+            " columns with an inner dimension of ", shape_.inner, ", operands of type ",
+            dtype_name(context_->type()), " and a result of type ", dtype_name(shape_.result)));
     const std::size_t best = find_fastest(*context_, static_cast<std::size_t>(count),
                                           [&](std::size_t i) { launch(found[i].algo, a, b, c); });
     algorithm_ = found[best].algo;

@@ -1,4 +1,4 @@
-/// MaxPool2d of channels-last images.
+/// MaxPool2d on channels-last images.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,10 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class MaxPool2dLayer final : public Layer {
   public:
-    /// `behind_relu`: nothing that is zero gets a gradient.
+    /// With `after_relu`, values that are zero get no gradient, which also applies the preceding ReLU's
+    /// backward pass.
     MaxPool2dLayer(Context& context, std::string label, const MaxPool2d& spec, const Form& input,
-                   bool behind_relu);
+                   bool after_relu);
 
   private:
     [[nodiscard]] kernels::Pool pool() const noexcept;
@@ -25,7 +26,7 @@ class MaxPool2dLayer final : public Layer {
     DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
 
     std::size_t window_;
-    bool behind_relu_;
+    bool after_relu_;
     Activation input_;
     ActivationBuffer outputs_;
     ActivationBuffer input_gradients_;

@@ -7,11 +7,11 @@
 namespace DPTK_NAMESPACE::nn::cuda {
 
 DPTK_INLINE MaxPool2dLayer::MaxPool2dLayer(Context& context, std::string label, const MaxPool2d& spec,
-                                           const Form& input, bool behind_relu)
+                                           const Form& input, bool after_relu)
     : Layer(context, std::move(label),
             {input.channels, input.padded, input.height / spec.kernel_size, input.width / spec.kernel_size}),
       window_(spec.kernel_size),
-      behind_relu_(behind_relu) {}
+      after_relu_(after_relu) {}
 
 DPTK_INLINE kernels::Pool MaxPool2dLayer::pool() const noexcept {
     const Form& form = input_.form;
@@ -27,8 +27,8 @@ DPTK_INLINE Activation MaxPool2dLayer::do_forward(const Activation& input) {
 
 DPTK_INLINE Activation MaxPool2dLayer::do_backward_input(const Activation& gradient) {
     const Activation result = input_gradients_.get(context(), gradient.n, input_.form);
-    kernels::max_pool_backward(input_.data, gradient.data, result.data, context().type(), pool(),
-                               behind_relu_, context().stream());
+    kernels::max_pool_backward(input_.data, gradient.data, result.data, context().type(), pool(), after_relu_,
+                               context().stream());
     return result;
 }
 

@@ -1,4 +1,4 @@
-/// Optimizers that step all parameters of a network on a GPU in one pass.
+/// Fused optimizers (SGD, Adam, AdamW) that update all parameters of a network on a GPU in one pass.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,34 @@ namespace DPTK_NAMESPACE::nn {
 
 namespace cuda {
 
-/// The states and the clock of an optimizer, in device memory.
+/// Base of the fused optimizers. Keeps the state arrays, the step number and the learning rate in device
+/// memory.
 class FusedOptimizer {
   public:
-    /// `states`: how many numbers it remembers of each element.
+    /// `states` is the number of values that the optimizer stores for each element.
     FusedOptimizer(double lr, std::size_t states, StreamRef stream);
 
-    /// From the next step on, also in a graph that was captured. Blocks until the device has it.
+    /// Sets the learning rate of subsequent steps, including those of graphs that were already captured.
+    /// Blocks until the device has the value.
     void set_lr(double lr);
 
   protected:
     [[nodiscard]] std::span<const kernels::OptimizerTensor> tensors(std::span<const ParameterRef> parameters);
 
-    [[nodiscard]] kernels::OptimizerClock* clock() noexcept;
+    [[nodiscard]] kernels::OptimizerProgress* progress() noexcept;
     [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
 
   private:
-    struct Clock {
-        kernels::OptimizerClock value;
+    struct Progress {
+        kernels::OptimizerProgress value;
     };
 
-    void send_clock();
+    void send_progress();
 
     std::size_t states_;
     StreamRef stream_;
-    Clock host_clock_;
-    dptk::cuda::DeviceBuffer<Clock> clock_;
+    Progress host_progress_;
+    dptk::cuda::DeviceBuffer<Progress> progress_;
     std::vector<std::vector<dptk::cuda::DeviceBuffer<float>>> state_;
     std::vector<kernels::OptimizerTensor> tensors_;
 };
@@ -53,7 +55,7 @@ class FusedSGD : public cuda::FusedOptimizer {
   public:
     explicit FusedSGD(SgdOptions options, StreamRef stream = {});
 
-    /// Puts a step of all parameters, always the same ones, on the stream.
+    /// Enqueues a step of all parameters on the stream. Must always be called with the same parameters.
     void step(std::span<const ParameterRef> parameters);
 
   private:
@@ -66,7 +68,7 @@ class FusedAdam : public cuda::FusedOptimizer {
     explicit FusedAdam(AdamOptions options = {}, StreamRef stream = {})
         : FusedAdam(options, false, dptk::Adam<float>(options).lr(), stream) {}
 
-    /// Puts a step of all parameters, always the same ones, on the stream.
+    /// Enqueues a step of all parameters on the stream. Must always be called with the same parameters.
     void step(std::span<const ParameterRef> parameters);
 
   protected:

@@ -8,17 +8,17 @@
 namespace DPTK_NAMESPACE::nn::cuda {
 
 DPTK_INLINE FusedOptimizer::FusedOptimizer(double lr, std::size_t states, StreamRef stream)
-    : states_(states), stream_(stream), clock_(1) {
-    host_clock_.value.lr = lr;
-    send_clock();
+    : states_(states), stream_(stream), progress_(1) {
+    host_progress_.value.lr = lr;
+    send_progress();
 }
 
 DPTK_INLINE void FusedOptimizer::set_lr(double lr) {
     dptk::detail::require_not_negative("FusedOptimizer", "lr", lr);
-    dptk::cuda::detail::copy_bytes(&host_clock_, clock_.data(), sizeof host_clock_, stream_);
+    dptk::cuda::detail::copy_bytes(&host_progress_, progress_.data(), sizeof host_progress_, stream_);
     dptk::cuda::synchronize(stream_);
-    host_clock_.value.lr = lr;
-    send_clock();
+    host_progress_.value.lr = lr;
+    send_progress();
 }
 
 DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
@@ -35,14 +35,14 @@ DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
         }
     }
     if (state_.size() != parameters.size())
-        throw ArgumentError(
-            dptk::detail::text("an optimizer of ", state_.size(), " parameters steps ", parameters.size()));
+        throw ArgumentError(dptk::detail::text("FusedOptimizer: expected ", state_.size(),
+                                               " parameters, as in the first step, got ", parameters.size()));
     tensors_.clear();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const ParameterRef& parameter = parameters[i];
         if (parameter.dtype != DType::f32 || parameter.device.type != DeviceType::cuda)
-            throw ArgumentError(
-                dptk::detail::text("parameter ", parameter.name, ": not f32 in a device's memory"));
+            throw ArgumentError(dptk::detail::text("FusedOptimizer: expected parameter ", parameter.name,
+                                                   " to be f32 in device memory"));
         tensors_.push_back({.value = static_cast<float*>(parameter.value),
                             .gradient = static_cast<const float*>(parameter.gradient),
                             .first = states_ > 0 ? state_[i][0].data() : nullptr,
@@ -52,12 +52,12 @@ DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
     return tensors_;
 }
 
-DPTK_INLINE kernels::OptimizerClock* FusedOptimizer::clock() noexcept {
-    return &clock_.data()->value;
+DPTK_INLINE kernels::OptimizerProgress* FusedOptimizer::progress() noexcept {
+    return &progress_.data()->value;
 }
 
-DPTK_INLINE void FusedOptimizer::send_clock() {
-    dptk::cuda::detail::copy_bytes(clock_.data(), &host_clock_, sizeof host_clock_, stream_);
+DPTK_INLINE void FusedOptimizer::send_progress() {
+    dptk::cuda::detail::copy_bytes(progress_.data(), &host_progress_, sizeof host_progress_, stream_);
     dptk::cuda::synchronize(stream_);
 }
 
@@ -72,12 +72,12 @@ DPTK_INLINE FusedSGD::FusedSGD(SgdOptions options, StreamRef stream)
 DPTK_INLINE void FusedSGD::step(std::span<const ParameterRef> parameters) {
     cuda::kernels::sgd_step(
         tensors(parameters),
-        {static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)}, clock(),
+        {static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)}, progress(),
         stream());
 }
 
 DPTK_INLINE void FusedAdam::step(std::span<const ParameterRef> parameters) {
-    cuda::kernels::adam_step(tensors(parameters), options_, clock(), stream());
+    cuda::kernels::adam_step(tensors(parameters), options_, progress(), stream());
 }
 
 DPTK_INLINE FusedAdam::FusedAdam(const AdamOptions& options, bool is_decoupled, double lr, StreamRef stream)

@@ -1,5 +1,5 @@
-/// A parameter in a device's memory, in the layout that the libraries compute in, with its gradient in the
-/// same.
+/// A parameter in device memory, in the layout that cuDNN and cuBLASLt need, with its gradient in the same
+/// layout.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,26 @@
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/float16.hpp"
 #include "dptk/nn/cuda/context.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-/// Where the elements of a weight lie: PyTorch's [outputs, channels, pixels] as [padded outputs, pixels,
-/// padded channels]. The rest is padding, which is zero, and stays so.
+/// The memory layout of a weight: PyTorch's [outputs, channels, positions] as [padded outputs, positions,
+/// padded channels]. A position is an element of the kernel's square in a convolution, and a pixel of the
+/// input in a linear layer. The padding is zero, and stays zero.
 struct WeightLayout {
     std::size_t outputs = 0;
     std::size_t padded_outputs = 0;
     std::size_t channels = 1;
     std::size_t padded_channels = 1;
-    std::size_t pixels = 1;
+    std::size_t positions = 1;
 
-    [[nodiscard]] std::size_t count() const noexcept { return padded_outputs * pixels * padded_channels; }
+    [[nodiscard]] std::size_t count() const noexcept { return padded_outputs * positions * padded_channels; }
 
     [[nodiscard]] bool is_row_major() const noexcept;
 
-    /// 0 where it is row-major.
+    /// Returns 0 if the layout is row-major.
     [[nodiscard]] std::uint64_t hash() const;
 
     /// Calls fn(place, row-major index) for each element.
@@ -38,9 +39,9 @@ struct WeightLayout {
     void for_each(Fn&& fn) const {
         for (std::size_t output = 0; output < outputs; ++output)
             for (std::size_t channel = 0; channel < channels; ++channel)
-                for (std::size_t pixel = 0; pixel < pixels; ++pixel)
-                    fn((output * pixels + pixel) * padded_channels + channel,
-                       (output * channels + channel) * pixels + pixel);
+                for (std::size_t position = 0; position < positions; ++position)
+                    fn((output * positions + position) * padded_channels + channel,
+                       (output * channels + channel) * positions + position);
     }
 };
 
@@ -59,22 +60,23 @@ class Parameter {
     [[nodiscard]] DeviceSpan<float> values() const noexcept { return values_; }
     [[nodiscard]] DeviceSpan<float> gradient() const noexcept { return gradient_; }
 
-    /// Throws ArgumentError, as the next, for storage that is not aligned to 16 bytes.
+    /// Copies the values to `storage`. This function and set_gradient_storage() throw ArgumentError if
+    /// `storage` is not aligned to 16 bytes.
     void set_value_storage(DeviceSpan<float> storage);
 
     void set_gradient_storage(DeviceSpan<float> storage);
 
-    /// Blocks.
+    /// Copies the values from host memory. Blocks.
     void import_values(std::span<const float> values);
 
-    /// Blocks.
+    /// Copies the values to host memory. Blocks.
     void export_values(std::span<float> out) const { fetch(values_, out); }
     void export_gradient(std::span<float> out) const { fetch(gradient_, out); }
 
-    /// In the type of activations, for the libraries: the values themselves, or their copy.
+    /// Returns the values in the type of activations: the f32 values themselves, or their bf16 copy.
     [[nodiscard]] const void* operand() const noexcept;
 
-    /// Null where the values themselves are computed with.
+    /// Returns the bf16 copy; null if the values themselves are used.
     [[nodiscard]] void* copy() noexcept { return copy_.data(); }
 
   private:

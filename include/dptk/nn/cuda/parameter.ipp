@@ -11,13 +11,13 @@
 namespace DPTK_NAMESPACE::nn::cuda {
 
 DPTK_INLINE bool WeightLayout::is_row_major() const noexcept {
-    return outputs == padded_outputs && channels == padded_channels && (channels == 1 || pixels == 1);
+    return outputs == padded_outputs && channels == padded_channels && (channels == 1 || positions == 1);
 }
 
 DPTK_INLINE std::uint64_t WeightLayout::hash() const {
     if (is_row_major()) return 0;
     return dptk::detail::fnv1a(dptk::detail::text(outputs, " ", padded_outputs, " ", channels, " ",
-                                                  padded_channels, " ", pixels)) |
+                                                  padded_channels, " ", positions)) |
            1;
 }
 
@@ -43,12 +43,12 @@ DPTK_INLINE void Parameter::set_value_storage(DeviceSpan<float> storage) {
     values_ = storage;
     dptk::cuda::synchronize(stream());
     own_values_ = {};
-    context_.note_move();
+    context_.note_reallocation();
 }
 
 DPTK_INLINE void Parameter::set_gradient_storage(DeviceSpan<float> storage) {
     check_aligned(storage);
-    context_.note_move();
+    context_.note_reallocation();
     gradient_ = storage;
     dptk::cuda::check(cudaMemsetAsync(storage.data(), 0, count() * sizeof(float), stream().get()),
                       "cudaMemsetAsync");

@@ -1,4 +1,4 @@
-/// In which arithmetic a network computes on a GPU.
+/// The precision of a network's arithmetic on a GPU: fp32, tf32 or bf16.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// Parameters, their gradients, inputs, outputs and losses are f32 in all of them.
+/// Parameters, their gradients, inputs, outputs and losses are f32 in each precision.
 enum class Precision : std::uint8_t {
     /// f32 throughout.
     fp32,
-    /// f32 in memory; matrix products and convolutions round what they multiply to 10 bits of fraction.
+    /// f32 in memory; matrix products and convolutions round their operands to 10 bits of fraction.
     tf32,
-    /// Activations in bf16, and a copy of the parameters; sums in f32.
+    /// bf16 activations, and a bf16 copy of the parameters; sums in f32.
     bf16,
 };
 
-/// "fp32" and so on.
+/// Returns the name of a precision, such as "fp32".
 [[nodiscard]] std::string_view precision_name(Precision precision) noexcept;
 
-/// Of activations.
+/// Returns the type of activations.
 [[nodiscard]] DType activation_type(Precision precision) noexcept;
 
 }  // namespace DPTK_NAMESPACE::nn

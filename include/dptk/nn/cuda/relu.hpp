@@ -1,4 +1,4 @@
-/// ReLU: nothing to do where it comes with the output of the layer before, which is usual.
+/// ReLU on a GPU. It is usually fused with the output of the preceding layer, and then does nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-/// For ReLU behind a Linear or a Conv2d, and for Flatten: activations lie as they should already.
-class PassingLayer final : public Layer {
+/// Passes activations through: for a ReLU that is fused with the preceding Linear or Conv2d, and for
+/// Flatten.
+class IdentityLayer final : public Layer {
   public:
     using Layer::Layer;
 

@@ -1,4 +1,4 @@
-/// DeviceTensor: a dense row-major array in a device's memory, nn::Tensor's counterpart.
+/// DeviceTensor, a dense row-major array in device memory: the counterpart of nn::Tensor.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,26 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// Memory on the device that is current when it grows; it never shrinks. The last dimension is contiguous.
-/// Owns, moves, and is not copied.
+/// A row-major array; the last dimension is contiguous. Memory is allocated on the device that is current
+/// when the array grows; it never shrinks. Movable, not copyable.
 template <class T>
 class DeviceTensor {
   public:
-    /// No dimensions and no elements.
+    /// Makes a tensor without dimensions and elements.
     DeviceTensor() = default;
 
-    /// Not initialised.
+    /// Makes a tensor of uninitialized elements.
     explicit DeviceTensor(const Shape& shape) { resize(shape); }
 
-    /// Takes the shape `shape`. The elements are unspecified afterwards; memory is allocated only where there
-    /// was never room for as many, which blocks until the device has done all that it has been given.
+    /// Changes the shape to `shape`. The elements are unspecified afterwards. Memory is allocated only if
+    /// the tensor never had room for as many elements; that blocks until the device has finished all of its
+    /// work.
     void resize(std::span<const std::size_t> shape) {
         shape_.assign(shape.begin(), shape.end());
         make_room();
     }
 
-    /// The same for the shape [n, ...sample].
+    /// Changes the shape to [n, ...sample], like the overload above.
     void resize(std::size_t n, std::span<const std::size_t> sample) {
         shape_.assign(1, n);
         shape_.insert(shape_.end(), sample.begin(), sample.end());
@@ -38,7 +39,7 @@ class DeviceTensor {
 
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     [[nodiscard]] T* data() noexcept { return memory_.data(); }
@@ -51,7 +52,7 @@ class DeviceTensor {
 
   private:
     void make_room() {
-        size_ = 0;  // should one of these throw
+        size_ = 0;  // stays 0 if a call below throws
         const std::size_t count = element_count(shape_);
         if (count > memory_.size()) memory_ = dptk::cuda::DeviceBuffer<T>(count);
         size_ = count;

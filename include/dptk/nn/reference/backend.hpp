@@ -1,5 +1,5 @@
-/// Reference: networks in plain loops, for float and double, with the standard library alone. It is what
-/// other backends are tested against, and what runs where no library is installed.
+/// Reference, the backend that computes networks in plain loops, for float and double, without any library.
+/// Other backends are tested against it, and it runs where no library is installed.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/convolution.hpp"
 #include "dptk/nn/reference/layer.hpp"
@@ -22,7 +22,7 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// The backend for `Sequential<Reference<T>>`; one thread, row-major everywhere.
+/// The backend for `Sequential<Reference<T>>`. It uses one thread, and row-major memory everywhere.
 template <std::floating_point T>
 class Reference {
   public:

@@ -1,5 +1,5 @@
-/// Conv2d in plain loops. All three passes walk over the same pairs of an input row and an output row that
-/// one weight connects; they differ in what they do with a pair.
+/// Conv2d in plain loops. All three passes visit the same pairs of an input row and an output row that one
+/// weight connects, and differ only in what they compute for a pair.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
 #include "dptk/nn/tensor.hpp"
@@ -88,8 +88,8 @@ class Conv2dLayer final : public Layer<T> {
 
     [[nodiscard]] std::size_t fan_in() const { return in_[0] * spec_.kernel_size * spec_.kernel_size; }
 
-    /// The output positions, of `outputs`, for which `position · stride + tap - padding` lies inside the
-    /// input.
+    /// Returns the range of output positions, of `outputs`, for which `position · stride + tap - padding`
+    /// lies inside the input.
     [[nodiscard]] Range positions(std::size_t tap, std::size_t size, std::size_t outputs) const {
         const std::size_t stride = spec_.stride;
         const std::size_t begin = tap >= spec_.padding ? 0 : (spec_.padding - tap + stride - 1) / stride;
@@ -105,7 +105,7 @@ class Conv2dLayer final : public Layer<T> {
                 for (std::size_t c = 0; c < in_[0]; ++c) visit_planes(n, o, c, visit);
     }
 
-    /// The rows of output channel `o` of sample `n`, as far as they depend on input channel `c`.
+    /// Visits the rows of output channel `o` of sample `n` that depend on input channel `c`.
     template <class Visit>
     void visit_planes(std::size_t n, std::size_t o, std::size_t c, Visit& visit) const {
         const std::size_t kernel = spec_.kernel_size;

@@ -1,4 +1,4 @@
-/// What the reference layers share: activations and parameters as flat row-major arrays.
+/// The base class of the reference layers, with activations and parameters as flat row-major arrays.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::reference {
 
-/// `batch` samples, row-major. Points, and owns nothing.
+/// A non-owning view of `batch` samples, row-major.
 template <std::floating_point T>
 struct Activation {
     std::span<const T> values;
@@ -76,7 +76,7 @@ class Parameter {
     std::span<T> gradient_;
 };
 
-/// The base of the reference layers; see NetworkLayer for what the calls do.
+/// The base class of the reference layers; see NetworkLayer for the meaning of the calls.
 template <std::floating_point T>
 class Layer {
   public:
@@ -94,15 +94,15 @@ class Layer {
     virtual Activation<T> backward_input(const Activation<T>& output_gradient) = 0;
 };
 
-/// Room for `count` elements of an output, all set to zero.
+/// Resizes `memory` to `count` elements, all zero, and returns them.
 template <std::floating_point T>
 std::span<T> zeros(std::vector<T>& memory, std::size_t count) {
     memory.assign(count, T{0});
     return memory;
 }
 
-/// Σ a[i]·b[i], in eight partial sums: one running sum would round worse, and its order could not be
-/// vectorised.
+/// Computes Σ a[i]·b[i] in eight partial sums: a single running sum has larger rounding errors, and its
+/// order prevents vectorization.
 template <std::floating_point T>
 T dot(const T* a, const T* b, std::size_t count) {
     constexpr std::size_t lanes = 8;
@@ -116,7 +116,7 @@ T dot(const T* a, const T* b, std::size_t count) {
     return sum;
 }
 
-/// y[i] += factor · x[i].
+/// Computes y[i] += factor · x[i].
 template <std::floating_point T>
 void add_scaled(T* y, T factor, const T* x, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) y[i] += factor * x[i];

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
 #include "dptk/nn/tensor.hpp"
@@ -36,7 +36,7 @@ class LinearLayer final : public Layer<T> {
         return {output_, input.batch};
     }
 
-    /// dW = gᵀ·x and db = Σₙ g.
+    /// Computes dW = gᵀ·x and db = Σₙ g.
     void backward_parameters(const Activation<T>& output_gradient) override {
         const std::span<T> weight = weight_.gradient();
         const std::span<T> bias = bias_.gradient();
@@ -51,7 +51,7 @@ class LinearLayer final : public Layer<T> {
         }
     }
 
-    /// dx = g·W.
+    /// Computes dx = g·W.
     Activation<T> backward_input(const Activation<T>& output_gradient) override {
         const std::span<T> result = zeros(input_gradient_, output_gradient.batch * in_);
         for (std::size_t n = 0; n < output_gradient.batch; ++n)

@@ -1,4 +1,5 @@
-/// MaxPool2d in plain loops: forward remembers where each maximum was, and backward sends the gradient there.
+/// MaxPool2d in plain loops. Forward stores the position of each maximum, to which backward adds the
+/// gradient.
 #pragma once
 
 #include <cmath>
@@ -38,7 +39,8 @@ class MaxPool2dLayer final : public Layer<T> {
     }
 
   private:
-    /// The index of the first maximum in the window of output element `i`; a NaN counts as larger than all.
+    /// Returns the index of the first maximum in the window of output element `i`. NaN counts as larger
+    /// than every number.
     [[nodiscard]] std::size_t largest_in_window(std::span<const T> input, std::size_t i) const {
         const std::size_t x = i % out_[2];
         const std::size_t y = i / out_[2] % out_[1];

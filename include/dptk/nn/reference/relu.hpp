@@ -1,4 +1,4 @@
-/// ReLU and Flatten in plain loops; the latter has nothing to compute, since all is row-major here.
+/// ReLU and Flatten in plain loops. Flatten computes nothing, since all memory is row-major.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@ class ReLULayer final : public Layer<T> {
     Activation<T> forward(const Activation<T>& input) override {
         output_.resize(input.values.size());
         for (std::size_t i = 0; i < output_.size(); ++i)
-            output_[i] = input.values[i] < T{0} ? T{0} : input.values[i];  // this way round a NaN stays one
+            output_[i] = input.values[i] < T{0} ? T{0} : input.values[i];  // NaN stays NaN
         return {output_, input.batch};
     }
 

@@ -1,6 +1,6 @@
-/// What a Trainer leaves to a network's backend: to load batches, to compute losses and gradients, and to
-/// step the values. This is the one for networks in host memory; train/detail/cuda/computation.hpp has that
-/// for GPUs.
+/// TrainerComputation, the part of a Trainer that depends on the network's backend: loading batches,
+/// computing losses and gradients, and updating the values. This is the version for networks in host
+/// memory; train/detail/cuda/computation.hpp has the version for GPUs.
 #pragma once
 
 #include <concepts>
@@ -42,10 +42,10 @@ class TrainerComputation {
     TrainerComputation(nn::Sequential<Backend>& net, const TrainerOptions& options)
         : net_(net), pixel_scale_(static_cast<Scalar>(options.pixel_scale)), sgd_(options.sgd) {}
 
-    /// What of the options cannot be had; empty for nothing.
+    /// Returns what is wrong with the options; empty if nothing is.
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
-        if (options.cuda_graph) return "Trainer: cuda_graph is for networks on a GPU";
-        if (options.data_on_device) return "Trainer: data_on_device is for networks on a GPU";
+        if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
+        if (options.data_on_device) return "Trainer: data_on_device requires a network on a GPU";
         return "";
     }
 
@@ -53,28 +53,28 @@ class TrainerComputation {
 
     [[nodiscard]] Totals make_totals() const { return {}; }
 
-    /// From now on gradients are computed in their buckets, which are not to be made anew.
+    /// From now on gradients are computed directly in DDP's buckets, which can no longer be rebuilt.
     void put_gradients_into(DistributedDataParallel& ddp) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i)
             net_.set_gradient_storage(i, ddp.template gradient_memory<Scalar>(i));
     }
 
-    /// The batch of the passes that follow: one sample or more.
+    /// Loads the batch for subsequent passes; at least one sample.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
         batch_.load(dataset, indices, pixel_scale_);
     }
 
-    /// Before the first step of an epoch. Collective.
+    /// Called before the first step of an epoch. Collective.
     void begin_epoch(ProcessGroup& /*group*/) {}
 
-    /// A step, behind load(): calls `step`, which is the same for each number of samples. `all_are_full`: all
-    /// ranks have a full batch.
+    /// Runs a step after load(): calls `step`, which does the same for each number of samples.
+    /// `all_are_full` says whether all ranks have a full batch.
     template <std::invocable Step>
     void run(bool /*all_are_full*/, Step&& step) {
         std::forward<Step>(step)();
     }
 
-    /// Adds the batch's loss and hits to the totals.
+    /// Adds the batch's loss and number of correct predictions to the totals.
     void forward(Totals& totals) {
         const nn::Tensor<Scalar>& logits = net_.forward(batch_.images());
         const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_.labels(), output_gradient_);
@@ -89,7 +89,7 @@ class TrainerComputation {
         net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
     }
 
-    /// One step of all values along their gradients.
+    /// Performs one SGD step on all values.
     void step_values(std::span<const ParameterRef> parameters) {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             const ParameterRef& parameter = parameters[i];
@@ -98,7 +98,7 @@ class TrainerComputation {
         }
     }
 
-    /// Throws what went wrong in steps that nobody has waited for. Collective.
+    /// Does nothing: on the host each step throws its own errors.
     void check(DistributedDataParallel& /*ddp*/) {}
 
   private:

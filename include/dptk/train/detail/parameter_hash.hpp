@@ -1,4 +1,4 @@
-/// One number for all parameters of a model, to see that the ranks still have the same.
+/// A hash of all parameters of a model, to check that all ranks still have the same values.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// FNV-1a over the bytes of all values, in order and in the layout that they have in memory. Values on a
-/// device must be complete, but for what its default stream still does: blocks for that.
+/// Returns the FNV-1a hash of the bytes of all values, in order and in their memory layout. Values on a
+/// device must be complete, except for work on the device's default stream: blocks until that is done.
 [[nodiscard]] std::uint64_t parameter_hash(std::span<const ParameterRef> parameters);
 
-/// The hash that all ranks have. Throws MismatchError on all ranks, naming the first that differs from rank
-/// 0. Collective.
+/// Returns the hash that all ranks agree on. Throws MismatchError on all ranks, naming the first rank that
+/// differs from rank 0. Collective.
 [[nodiscard]] std::uint64_t agreed_parameter_hash(ProcessGroup& group,
                                                   std::span<const ParameterRef> parameters);
 

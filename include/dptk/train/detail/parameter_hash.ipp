@@ -10,7 +10,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The bytes of a value in device memory. Blocks.
+/// Copies a value from device memory. Blocks.
 [[nodiscard]] DPTK_INLINE std::vector<char> value_on_host(const ParameterRef& parameter) {
     std::vector<char> bytes(parameter.count * dtype_size(parameter.dtype));
     const DeviceCalls& calls = device_calls();
@@ -18,10 +18,6 @@ namespace DPTK_NAMESPACE::detail {
     calls.synchronize(parameter.device.index);
     return bytes;
 }
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::uint64_t parameter_hash(std::span<const ParameterRef> parameters) {
     std::uint64_t hash = fnv1a({});

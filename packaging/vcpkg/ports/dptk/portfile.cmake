@@ -1,7 +1,7 @@
-# The sources are those around this port.
+# Builds from the source tree that contains this port.
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../.." ABSOLUTE)
 
-set(VCPKG_BUILD_TYPE release) # headers, and commands
+set(VCPKG_BUILD_TYPE release) # only headers and tools, which need no debug build
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
     FEATURES

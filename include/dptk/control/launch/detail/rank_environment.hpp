@@ -1,6 +1,6 @@
-/// What a launcher puts into the environment of the ranks that it starts: the variables of torchrun, so that
-/// programs made for it run unchanged, and two of dptk's own. And which variables of other launchers it takes
-/// out, because they would contradict.
+/// Rank environment: the environment variables that dptk-run and spawn set for each rank. These are the
+/// variables of torchrun, so that programs written for torchrun run unchanged, and two variables of dptk.
+/// Also lists the variables of other launchers, which must be removed because they would contradict.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Where one rank stands in its job.
+/// The position of one rank in its job.
 struct RankPlace {
     int rank = 0;
     int world_size = 1;
     int local_rank = 0;
     int local_world_size = 1;
-    int group_rank = 0;  ///< the number of the host
-    int group_world_size = 1;
+    int group_rank = 0;        ///< the index of the host
+    int group_world_size = 1;  ///< the number of hosts
 };
 
-/// What all ranks of a job share.
+/// The settings that are equal for all ranks of a job.
 struct JobPlace {
     std::string master_addr = "127.0.0.1";
     int master_port = 29500;
-    /// The name of the job, by which two jobs on one port are told apart.
+    /// The name of the job, which distinguishes it from other jobs on the same port.
     std::string run_id;
     int restart_count = 0;
     int max_restarts = 0;
@@ -34,12 +34,13 @@ struct JobPlace {
 
 using EnvironmentVariable = std::pair<std::string, std::string>;
 
-/// The variables of one rank. `error_file` is where it leaves its failure note.
+/// Returns the variables of one rank. `error_file` is the path of its failure report.
 [[nodiscard]] std::vector<EnvironmentVariable> rank_environment(const RankPlace& place, const JobPlace& job,
                                                                 const std::string& error_file);
 
-/// Whether this is a variable by which another launcher tells a process its rank, or how to reach the
-/// launcher. What describes a job (SLURM_JOB_*) or tunes a library (OMPI_MCA_*, PMIX_MCA_*) is not.
+/// Returns whether another launcher uses this variable to pass a process its rank or the address of the
+/// launcher. False for variables that describe a job (SLURM_JOB_*) or tune a library (OMPI_MCA_*,
+/// PMIX_MCA_*).
 [[nodiscard]] bool is_stale_launcher_variable(std::string_view name);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,5 +1,6 @@
-/// The rendezvous: every process of a job comes to a store and says who it is; rank 0 sees whether they fit
-/// together, and tells all of them. Whatever is wrong, all that have come throw the same sentence.
+/// Rendezvous: each process of a job publishes its peer info in a store; rank 0 checks that the processes
+/// match, and publishes the result. If the check fails, all processes that have connected throw the same
+/// error.
 #pragma once
 
 #include <chrono>
@@ -21,13 +22,13 @@ struct RendezvousOptions {
     std::string where = "the store";
 };
 
-/// The processes that have met, by rank.
+/// The description and the host of each process, by rank.
 struct Peers {
     std::vector<std::string> labels;
     std::vector<std::string> hosts;
 };
 
-/// What a process says of itself.
+/// What a process publishes about itself.
 struct PeerInfo {
     int rank = 0;
     int world_size = 1;
@@ -44,9 +45,10 @@ struct PeerInfo {
     [[nodiscard]] std::string name() const;
 };
 
-/// Blocks until all `world_size` processes have come to the store, for at most the timeout. Throws, on all
-/// that have come, TimeoutError that names the missing ranks, and MismatchError where two processes have one
-/// rank, or disagree about the world size or the version of dptk. Collective.
+/// Performs the rendezvous: blocks until all `world_size` processes have connected, for at most the
+/// timeout. On all processes that have connected, throws TimeoutError with the missing ranks, or
+/// MismatchError if two processes have the same rank or disagree about the world size or the version of
+/// dptk. Collective.
 [[nodiscard]] Peers rendezvous(Store& store, RendezvousOptions options);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -8,10 +8,10 @@
 #include <thread>
 #include <utility>
 
-#include "dptk/control/health/rank_status.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/debug.hpp"
+#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
@@ -36,35 +36,35 @@ DPTK_INLINE std::string PeerInfo::name() const {
     return text("rank ", rank, " (", label, ")");
 }
 
-/// The processes as they come, and what does not fit.
+/// Collects and checks the peer infos on rank 0.
 class RendezvousLeader {
   public:
     explicit RendezvousLeader(PeerInfo leader)
         : leader_(std::move(leader)), ranks_(static_cast<std::size_t>(leader_.world_size)) {}
 
-    /// Returns the problem with it, or nothing.
+    /// Adds a process. Returns an error text if it does not match the others, or nullopt.
     [[nodiscard]] std::optional<std::string> add(const PeerInfo& peer) {
         if (peer.version != leader_.version) {
             return text("the processes use different versions of dptk: ", leader_.name(), " has ",
                         leader_.version, ", ", peer.name(), " has ", peer.version);
         }
         if (peer.world_size != leader_.world_size) {
-            return text("the processes disagree about the world size: ", leader_.name(), " was told ",
-                        leader_.world_size, ", ", peer.name(), " was told ", peer.world_size);
+            return text("the processes disagree about the world size: ", leader_.name(), " expects ",
+                        leader_.world_size, ", ", peer.name(), " expects ", peer.world_size);
         }
-        std::optional<PeerInfo>& place = ranks_[static_cast<std::size_t>(peer.rank)];
-        if (place) {
-            return text("two processes have rank ", peer.rank, ": ", place->label, " and ", peer.label);
+        std::optional<PeerInfo>& slot = ranks_[static_cast<std::size_t>(peer.rank)];
+        if (slot) {
+            return text("two processes have rank ", peer.rank, ": ", slot->label, " and ", peer.label);
         }
-        place = peer;
+        slot = peer;
         return std::nullopt;
     }
 
     [[nodiscard]] bool complete() const {
-        return std::ranges::all_of(ranks_, [](const auto& place) { return place.has_value(); });
+        return std::ranges::all_of(ranks_, [](const auto& slot) { return slot.has_value(); });
     }
 
-    /// "ranks 1, 3 of 4", at most 16 of them by number.
+    /// Returns the missing ranks: "ranks 1, 3 of 4". Lists at most 16 ranks by number.
     [[nodiscard]] std::string missing() const {
         constexpr int listed = 16;
         std::string out;
@@ -79,7 +79,7 @@ class RendezvousLeader {
 
     [[nodiscard]] std::string table() const {
         std::string out;
-        for (const auto& place : ranks_) out += place->to_line() + "\n";
+        for (const auto& slot : ranks_) out += slot->to_line() + "\n";
         return out;
     }
 
@@ -88,7 +88,8 @@ class RendezvousLeader {
     std::vector<std::optional<PeerInfo>> ranks_;
 };
 
-/// What rank 0 tells all: "ok" and the table, or a kind of error and its text.
+/// The result that rank 0 publishes: "ok" and the table of peer infos, or the kind of an error and its
+/// text.
 struct RendezvousResult {
     std::string kind;
     std::string text;
@@ -109,7 +110,7 @@ class Rendezvous {
           options_(std::move(options)),
           self_{options_.rank, options_.world_size, job_version(), host_word(), process_label()} {}
 
-    [[nodiscard]] Peers meet() {
+    [[nodiscard]] Peers run() {
         const std::int64_t number = store_.add("arrivals", 1);
         store_.set(text("peer/", number), self_.to_line());
         const bool leads =
@@ -123,48 +124,49 @@ class Rendezvous {
   private:
     using clock = std::chrono::steady_clock;
 
-    /// For how long rank 0 stays, at most and at least, for the others to come and read why it fails.
-    static constexpr std::chrono::milliseconds farewell{2000};
-    static constexpr std::chrono::milliseconds shortest_shutdown{500};
+    /// How long rank 0 waits, at most and at least, for the other ranks to read why the rendezvous has
+    /// failed.
+    static constexpr std::chrono::milliseconds longest_linger{2000};
+    static constexpr std::chrono::milliseconds shortest_linger{500};
     static constexpr std::chrono::milliseconds first_report{5000};
     static constexpr std::chrono::milliseconds report_interval{30000};
 
     [[nodiscard]] RendezvousResult lead() {
-        RendezvousResult verdict = call_roll();
+        RendezvousResult verdict = collect_peers();
         store_.set("verdict", verdict.to_text());
         wait_for_readers(verdict);
         return verdict;
     }
 
-    [[nodiscard]] RendezvousResult call_roll() {
-        RendezvousLeader roll(self_);
+    [[nodiscard]] RendezvousResult collect_peers() {
+        RendezvousLeader leader(self_);
         const Deadline deadline(options_.timeout);
         clock::time_point next_report = clock::now() + first_report;
-        for (std::int64_t number = 1; !roll.complete();) {
+        for (std::int64_t number = 1; !leader.complete();) {
             if (clock::now() >= next_report) {
                 log(LogLevel::info, 0,
-                    text("waits at ", options_.where, " for ", roll.missing(), ", for at most ",
+                    text("waiting at ", options_.where, " for ", leader.missing(), ", for at most ",
                          duration_text(options_.timeout)));
                 next_report += report_interval;
             }
-            const std::optional<std::string> line = next_arrival(number, deadline);
+            const std::optional<std::string> line = next_peer(number, deadline);
             if (!line && deadline.passed()) {
                 return {"timeout", text("waited ", duration_text(options_.timeout), " at ", options_.where,
-                                        " for ", roll.missing(), ", which did not come")};
+                                        " for ", leader.missing(), ", which did not connect")};
             }
             if (!line) continue;
             ++number;
             const std::optional<PeerInfo> peer = PeerInfo::parse(*line);
             if (!peer || peer->rank < 0 || peer->world_size < 1 || peer->rank >= peer->world_size) {
                 return {"mismatch",
-                        text("something that is no rank of this job came to ", options_.where, ": ", *line)};
+                        text("expected the peer info of a rank at ", options_.where, ", got: ", *line)};
             }
-            if (const std::optional<std::string> problem = roll.add(*peer)) return {"mismatch", *problem};
+            if (const std::optional<std::string> problem = leader.add(*peer)) return {"mismatch", *problem};
         }
-        return {"ok", roll.table()};
+        return {"ok", leader.table()};
     }
 
-    [[nodiscard]] std::optional<std::string> next_arrival(std::int64_t number, const Deadline& deadline) {
+    [[nodiscard]] std::optional<std::string> next_peer(std::int64_t number, const Deadline& deadline) {
         try {
             return store_.get(text("peer/", number), std::min<std::chrono::milliseconds>(
                                                          deadline.left(), std::chrono::milliseconds(500)));
@@ -173,12 +175,12 @@ class Rendezvous {
         }
     }
 
-    /// The process that serves the store must stay until the others know why they fail. Of two that are rank
-    /// 0, either may serve it, and either lead.
+    /// Waits until the other ranks have read why the rendezvous has failed, since this process may serve
+    /// the store. If two processes have rank 0, one may serve the store and the other may lead.
     void wait_for_readers(const RendezvousResult& verdict) {
         if (verdict.kind == "ok") return;
-        const Deadline deadline(farewell);
-        const Deadline shortest(shortest_shutdown);
+        const Deadline deadline(longest_linger);
+        const Deadline shortest(shortest_linger);
         const auto count = [&](std::string_view key) {
             std::int64_t number = 0;
             static_cast<void>(parse_number(store_.find(key).value_or("0"), number));
@@ -192,25 +194,25 @@ class Rendezvous {
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
             }
         } catch (const Error&) {
-            // The store has ended, and this process did not serve it.
+            // Another process served the store and has ended.
         }
     }
 
     [[nodiscard]] RendezvousResult follow() {
         try {
-            // Rank 0 gives up at the timeout, and then says who is missing.
+            // Rank 0 stops waiting at the timeout, and then publishes which ranks are missing.
             RendezvousResult verdict =
-                RendezvousResult::parse(store_.get("verdict", options_.timeout + farewell));
+                RendezvousResult::parse(store_.get("verdict", options_.timeout + longest_linger));
             try {
                 store_.add("readers", 1);
             } catch (const Error&) {
-                // Rank 0 goes as soon as it sees this, perhaps before it answers.
+                // Rank 0 may end as soon as it sees the count, before it replies.
             }
             if (options_.rank == 0) wait_for_readers(verdict);
             return verdict;
         } catch (const TimeoutError&) {
             return {"timeout", text("waited ", duration_text(options_.timeout), " at ", options_.where,
-                                    " for rank 0, which did not come")};
+                                    " for rank 0, which did not connect")};
         }
     }
 
@@ -220,7 +222,7 @@ class Rendezvous {
         throw_marked(MismatchError(message));
     }
 
-    /// All ranks throw it.
+    /// Throws `error` as an agreed error, since all ranks throw it.
     template <class E>
     [[noreturn]] static void throw_marked(E error) {
         error.mark_agreed();
@@ -249,12 +251,8 @@ class Rendezvous {
     PeerInfo self_;
 };
 
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
-
 DPTK_INLINE Peers rendezvous(Store& store, RendezvousOptions options) {
-    return Rendezvous(store, std::move(options)).meet();
+    return Rendezvous(store, std::move(options)).run();
 }
 
 }  // namespace DPTK_NAMESPACE::detail

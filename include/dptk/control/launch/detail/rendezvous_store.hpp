@@ -1,5 +1,6 @@
-/// The store where the processes of a job meet: served by rank 0 at an address that all know, or named in a
-/// file or another store that all reach.
+/// Rendezvous store: opens the store through which the processes of a job find each other. Rank 0 serves it
+/// at an address that all processes know, or publishes its endpoint in a file or store that all processes
+/// can access.
 #pragma once
 
 #include <memory>
@@ -14,13 +15,14 @@ struct RendezvousStore {
     std::shared_ptr<Store> store;
     /// For messages: "tcp://10.0.0.1:29500".
     std::string where;
-    /// Keeps the place open for others until all have met, where that takes more than the store.
+    /// Must exist until the rendezvous is complete; erases the keys that lead other processes to the store.
+    /// May be null.
     std::shared_ptr<void> keep_alive = nullptr;
 };
 
-/// Where the job that `request` describes meets. Rank 0 opens the place, the others wait for it for at most
-/// the request's timeout. Throws ArgumentError for what makes no sense, and TimeoutError where rank 0 is not
-/// there.
+/// Opens the rendezvous store of the job that `request` describes. Rank 0 serves the store; the other ranks
+/// block until they can connect, for at most the request's timeout. Throws ArgumentError for invalid
+/// settings, and TimeoutError if rank 0 is not reachable.
 [[nodiscard]] RendezvousStore open_rendezvous_store(const JobRequest& request);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -19,14 +19,14 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What tells this job from others that come to the same port: the user's token, and the launcher's name for
-/// the run, as far as there is one.
+/// Returns a token that distinguishes this job from other jobs on the same port. It combines the user's
+/// token and the launcher's name of the run, if set.
 [[nodiscard]] DPTK_INLINE std::string job_token(const JobRequest& request) {
     std::string out = request.token;
     for (const char* variable : {"DPTK_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
         out += "/" + environment_text(variable);
     }
-    if (request.method.meeting == Meeting::slurm) {
+    if (request.method.rendezvous == RendezvousKind::slurm) {
         out += text('/', environment_text("SLURM_JOB_ID"), '.', environment_text("SLURM_STEP_ID"));
     }
     return out.size() <= max_store_token_bytes ? out : text(fnv1a(out));
@@ -38,13 +38,13 @@ class RendezvousStoreOpener {
         : request_(request), deadline_(request.timeout) {}
 
     [[nodiscard]] RendezvousStore find() {
-        switch (request_.method.meeting) {
-            case Meeting::tcp: return at_port(request_.method.host, {request_.method.port});
-            case Meeting::env: return by_environment();
-            case Meeting::slurm: return by_slurm();
-            case Meeting::file: return by_file();
-            case Meeting::none:
-            case Meeting::mpi: break;
+        switch (request_.method.rendezvous) {
+            case RendezvousKind::tcp: return at_port(request_.method.host, {request_.method.port});
+            case RendezvousKind::env: return by_environment();
+            case RendezvousKind::slurm: return by_slurm();
+            case RendezvousKind::file: return by_file();
+            case RendezvousKind::none:
+            case RendezvousKind::mpi: break;
         }
         return by_store(request_.store, "the given store");
     }
@@ -61,9 +61,9 @@ class RendezvousStoreOpener {
         }
         const std::uint16_t port = parse_port("MASTER_PORT=" + port_text, port_text);
         if (environment_text("TORCHELASTIC_USE_AGENT_STORE") != "True") return at_port(host, {port});
-        // torchrun's agent itself listens on the port; the next ones that are free serve.
+        // torchrun's agent itself listens on MASTER_PORT, so rank 0 serves at one of the next ports.
         std::vector<std::uint16_t> ports;
-        for (int next = 1; next <= agent_neighbours; ++next) {
+        for (int next = 1; next <= agent_neighbors; ++next) {
             ports.push_back(static_cast<std::uint16_t>(port + next > 65535 ? port - next : port + next));
         }
         return at_port(host, ports);
@@ -85,41 +85,42 @@ class RendezvousStoreOpener {
         return at_port(host, {port.empty() ? slurm_port(job) : parse_port("MASTER_PORT=" + port, port)});
     }
 
-    /// A store at the first port that is free, served by rank 0.
+    /// Opens a store that rank 0 serves at the first free port.
     [[nodiscard]] RendezvousStore at_port(const std::string& host, const std::vector<std::uint16_t>& ports) {
         const std::string token = job_token(request_);
-        RendezvousStore place;
-        if (rank() == 0) place = serve(host, ports, token);
-        const bool serves = place.store != nullptr;
-        if (!serves) place = connect(host, ports, token);
-        enter(place, serves);
-        return place;
+        RendezvousStore found;
+        if (rank() == 0) found = serve(host, ports, token);
+        const bool serves = found.store != nullptr;
+        if (!serves) found = connect(host, ports, token);
+        open_namespace(found, serves);
+        return found;
     }
 
-    /// A job may meet, part, and meet again at one place, each time in a room of its own that rank 0 names.
-    void enter(RendezvousStore& place, bool serves) {
+    /// Restricts the store to a key prefix that rank 0 chooses, so that a job can repeat its rendezvous at
+    /// the same address.
+    void open_namespace(RendezvousStore& found, bool serves) {
         const std::string key = "room";
-        std::string room = random_word();
+        std::string run = random_word();
         if (serves) {
-            place.store->set(key, room);
-            place.keep_alive = withdrawal_of(place.store, key);
+            found.store->set(key, run);
+            found.keep_alive = key_eraser(found.store, key);
         } else {
             try {
-                room = place.store->get(key, deadline_.left());
+                run = found.store->get(key, deadline_.left());
             } catch (const TimeoutError&) {
-                throw TimeoutError(text("rank ", rank(), ": rank 0 serves a store at ", place.where,
-                                        ", but waits for nobody there: its ranks have met already"));
+                throw TimeoutError(text("rank ", rank(), ": rank 0 serves a store at ", found.where,
+                                        ", but its rendezvous is already complete"));
             }
         }
-        place.store = std::make_shared<PrefixStore>(place.store, room);
+        found.store = std::make_shared<PrefixStore>(found.store, run);
     }
 
     [[nodiscard]] std::string name(const std::string& host, std::uint16_t port) const {
         return "tcp://" + TcpStoreAddress{host, port}.text();
     }
 
-    /// Nothing where another process of this job serves already: the rendezvous then tells who has rank 0
-    /// twice.
+    /// Serves the store. Returns an empty result if another process of this job already serves it; the
+    /// rendezvous then reports that two processes have rank 0.
     [[nodiscard]] RendezvousStore serve(const std::string& host, const std::vector<std::uint16_t>& ports,
                                         const std::string& token) {
         std::string problem;
@@ -138,16 +139,17 @@ class RendezvousStoreOpener {
                     TcpStore::connect({host, ports[0]}, {.token = token, .timeout = std::chrono::seconds(1)});
                 return {};
             } catch (const ArgumentError&) {
-                problem += ", a dptk job of another name or token";
+                problem += ", a dptk job with another name or token";
             } catch (const Error&) {
-                // Some other program.
+                // Another program uses the port.
             }
         }
         throw ArgumentError(text("rank 0 cannot serve the store of its job: ", problem,
-                                 "; choose another port, by MASTER_PORT or in the init_method"));
+                                 "; choose another port with MASTER_PORT or the init_method"));
     }
 
-    /// Where the others come by the loopback interface, nobody else needs to reach the store.
+    /// Returns the address to listen on. Restricts it to the loopback interface if the other ranks use
+    /// that.
     [[nodiscard]] std::string bind_address(const std::string& host) const {
         if (!request_.bind_address.empty()) return request_.bind_address;
         const bool loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
@@ -164,10 +166,10 @@ class RendezvousStoreOpener {
         try {
             if (ports.size() == 1) return reach(ports[0], request_.timeout);
         } catch (const TimeoutError& error) {
-            throw TimeoutError(text("rank ", rank(), ": rank 0 is not there: ", error.what()));
+            throw TimeoutError(text("rank ", rank(), ": rank 0 is not reachable: ", error.what()));
         } catch (const ArgumentError& error) {
             throw ArgumentError(text("rank ", rank(), ": ", error.what(),
-                                     "; another job uses the port, or the token is another"));
+                                     "; another job uses the port, or the tokens differ"));
         }
         while (true) {
             for (const std::uint16_t port : ports) {
@@ -175,7 +177,8 @@ class RendezvousStoreOpener {
                     return reach(port, std::chrono::milliseconds(200));
                 } catch (const Error& error) {
                     if (!deadline_.passed()) continue;
-                    throw TimeoutError(text("rank ", rank(), ": rank 0 is not there: no store at the ports ",
+                    throw TimeoutError(text("rank ", rank(),
+                                            ": rank 0 is not reachable: no store at the ports ",
                                             ports.front(), " to ", ports.back(), " of ", host, " within ",
                                             duration_text(request_.timeout), " (", error.what(), ")"));
                 }
@@ -190,54 +193,52 @@ class RendezvousStoreOpener {
         const std::shared_ptr<FileStore> store = FileStore::create(path, job);
         if (!store->replaced().empty()) {
             log(LogLevel::info, 0,
-                text("replaces ", path, ", left behind by an earlier run (", store->replaced(), ")"));
+                text("replacing ", path, ", left by an earlier run (", store->replaced(), ")"));
         }
         return by_store(store, "file://" + path);
     }
 
-    /// Rank 0 leaves an invitation in a store that all reach; from then on they talk by TCP.
+    /// Rank 0 publishes the endpoint of a TCP store in a store that all ranks can access; all ranks then
+    /// use the TCP store.
     [[nodiscard]] RendezvousStore by_store(const std::shared_ptr<Store>& store, std::string where) {
         const std::string key = "dptk/invitation";
         if (rank() == 0) {
-            auto [served, invitation] = StoreServers::get().invite(request_.bind_address);
-            const std::string line = invitation.to_text();
+            auto [served, endpoint] = StoreServers::get().serve_at_free_port(request_.bind_address);
+            const std::string line = endpoint.to_text();
             if (store->compare_and_set(key, "", line) == line) {
-                return {std::move(served), std::move(where), withdrawal_of(store, key)};
+                return {std::move(served), std::move(where), key_eraser(store, key)};
             }
         }
-        // A second process that takes itself for rank 0 learns its mistake at the rendezvous.
+        // A second process with rank 0 also connects here; the rendezvous reports the duplicate rank.
         try {
-            const StoreEndpoint invitation = StoreEndpoint::parse(store->get(key, deadline_.left()));
-            return {connect_to_endpoint(invitation, deadline_.left(), request_.heartbeat_timeout),
+            const StoreEndpoint endpoint = StoreEndpoint::parse(store->get(key, deadline_.left()));
+            return {connect_to_endpoint(endpoint, deadline_.left(), request_.heartbeat_timeout),
                     std::move(where)};
         } catch (const TimeoutError& error) {
             throw TimeoutError(
-                text("rank ", rank(), ": rank 0 is not there, by ", where, ": ", error.what()));
+                text("rank ", rank(), ": rank 0 is not reachable through ", where, ": ", error.what()));
         }
     }
 
-    /// Erases what has led the others here, when all have met: the store may serve for another meeting.
-    [[nodiscard]] static std::shared_ptr<void> withdrawal_of(const std::shared_ptr<Store>& store,
-                                                             const std::string& key) {
+    /// Returns an object whose destruction erases the key, so that the store can be used for another
+    /// rendezvous.
+    [[nodiscard]] static std::shared_ptr<void> key_eraser(const std::shared_ptr<Store>& store,
+                                                          const std::string& key) {
         return {store.get(), [store, key](void*) {
                     try {
                         store->erase(key);
                     } catch (const Error&) {
-                        // It is gone, and what it held with it.
+                        // The store has ended, so the key no longer exists.
                     }
                 }};
     }
 
-    /// How many ports beside the agent's are tried.
-    static constexpr int agent_neighbours = 8;
+    /// The number of ports that are tried next to the port of torchrun's agent.
+    static constexpr int agent_neighbors = 8;
 
     const JobRequest& request_;
     Deadline deadline_;
 };
-
-}  // namespace DPTK_NAMESPACE::detail
-
-namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE RendezvousStore open_rendezvous_store(const JobRequest& request) {
     return RendezvousStoreOpener(request).find();

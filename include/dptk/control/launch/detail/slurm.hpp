@@ -1,6 +1,7 @@
-/// What SLURM tells a task about where its job meets. Reads variables only.
+/// SLURM rendezvous address: derives host and port from the values of SLURM's environment variables (hostlist
+/// and job id). control/launch/launch.hpp detects SLURM.
 ///
-/// Source of the format: the man page of scontrol, hostlist expressions.
+/// Source of the hostlist format: the man page of scontrol, hostlist expressions.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The first host of a list such as "n[1-3,7],m04": "n1". Empty for a list that is none.
+/// Returns the first host of a hostlist: "n1" for "n[1-3,7],m04". Empty if the hostlist is invalid.
 [[nodiscard]] std::string first_slurm_host(std::string_view list);
 
-/// 15000 plus the last four digits of the job's number, so that jobs on one host rarely meet.
+/// Returns 15000 plus the last four digits of the job id, so that jobs on one host rarely use the same
+/// port. Throws ArgumentError if they are not digits.
 [[nodiscard]] std::uint16_t slurm_port(std::string_view job_id);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -20,7 +20,7 @@ DPTK_INLINE std::string first_slurm_host(std::string_view list) {
         const std::size_t close = list.find(']', i);
         if (close == std::string_view::npos) return {};
         const std::string_view ranges = list.substr(i + 1, close - i - 1);
-        out += ranges.substr(0, ranges.find_first_of("-,"));  // leading zeros belong to the name
+        out += ranges.substr(0, ranges.find_first_of("-,"));  // leading zeros are part of the name
         i = close + 1;
     }
     return out;
@@ -30,8 +30,7 @@ DPTK_INLINE std::uint16_t slurm_port(std::string_view job_id) {
     std::uint16_t port = 0;
     for (const char digit : job_id.substr(job_id.size() < 4 ? 0 : job_id.size() - 4)) {
         if (digit < '0' || digit > '9') {
-            throw ArgumentError(
-                text("the environment says SLURM_JOB_ID=", job_id, ", where a number belongs"));
+            throw ArgumentError(text("invalid SLURM_JOB_ID='", job_id, "': expected a number"));
         }
         port = static_cast<std::uint16_t>(port * 10 + (digit - '0'));
     }

@@ -1,5 +1,6 @@
-/// Stores that this process serves to its job, and how the other processes get there. A server lives until
-/// the program ends, so that a rank which has left its group does not take the others' control plane along.
+/// Served stores: TCP stores that this process serves to its job, and the endpoints through which other
+/// processes connect. A server runs until the program ends, so that the control plane of the other ranks
+/// keeps working after this rank has left its group.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/control/health/rank_status.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/control/store/prefix_store.hpp"
@@ -22,7 +22,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// How another process reaches a store: a token that only the invited know, and the addresses to try.
+/// Endpoint of a store: the addresses to try, and the token that the server expects.
 struct StoreEndpoint {
     std::string prefix;
     std::string token;
@@ -30,9 +30,10 @@ struct StoreEndpoint {
     std::uint16_t port = 0;
     std::vector<std::string> addresses;
 
+    /// Serializes the endpoint to one line.
     [[nodiscard]] std::string to_text() const;
 
-    /// Throws FormatError for a text that is no invitation.
+    /// Parses the result of to_text(). Throws FormatError if `line` is not an endpoint.
     [[nodiscard]] static StoreEndpoint parse(std::string_view line);
 };
 
@@ -47,19 +48,20 @@ class DPTK_EXPORT StoreServers {
     StoreServers(const StoreServers&) = delete;
     StoreServers& operator=(const StoreServers&) = delete;
 
-    /// A store of this process's, at a port that is chosen here, on one address of this host or, where it is
-    /// empty, on all.
-    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreEndpoint> invite(const std::string& bind_address) {
+    /// Serves a store at a free port, and returns it with its endpoint. Listens on one address of this
+    /// host, or on all addresses if `bind_address` is empty.
+    [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreEndpoint> serve_at_free_port(
+        const std::string& bind_address) {
         static const std::string token = random_word();
-        static std::atomic<int> invitations = 0;
+        static std::atomic<int> count = 0;
         const std::shared_ptr<TcpStoreServer> server =
             find_or_make({.bind_address = bind_address, .token = token});
-        StoreEndpoint invitation{text("job", ++invitations), token, host_word(), server->port(),
-                                 bind_address.empty() ? own_addresses() : std::vector{bind_address}};
-        return {std::make_shared<PrefixStore>(server->local(), invitation.prefix), std::move(invitation)};
+        StoreEndpoint endpoint{text("job", ++count), token, host_word(), server->port(),
+                               bind_address.empty() ? own_addresses() : std::vector{bind_address}};
+        return {std::make_shared<PrefixStore>(server->local(), endpoint.prefix), std::move(endpoint)};
     }
 
-    /// The store at a port that the user has chosen; the same one for the same options.
+    /// Serves a store at the given port. Returns the same store for equal options.
     [[nodiscard]] std::shared_ptr<Store> serve(const TcpStoreServerOptions& options);
 
   private:
@@ -85,9 +87,9 @@ class DPTK_EXPORT StoreServers {
     std::vector<Server> servers_;
 };
 
-/// Connects to the store that a process has invited to, trying its addresses in turn until the timeout.
-/// Throws TimeoutError, with what each address said last, where none is reached.
-[[nodiscard]] std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& invitation,
+/// Connects to the store at an endpoint, trying its addresses in turn until the timeout. Throws
+/// TimeoutError with the last error of each address if none can be reached.
+[[nodiscard]] std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endpoint,
                                                          std::chrono::milliseconds timeout,
                                                          std::chrono::milliseconds reply_timeout);
 

@@ -6,6 +6,7 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/tcp_store.hpp"
+#include "dptk/core/detail/parse.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -21,7 +22,7 @@ DPTK_INLINE StoreEndpoint StoreEndpoint::parse(std::string_view line) {
     StoreEndpoint out;
     out.prefix = next_word(line);
     out.token = next_word(line);
-    if (!parse_number(next_word(line), out.port)) throw FormatError("no invitation to a store: " + whole);
+    if (!parse_number(next_word(line), out.port)) throw FormatError("invalid store endpoint: " + whole);
     out.host = next_word(line);
     while (!line.empty()) out.addresses.emplace_back(next_word(line));
     return out;
@@ -48,7 +49,7 @@ DPTK_INLINE std::shared_ptr<TcpStoreServer> StoreServers::find(const TcpStoreSer
 
 DPTK_INLINE std::shared_ptr<TcpStoreServer> StoreServers::find_or_make(const TcpStoreServerOptions& options) {
     if (auto server = find(options)) return server;
-    auto made = std::make_shared<TcpStoreServer>(options);  // may throw: not under the lock
+    auto made = std::make_shared<TcpStoreServer>(options);  // may throw, so the lock is not held
     const std::lock_guard lock(mutex_);
     servers_.push_back({options, made});
     return made;
@@ -60,24 +61,25 @@ DPTK_INLINE void StoreServers::close() {
     servers.swap(servers_);
 }
 
-DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& invitation,
+DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endpoint,
                                                        std::chrono::milliseconds timeout,
                                                        std::chrono::milliseconds reply_timeout) {
     using std::chrono::milliseconds;
-    std::vector<std::string> addresses = invitation.addresses;
-    // Loopback comes last in the list, and reaches the right host only where it is this one.
-    if (invitation.host == host_word()) std::ranges::reverse(addresses);
+    std::vector<std::string> addresses = endpoint.addresses;
+    // Loopback addresses are last in the list. They are tried first if the store is on this host, and lead
+    // to the wrong host otherwise.
+    if (endpoint.host == host_word()) std::ranges::reverse(addresses);
     const Deadline deadline(timeout);
     while (true) {
         std::string problems;
         for (const std::string& address : addresses) {
             try {
-                const milliseconds patience =
+                const milliseconds attempt_timeout =
                     std::clamp(deadline.left(), milliseconds(1), milliseconds(1000));
-                const auto store = TcpStore::connect({address, invitation.port},
-                                                     {.token = invitation.token, .timeout = patience});
+                const auto store = TcpStore::connect({address, endpoint.port},
+                                                     {.token = endpoint.token, .timeout = attempt_timeout});
                 store->set_reply_timeout(reply_timeout);
-                return std::make_shared<PrefixStore>(store, invitation.prefix);
+                return std::make_shared<PrefixStore>(store, endpoint.prefix);
             } catch (const Error& error) {
                 problems += (problems.empty() ? "" : "; ") + std::string(error.what());
             }

@@ -1,5 +1,5 @@
-/// A StoreMap for several threads, which can wait for keys: the state behind InProcessStore, and behind the
-/// server of TcpStore.
+/// Shared store map: a thread-safe StoreMap whose users can wait for keys. It holds the state of
+/// InProcessStore and of TcpStoreServer.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,8 @@ namespace DPTK_NAMESPACE::detail {
 
 class SharedStoreMap {
   public:
-    /// Gets each key that is written, under the lock: must be short and not call back.
+    /// Called with each key that is written, while the lock is held. Must be short, and must not call the
+    /// map.
     using Observer = std::function<void(std::string_view key)>;
 
     void set(std::string_view key, std::string_view value);
@@ -33,16 +34,16 @@ class SharedStoreMap {
 
     bool erase(std::string_view key);
 
-    /// The value as soon as there is one; nothing at the deadline.
+    /// Waits for a value, and returns it. Returns nullopt at the deadline.
     [[nodiscard]] std::optional<std::string> get(std::string_view key, const Deadline& deadline);
 
-    /// Waits until all keys have a value. Returns those that have none at the deadline.
+    /// Waits until all keys have a value. Returns the keys without a value at the deadline.
     [[nodiscard]] std::vector<std::string> wait(std::span<const std::string> keys, const Deadline& deadline);
 
-    /// An empty observer ends the observation.
+    /// Sets the observer; an empty function removes it.
     void observe(Observer observer);
 
-    /// Wakes all who wait; they and all later calls throw PeerLostError with the reason.
+    /// Closes the map: all waiting and later calls throw PeerLostError with the reason.
     void close(std::string reason);
 
   private:

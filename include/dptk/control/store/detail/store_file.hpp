@@ -1,14 +1,15 @@
-/// The file behind FileStore: its locks and its records.
+/// Store file: the format and the locks of the file that a FileStore uses.
 ///
-/// The file is the magic and records, each with its length and checksum; the first record tells which run it
-/// belongs to. Two locked bytes stand for two things: the data, locked for each access, and the life of the
-/// creator, locked as long as it runs, so that the kernel tells the living from the dead.
+/// The file contains a magic word and records, each with its length and checksum. The first record
+/// identifies the run. Two bytes of the file are used as locks. The data lock is held during each access.
+/// The creator lock is held while the creator runs; the kernel releases it when the creator ends, so that
+/// the others detect its end.
 ///
-/// The locks are open file description locks (fcntl, F_OFD_SETLK). As with all fcntl locks the NFS client
-/// asks the server, so that they hold between hosts, and re-reads what others have written when it gets one.
-/// Unlike POSIX locks they belong to the open file and not to the process: closing another descriptor of the
-/// file does not drop them, and two stores in one process exclude each other. Unlike flock they cover single
-/// bytes, so that one file does for both purposes.
+/// The locks are open file description locks (fcntl, F_OFD_SETLK). As with all fcntl locks, an NFS client
+/// acquires them from the server, so they hold between hosts, and it re-reads data that other hosts have
+/// written when it acquires a lock. Unlike POSIX locks, they belong to the open file and not to the
+/// process: closing another descriptor of the file does not release them, and two stores in one process
+/// exclude each other. Unlike flock locks, they cover single bytes, so that one file holds both locks.
 #pragma once
 
 #include <fcntl.h>
@@ -25,14 +26,14 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Which run a file belongs to.
+/// Identifies the run that a file belongs to.
 struct StoreFileOrigin {
     std::string host;
     std::int64_t process = 0;
-    /// Seconds since 1970.
+    /// When the creator started, in seconds since 1970.
     std::int64_t started = 0;
     std::string job;
-    /// Makes each run's file different.
+    /// A random number that makes the head of each run's file unique.
     std::uint64_t nonce = 0;
 };
 
@@ -44,33 +45,35 @@ struct FileRecord {
     std::string_view value = {};
 };
 
-/// Size, checksum and body.
+/// Serializes a record: size, checksum and body.
 [[nodiscard]] std::string encode(const FileRecord& record);
 
-/// The record at the beginning of the bytes, and its size. Nothing where it is torn.
+/// Parses the record at the beginning of `bytes`. Returns it with its size, or nullopt if it is incomplete
+/// or damaged.
 [[nodiscard]] std::optional<std::pair<FileRecord, std::size_t>> parse_record(std::string_view bytes);
 
-/// The beginning of a run's file: magic and the record of its origin.
+/// Serializes the head of a file: the magic word and the origin record.
 [[nodiscard]] std::string encode_head(const StoreFileOrigin& origin);
 
-/// Whether the bytes may be (the torn beginning of) a store's file, so that it may be replaced.
+/// Returns whether the bytes may be a store file, or its incomplete beginning, so that the file may be
+/// replaced.
 [[nodiscard]] bool may_be_store_file(std::string_view bytes);
 
 struct StoreFileHead {
     StoreFileOrigin origin;
-    /// All bytes of it, as they stand in the file.
+    /// The serialized head.
     std::string bytes;
 };
 
-/// Nothing where the head is torn, or of another version.
+/// Parses the head of a file. Returns nullopt if it is incomplete, damaged, or of another version.
 [[nodiscard]] std::optional<StoreFileHead> parse_head(std::string_view bytes);
 
-/// "host node0, process 123, started 2024-05-01 12:00:00 UTC".
+/// Returns a description such as "host node0, process 123, started 2024-05-01 12:00:00 UTC".
 [[nodiscard]] std::string origin_text(const std::optional<StoreFileHead>& head,
                                       std::string_view began = "started");
 
-/// The bytes of the file whose locks stand for something.
-enum class FileLockPlace : off_t { life = 0, data = 1 };
+/// The offsets of the bytes that are used as locks.
+enum class FileLockPlace : off_t { creator = 0, data = 1 };
 
 enum class FileAccess : short { read = F_RDLCK, write = F_WRLCK };
 
@@ -82,7 +85,7 @@ class StoreFile {
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] bool is_open() const noexcept { return descriptor_.is_open(); }
 
-    /// The lock of the data, as long as it lives.
+    /// Holds the data lock; releases it on destruction.
     class DataLock {
       public:
         explicit DataLock(const StoreFile& file) : file_(file) {}
@@ -94,21 +97,24 @@ class StoreFile {
         const StoreFile& file_;
     };
 
-    /// Does not wait for ever: who holds the lock may have been stopped.
+    /// Acquires the data lock. Blocks for at most 10 s, since the process that holds the lock may have been
+    /// stopped; then throws PeerLostError.
     [[nodiscard]] DataLock lock(FileAccess access) const;
 
-    [[nodiscard]] bool try_to_live() const;
+    /// Tries to acquire the creator lock, which this object then holds until it closes the file.
+    [[nodiscard]] bool try_lock_creator() const;
 
-    /// Whether the creator, elsewhere, holds its lock.
-    [[nodiscard]] bool creator_lives() const;
+    /// Returns whether the creator still runs, that is, whether it holds the creator lock through its own
+    /// file descriptor.
+    [[nodiscard]] bool is_creator_alive() const;
 
-    /// Whether the path still leads to this file.
+    /// Returns whether the path still refers to this file.
     [[nodiscard]] bool is_current() const;
 
-    /// All from the offset on, or `most` bytes of it.
+    /// Reads from the offset to the end of the file, but at most `most` bytes.
     [[nodiscard]] std::string read(std::size_t offset, std::size_t most = SIZE_MAX) const;
 
-    /// Writes at the offset, and ends the file there.
+    /// Truncates the file at the offset, and appends the bytes.
     void write(std::size_t offset, std::string_view bytes) const;
 
   private:
@@ -122,7 +128,8 @@ class StoreFile {
     FileDescriptor descriptor_;
 };
 
-/// `flags` may say O_CREAT; without it, the file is closed where there is none.
+/// Opens a store file. `flags` may be O_CREAT; without it, the result is closed if the file does not exist.
+/// Throws ArgumentError if the file cannot be opened.
 [[nodiscard]] StoreFile open_store_file(const std::string& path, int flags);
 
 }  // namespace DPTK_NAMESPACE::detail

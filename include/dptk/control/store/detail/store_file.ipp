@@ -21,10 +21,10 @@ namespace DPTK_NAMESPACE::detail {
 
 inline constexpr std::string_view store_file_magic = "dptkfile";
 
-/// To be raised whenever the records change.
+/// Must be increased whenever the format of the records changes.
 inline constexpr std::uint32_t store_file_version = 1;
 
-/// "2024-05-01 12:00:00 UTC".
+/// Formats a time: "2024-05-01 12:00:00 UTC".
 [[nodiscard]] DPTK_INLINE std::string time_text(std::int64_t seconds) {
     const auto time = static_cast<std::time_t>(seconds);
     std::tm parts{};
@@ -110,13 +110,13 @@ DPTK_INLINE StoreFile::DataLock::~DataLock() {
 }
 
 DPTK_INLINE StoreFile::DataLock StoreFile::lock(FileAccess access) const {
-    constexpr std::chrono::milliseconds patience = std::chrono::seconds(10);
-    const Deadline deadline(patience);
+    constexpr std::chrono::milliseconds timeout = std::chrono::seconds(10);
+    const Deadline deadline(timeout);
     std::chrono::microseconds pause(50);
     while (!try_lock(FileLockPlace::data, access)) {
         if (deadline.passed()) {
-            throw PeerLostError(text("the store ", path_, " is gone: another process has locked it for ",
-                                     duration_text(patience)));
+            throw PeerLostError(text("lost the store ", path_, ": another process has held its lock for ",
+                                     duration_text(timeout)));
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::microseconds(10'000));
@@ -124,14 +124,14 @@ DPTK_INLINE StoreFile::DataLock StoreFile::lock(FileAccess access) const {
     return DataLock(*this);
 }
 
-DPTK_INLINE bool StoreFile::try_to_live() const {
-    return try_lock(FileLockPlace::life, FileAccess::write);
+DPTK_INLINE bool StoreFile::try_lock_creator() const {
+    return try_lock(FileLockPlace::creator, FileAccess::write);
 }
 
-DPTK_INLINE bool StoreFile::creator_lives() const {
-    struct flock lock = lock_of(FileLockPlace::life, F_WRLCK);
+DPTK_INLINE bool StoreFile::is_creator_alive() const {
+    struct flock lock = lock_of(FileLockPlace::creator, F_WRLCK);
     while (::fcntl(descriptor_.number(), F_OFD_GETLK, &lock) != 0) {
-        if (errno != EINTR) throw_failed("looking at its lock");
+        if (errno != EINTR) throw_failed("querying its lock");
     }
     return lock.l_type != F_UNLCK;
 }
@@ -139,7 +139,7 @@ DPTK_INLINE bool StoreFile::creator_lives() const {
 DPTK_INLINE bool StoreFile::is_current() const {
     struct stat here {};
     struct stat there {};
-    if (::fstat(descriptor_.number(), &here) != 0) throw_failed("looking at it");
+    if (::fstat(descriptor_.number(), &here) != 0) throw_failed("querying its status");
     if (::stat(path_.c_str(), &there) != 0) return false;
     return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
@@ -168,7 +168,7 @@ DPTK_INLINE void StoreFile::write(std::size_t offset, std::string_view bytes) co
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) {
             const int error = errno;
-            // A torn record would be ignored, too: this only saves its room.
+            // Readers would ignore the incomplete record; truncating only frees its space.
             [[maybe_unused]] const int ignored = ::ftruncate(descriptor_.number(), end);
             errno = error;
             throw_failed("writing");
@@ -198,11 +198,11 @@ DPTK_INLINE bool StoreFile::try_lock(FileLockPlace place, FileAccess access) con
 
 DPTK_INLINE void StoreFile::throw_failed(std::string_view doing) const {
     const int error = errno;
-    if (error == ESTALE) throw PeerLostError(text("the store ", path_, " is gone: it has been removed"));
+    if (error == ESTALE) throw PeerLostError(text("the store's file ", path_, " has been removed"));
     throw BackendError(text("the store ", path_, " failed when ", doing, ": ", errno_text(error)));
 }
 
-/// The part before the last slash; "." where there is none.
+/// Returns the part of the path before the last slash, or "." if there is no slash.
 [[nodiscard]] DPTK_INLINE std::string directory_of(const std::string& path) {
     const std::size_t slash = path.find_last_of('/');
     if (slash == std::string::npos) return ".";
@@ -212,15 +212,14 @@ DPTK_INLINE void StoreFile::throw_failed(std::string_view doing) const {
 [[noreturn]] DPTK_INLINE void throw_cannot_open(const std::string& path, int error) {
     const std::string directory = directory_of(path);
     if (error == EISDIR) {
-        throw ArgumentError(text("the store ", path, " is a directory, where a file belongs"));
+        throw ArgumentError(text("the store ", path, " is a directory: expected a file"));
     }
     if (error == ENOENT && ::access(directory.c_str(), F_OK) != 0) {
-        throw ArgumentError(
-            text("the directory ", directory, ", in which the store ", path, " belongs, does not exist"));
+        throw ArgumentError(text("the directory ", directory, " of the store ", path, " does not exist"));
     }
     if ((error == EACCES || error == EROFS) && ::access(path.c_str(), F_OK) != 0) {
         throw ArgumentError(text("the store ", path, " cannot be created: the directory ", directory,
-                                 " cannot be written to (", errno_text(error), ")"));
+                                 " is not writable (", errno_text(error), ")"));
     }
     throw ArgumentError(text("the store ", path, " cannot be opened: ", errno_text(error)));
 }
@@ -229,13 +228,13 @@ DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
     FileDescriptor descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0600));
     const int error = errno;
     if (!descriptor.is_open()) {
-        const bool may_come = error == ENOENT && ::access(directory_of(path).c_str(), F_OK) == 0;
-        if (may_come && (flags & O_CREAT) == 0) return {};
+        const bool may_be_created = error == ENOENT && ::access(directory_of(path).c_str(), F_OK) == 0;
+        if (may_be_created && (flags & O_CREAT) == 0) return {};
         throw_cannot_open(path, error);
     }
     struct stat status {};
     if (::fstat(descriptor.number(), &status) == 0 && !S_ISREG(status.st_mode)) {
-        throw ArgumentError(text("the store ", path, " is no regular file"));
+        throw ArgumentError(text("the store ", path, " is not a regular file"));
     }
     return {path, std::move(descriptor)};
 }

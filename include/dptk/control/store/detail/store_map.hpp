@@ -1,5 +1,6 @@
-/// The keys and values of a store and the operations on them, which all kinds of store share: without locks,
-/// waiting or communication. Here stand the limits, and what errors say about keys.
+/// Store map: the keys and values of a store and the operations on them, shared by all kinds of store. It
+/// has no locks, does not wait, and does not communicate. This header also defines the limits of keys and
+/// values, and the errors about them.
 #pragma once
 
 #include <chrono>
@@ -15,36 +16,38 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What a key costs beside its bytes and those of its value, so that the number of keys is bounded, too.
+/// Bytes that each entry adds to the accounted size, so that the number of keys is bounded.
 inline constexpr std::size_t store_entry_overhead = 128;
 
-/// The key as messages show it: in quotes, unprintable bytes as \x00, at most 100 of its bytes.
+/// Formats a key for messages: in quotes, with unprintable bytes as \x00, and at most 100 bytes of it.
 [[nodiscard]] std::string quoted_key(std::string_view key);
 
+/// Throws ArgumentError if the key is empty or too long.
 void check_store_key(std::string_view key);
 
+/// Throws ArgumentError if the value is too long.
 void check_store_value(std::string_view key, std::string_view value);
 
-/// `where` ends the sentence and is empty or begins with a blank: " in the store at node0:29500".
+/// Throws TimeoutError that names the missing keys. `where` is appended to the message; it is empty or
+/// begins with a space: " in the store at node0:29500".
 [[noreturn]] void throw_missing_keys(std::span<const std::string> missing, std::chrono::milliseconds timeout,
                                      std::string_view where = "");
 
 class StoreMap {
   public:
-    /// Null where there is none; valid until the map changes.
+    /// Returns the value, or null. The pointer is valid until the map changes.
     [[nodiscard]] const std::string* find(std::string_view key) const;
 
-    /// Throws ArgumentError beyond the limits.
+    /// Sets a value. Throws ArgumentError if a limit is exceeded.
     void set(std::string_view key, std::string_view value);
 
-    /// See Store::add. Throws ArgumentError where the value is no integer or the sum is beyond
-    /// 64 bits.
+    /// See Store::add.
     std::int64_t add(std::string_view key, std::int64_t amount);
 
     /// See Store::compare_and_set.
     std::string compare_and_set(std::string_view key, std::string_view expected, std::string_view desired);
 
-    /// Whether there was a value.
+    /// Removes a value. Returns whether it existed.
     bool erase(std::string_view key);
 
   private:

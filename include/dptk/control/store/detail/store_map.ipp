@@ -12,7 +12,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What all keys and values of one store may take together.
+/// The largest total size of the keys and values of one store.
 inline constexpr std::size_t max_store_bytes = std::size_t{64} << 20;
 
 DPTK_INLINE std::string quoted_key(std::string_view key) {
@@ -31,16 +31,16 @@ DPTK_INLINE std::string quoted_key(std::string_view key) {
 }
 
 DPTK_INLINE void check_store_key(std::string_view key) {
-    if (key.empty()) throw ArgumentError("the key of a store is empty, where 1 to 1024 bytes belong");
+    if (key.empty()) throw ArgumentError("the key of a store is empty: expected 1 to 1024 bytes");
     if (key.size() <= max_store_key_bytes) return;
     throw ArgumentError(text("the store's key ", quoted_key(key), " has ", key.size(),
-                             " bytes, where at most ", max_store_key_bytes, " belong"));
+                             " bytes: expected at most ", max_store_key_bytes));
 }
 
 DPTK_INLINE void check_store_value(std::string_view key, std::string_view value) {
     if (value.size() <= max_store_value_bytes) return;
     throw ArgumentError(text("the store's value for key ", quoted_key(key), " has ", value.size(),
-                             " bytes, where at most ", max_store_value_bytes, " belong"));
+                             " bytes: expected at most ", max_store_value_bytes));
 }
 
 DPTK_INLINE void throw_missing_keys(std::span<const std::string> missing, std::chrono::milliseconds timeout,
@@ -81,8 +81,9 @@ DPTK_INLINE std::int64_t StoreMap::add(std::string_view key, std::int64_t amount
     if (const std::string* value = find(key)) number = integer(key, *value);
     std::int64_t sum = 0;
     if (__builtin_add_overflow(number, amount, &sum)) {
-        throw ArgumentError(text("the sum of the store's key ", quoted_key(key), ", which is ", number,
-                                 ", and ", amount, " is beyond 64 bits"));
+        throw ArgumentError(text("cannot add ", amount, " to the store's key ", quoted_key(key),
+                                 ", whose value is ", number,
+                                 ": the sum does not fit into a signed 64-bit integer"));
     }
     set(key, std::to_string(sum));
     return sum;
@@ -114,13 +115,13 @@ DPTK_INLINE std::int64_t StoreMap::integer(std::string_view key, std::string_vie
     std::int64_t number = 0;
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (status == std::errc{} && end == value.data() + value.size()) return number;
-    throw ArgumentError(text("the store's key ", quoted_key(key), " has a value of ", value.size(),
-                             " bytes that is no integer of 64 bits, so that nothing can be added"));
+    throw ArgumentError(text("cannot add to the store's key ", quoted_key(key), ", which has a value of ",
+                             value.size(), " bytes: expected a 64-bit integer"));
 }
 
 DPTK_INLINE void StoreMap::throw_full(std::string_view key) {
     throw ArgumentError(text("the store is full: with key ", quoted_key(key),
-                             " its keys and values would take more than ", max_store_bytes >> 20, " MiB"));
+                             " its keys and values would exceed ", max_store_bytes >> 20, " MiB"));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

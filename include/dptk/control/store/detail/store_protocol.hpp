@@ -1,9 +1,10 @@
-/// What TcpStore and its server say to each other, as pure functions from and to bytes. Whatever arrives is
-/// untrusted: sizes and counts are checked before anything is allocated for them.
+/// Store protocol: the wire format between TcpStore and TcpStoreServer, as pure functions that serialize
+/// and parse messages. Received bytes are untrusted: sizes and counts are checked before memory is
+/// allocated for them.
 ///
-/// Numbers are little-endian. A connection begins with a greeting each way, magic and frame, whose shape all
-/// versions of dptk share; then requests and replies alternate, one frame each. A frame is the 32-bit size of
-/// its body, and the body.
+/// Numbers are little-endian. A connection begins with a greeting in each direction: a magic word and a
+/// frame. All versions of dptk share the format of the greeting. Then requests and replies alternate, one
+/// frame each. A frame is the 32-bit size of its body, followed by the body.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace DPTK_NAMESPACE::detail {
 
 inline constexpr std::string_view store_magic = "dptkstor";
 
-/// To be raised whenever requests or replies change.
+/// Must be increased whenever the format of requests or replies changes.
 inline constexpr std::uint32_t store_protocol_number = 1;
 
 inline constexpr std::size_t max_store_token_bytes = 256;
@@ -50,7 +51,7 @@ enum class StoreOperation : std::uint8_t {
     wait,             ///< keys; number: timeout in milliseconds
     erase,            ///< key
     last_will,        ///< key, which may be empty, value
-    goodbye,          ///< has no reply
+    goodbye,          ///< no fields; the server sends no reply
 };
 
 struct StoreRequest {
@@ -61,16 +62,16 @@ struct StoreRequest {
 
 enum class StoreStatus : std::uint8_t {
     done = 0,
-    absent = 1,    ///< find, erase: there was no value
+    absent = 1,    ///< find, erase: the key has no value
     missing = 2,   ///< get, wait: the timeout has passed
-    rejected = 3,  ///< an ArgumentError with this text
+    rejected = 3,  ///< the operation threw an ArgumentError with this text
 };
 
 struct StoreReply {
     StoreStatus status = StoreStatus::done;
     std::int64_t number = 0;
     std::string_view text = {};
-    /// Of the request's keys, those without a value.
+    /// The indices of the request's keys that have no value.
     std::vector<std::uint32_t> missing = {};
 };
 
@@ -78,7 +79,8 @@ void append_integer(std::string& out, std::uint64_t number, std::size_t bytes);
 
 void append_bytes(std::string& out, std::string_view bytes);
 
-/// Takes a message apart. After bytes that are not there, all that is read is 0 or empty, and ok() is false.
+/// Parses a message. A read beyond the end makes ok() false; it and all later reads return 0 or an empty
+/// result.
 class ByteReader {
   public:
     explicit ByteReader(std::string_view bytes) : left_(bytes) {}
@@ -90,8 +92,8 @@ class ByteReader {
     [[nodiscard]] std::int64_t i64() { return static_cast<std::int64_t>(integer(8)); }
     [[nodiscard]] std::string_view bytes();
 
-    /// How many items of at least `bytes` each follow, or 0 and not ok() where more are announced than there
-    /// is room for.
+    /// Reads the number of items that follow, of at least `bytes` bytes each. Returns 0 and makes ok()
+    /// false if it exceeds `most` or the remaining bytes.
     [[nodiscard]] std::size_t count(std::size_t most, std::size_t bytes);
 
     [[nodiscard]] bool ok() const noexcept { return ok_; }
@@ -106,24 +108,25 @@ class ByteReader {
 
 enum class ParseState { incomplete, complete, malformed };
 
-/// What stands at the beginning of the bytes received so far.
+/// The frame at the beginning of the bytes received so far.
 struct FrameView {
     ParseState state = ParseState::incomplete;
     std::string_view body;
-    /// Of the whole frame.
+    /// The size of the whole frame.
     std::size_t bytes = 0;
 };
 
 [[nodiscard]] FrameView parse_frame(std::string_view received, std::size_t max_body);
 
-/// Magic and frame. Malformed as soon as one byte of the magic is wrong.
+/// Parses a greeting: magic word and frame. Malformed as soon as one byte of the magic word is wrong.
 [[nodiscard]] FrameView parse_greeting(std::string_view received);
 
 [[nodiscard]] std::string greeting(std::string_view body);
 
 [[nodiscard]] std::string encode(const StoreHello& hello);
 
-/// Of another protocol number, only the number is read.
+/// Parses the client's greeting. If the protocol number differs from this version's, reads only that
+/// number.
 [[nodiscard]] std::optional<StoreHello> parse_hello(std::string_view body);
 
 [[nodiscard]] std::string encode(const StoreHelloReply& reply);
@@ -132,12 +135,12 @@ struct FrameView {
 
 [[nodiscard]] std::string encode(const StoreRequest& request);
 
-/// The fields point into the body. Nothing where the body is no request.
+/// Parses a request, whose fields refer to `body`. Returns nullopt if it is not a valid request.
 [[nodiscard]] std::optional<StoreRequest> parse_request(std::string_view body);
 
 [[nodiscard]] std::string encode(const StoreReply& reply);
 
-/// The text points into the body. Nothing where the body is no reply.
+/// Parses a reply, whose text refers to `body`. Returns nullopt if it is not a valid reply.
 [[nodiscard]] std::optional<StoreReply> parse_reply(std::string_view body);
 
 }  // namespace DPTK_NAMESPACE::detail

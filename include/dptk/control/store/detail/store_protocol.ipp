@@ -126,7 +126,7 @@ DPTK_INLINE std::string encode(const StoreRequest& request) {
     return field.size() <= max_store_value_bytes;
 }
 
-/// Whether the fields are as many and as large as the operation allows.
+/// Returns whether the number and the sizes of the fields are valid for the operation.
 [[nodiscard]] DPTK_INLINE bool is_valid(const StoreRequest& request) {
     const std::vector<std::string_view>& fields = request.fields;
     switch (request.operation) {

@@ -1,5 +1,6 @@
-/// The server's side of one connection to a store, without the socket: bytes in, bytes out, and deadlines. It
-/// takes nothing on trust, and what it keeps is bounded.
+/// Store session: the server side of one connection to a store, without the socket. It consumes received
+/// bytes, produces bytes to send, and has deadlines. It validates all input, and bounds the memory of each
+/// connection.
 #pragma once
 
 #include <chrono>
@@ -22,18 +23,19 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// How long a stranger may take to greet.
+/// The time limit for the greeting of a new connection.
 inline constexpr std::chrono::seconds greeting_time{10};
 
-/// How long a request may take to arrive once it has begun, and a reply to be taken.
+/// The time limit for receiving a request after its first byte, and for sending a reply.
 inline constexpr std::chrono::seconds transfer_time{60};
 
 class StoreSession;
 
-/// What the sessions of one server share. Apart from the map, it belongs to the server's thread.
+/// The state that the sessions of one server share. Only the server's thread uses it, except for the map
+/// and the list of written keys.
 class StoreSessions {
   public:
-    /// `wake` is called by whichever thread writes while nothing written is waiting for deliver().
+    /// `wake` is called by a thread that writes a key, if deliver() has no other written keys to handle.
     StoreSessions(std::shared_ptr<SharedStoreMap> map, std::string token, std::size_t max_greeted,
                   std::function<void()> wake);
 
@@ -41,10 +43,11 @@ class StoreSessions {
     StoreSessions& operator=(const StoreSessions&) = delete;
     ~StoreSessions();
 
-    /// What all sessions keep in unfinished requests, untaken replies and last wills.
+    /// Returns the bytes that all sessions hold in incomplete requests, unsent replies and last wills.
     [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
 
-    /// Answers the sessions that wait for keys which have been written meanwhile. Returns their ids.
+    /// Replies to the sessions that wait for keys that have since been written. Returns the ids of these
+    /// sessions.
     std::vector<std::uint64_t> deliver(Deadline::Clock::time_point now);
 
   private:
@@ -76,19 +79,20 @@ class StoreSession {
     StoreSession(const StoreSession&) = delete;
     StoreSession& operator=(const StoreSession&) = delete;
 
-    /// Without a goodbye before, this is the time of the last will.
+    /// Carries out the client's last will, unless the client has sent a goodbye.
     ~StoreSession();
 
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
 
-    /// Nothing more is to be received; what is still to be sent should be sent.
+    /// Returns whether the session has ended. It receives no more bytes; the remaining output should still
+    /// be sent.
     [[nodiscard]] bool ended() const noexcept { return ended_; }
 
-    /// Why this was no client of ours; empty where there is nothing to complain of.
-    [[nodiscard]] const std::string& complaint() const noexcept { return complaint_; }
+    /// Returns why the server has rejected this connection, or an empty string.
+    [[nodiscard]] const std::string& rejection() const noexcept { return rejection_; }
 
-    /// No more is taken while a request waits for its keys or a reply for its reader.
+    /// Returns whether the session accepts input: not while a request waits for keys or a reply is unsent.
     [[nodiscard]] bool wants_input() const noexcept;
 
     void receive(std::string_view bytes, TimePoint now);
@@ -97,29 +101,29 @@ class StoreSession {
 
     void sent(std::size_t bytes, TimePoint now);
 
-    /// When to call expire(); never, where there is none.
+    /// Returns when expire() must be called, or nullopt.
     [[nodiscard]] std::optional<TimePoint> deadline() const noexcept { return deadline_; }
 
     void expire(TimePoint now);
 
-    /// A key that this connection waits for has been written, and its place in the line of those who wait
-    /// taken.
+    /// Called after a key that this session waits for has been written; the session was removed from the
+    /// key's list of waiting sessions.
     void key_written(const std::string& key, TimePoint now);
 
   private:
-    enum class CallTracker { idle, receiving, waiting, sending };
+    enum class State { idle, receiving, waiting, sending };
 
-    /// Takes requests as long as there are complete ones and their replies are taken.
+    /// Handles received requests while they are complete and the previous reply has been sent.
     void advance(TimePoint now);
 
-    /// The bytes used; 0 where there is no complete message, or the session has ended.
+    /// Handles one message. Returns its size, or 0 if the message is incomplete or malformed.
     [[nodiscard]] std::size_t take_one(std::string_view received, TimePoint now);
 
     void greet(std::string_view body);
 
     void refuse(Verdict verdict, const std::string& reason);
 
-    void complain(std::string_view complaint);
+    void reject(std::string_view rejection);
 
     void serve(const StoreRequest& request, TimePoint now);
 
@@ -143,15 +147,15 @@ class StoreSession {
     std::uint64_t id_;
     std::optional<TimePoint> deadline_;
     TimePoint wait_deadline_{};
-    CallTracker tracker_ = CallTracker::idle;
+    State state_ = State::idle;
     bool greeted_ = false;
     bool ended_ = false;
     bool waits_for_value_ = false;
-    std::string complaint_;
+    std::string rejection_;
     std::string input_;
     std::string output_;
     std::size_t output_sent_ = 0;
-    /// The keys of the present request that have no value, and their places in it.
+    /// The keys of the current request that have no value, and their indices in the request.
     std::map<std::string, std::uint32_t, std::less<>> missing_;
     std::string will_key_;
     std::string will_value_;

@@ -10,13 +10,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// What all sessions together may keep in unfinished requests, untaken replies and last wills. Beyond it, who
-/// asks for more than a little is dropped.
+/// Limit of the bytes that all sessions together hold in incomplete requests, unsent replies and last
+/// wills. Beyond it, a session that needs more than always_granted_bytes is rejected.
 inline constexpr std::size_t max_pending_bytes = std::size_t{128} << 20;
 
 inline constexpr std::size_t always_granted_bytes = 4096;
 
-/// Whether the tokens are equal, in a time that depends on the length of the given one alone.
+/// Compares tokens, in a time that depends only on the length of the given token.
 [[nodiscard]] DPTK_INLINE bool same_token(std::string_view expected, std::string_view given) {
     unsigned difference = expected.size() == given.size() ? 0 : 1;
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -116,14 +116,14 @@ DPTK_INLINE void StoreSession::advance(TimePoint now) {
 
 DPTK_INLINE std::size_t StoreSession::take_one(std::string_view received, TimePoint now) {
     const FrameView frame = greeted_ ? parse_frame(received, max_request_bytes) : parse_greeting(received);
-    if (frame.state == ParseState::malformed) complain("it does not speak the store's protocol");
+    if (frame.state == ParseState::malformed) reject("it does not speak the store's protocol");
     if (frame.state != ParseState::complete) return 0;
     if (!greeted_) {
         greet(frame.body);
     } else if (const std::optional<StoreRequest> request = parse_request(frame.body)) {
         serve(*request, now);
     } else {
-        complain("it does not speak the store's protocol");
+        reject("it does not speak the store's protocol");
     }
     return frame.bytes;
 }
@@ -131,15 +131,15 @@ DPTK_INLINE std::size_t StoreSession::take_one(std::string_view received, TimePo
 DPTK_INLINE void StoreSession::greet(std::string_view body) {
     const std::optional<StoreHello> hello = parse_hello(body);
     if (!hello) {
-        complain("it does not speak the store's protocol");
+        reject("it does not speak the store's protocol");
     } else if (hello->protocol != store_protocol_number) {
         refuse(Verdict::refused,
-               text("it speaks protocol ", hello->protocol, " of the store, and this server ",
+               text("it uses protocol ", hello->protocol, " of the store, and this server uses protocol ",
                     store_protocol_number, ": the versions of dptk differ"));
     } else if (!same_token(sessions_.token_, hello->token)) {
         refuse(Verdict::refused, "wrong token");
     } else if (sessions_.greeted_ >= sessions_.max_greeted_) {
-        refuse(Verdict::busy, text("there are ", sessions_.greeted_, " connections, which is the limit"));
+        refuse(Verdict::busy, text("there are ", sessions_.greeted_, " connections; the limit is reached"));
     } else {
         ++sessions_.greeted_;
         greeted_ = true;
@@ -149,11 +149,11 @@ DPTK_INLINE void StoreSession::greet(std::string_view body) {
 
 DPTK_INLINE void StoreSession::refuse(Verdict verdict, const std::string& reason) {
     output_ = encode(StoreHelloReply{store_protocol_number, verdict, reason});
-    complain(reason);
+    reject(reason);
 }
 
-DPTK_INLINE void StoreSession::complain(std::string_view complaint) {
-    complaint_ = complaint;
+DPTK_INLINE void StoreSession::reject(std::string_view rejection) {
+    rejection_ = rejection;
     end();
 }
 
@@ -233,7 +233,7 @@ DPTK_INLINE void StoreSession::end() {
     try {
         sessions_.map_->compare_and_set(will_key_, "", will_value_);
     } catch (const Error&) {
-        // The store is full or closed: there is nobody to tell.
+        // The store is full or closed, and the client can no longer receive an error.
     }
 }
 
@@ -243,25 +243,25 @@ DPTK_INLINE void StoreSession::account() {
     sessions_.pending_bytes_ += bytes - accounted_;
     accounted_ = bytes;
     if (sessions_.pending_bytes_ > max_pending_bytes && bytes > always_granted_bytes) {
-        complain("too much is pending in this store to serve it");
+        reject(text("the pending data of all connections exceeds ", max_pending_bytes >> 20, " MiB"));
     }
 }
 
 DPTK_INLINE void StoreSession::update_deadline(bool progress, TimePoint now) {
     if (!greeted_ && !ended_) return;
-    CallTracker activity = CallTracker::idle;
+    State state = State::idle;
     if (!to_send().empty()) {
-        activity = CallTracker::sending;
+        state = State::sending;
     } else if (!missing_.empty()) {
-        activity = CallTracker::waiting;
+        state = State::waiting;
     } else if (!input_.empty()) {
-        activity = CallTracker::receiving;
+        state = State::receiving;
     }
-    if (activity == tracker_ && !progress) return;
-    tracker_ = activity;
-    if (activity == CallTracker::idle) {
+    if (state == state_ && !progress) return;
+    state_ = state;
+    if (state == State::idle) {
         deadline_.reset();
-    } else if (activity == CallTracker::waiting) {
+    } else if (state == State::waiting) {
         deadline_ = wait_deadline_;
     } else {
         deadline_ = now + transfer_time;

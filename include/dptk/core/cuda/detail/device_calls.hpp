@@ -1,4 +1,5 @@
-/// CUDA, for code without its headers. Including this registers it.
+/// DeviceCalls (device selection, copies, zeroing) implemented with the CUDA runtime. Including this header
+/// registers them.
 #pragma once
 
 #include <cstddef>

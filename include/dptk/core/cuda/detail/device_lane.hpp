@@ -1,4 +1,4 @@
-/// DeviceLane over CUDA and dptk's kernels. Including this registers it.
+/// CudaLane, the DeviceLane implemented with CUDA and dptk's kernels. Including this header registers it.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
   public:
     CudaLane(int device, StreamRef program);
 
-    /// Blocks until the device has done all that it has been given.
+    /// Blocks until the device has finished all of its work.
     DPTK_INLINE ~CudaLane() override;
 
     [[nodiscard]] Device device() const noexcept override { return {DeviceType::cuda, device_}; }
@@ -57,33 +57,33 @@ class CudaLane final : public dptk::detail::DeviceLane {
 
     [[nodiscard]] dptk::detail::DeviceMath& math() noexcept override { return math_; }
 
-    DPTK_INLINE void judge(const Buffer& status) override;
+    DPTK_INLINE void record_step_status(const Buffer& status) override;
 
-    [[nodiscard]] DPTK_INLINE bool was_bad(bool all) override;
+    [[nodiscard]] DPTK_INLINE bool has_failed_step(bool all) override;
 
   private:
-    /// How many steps had been bad when a step was judged.
+    /// The number of bad steps so far, as it was when a step was judged.
     struct Report {
         PinnedBuffer<double> bad_steps;
-        std::optional<Event> there;
+        std::optional<Event> copied;
     };
 
-    /// Those that have elements, but for what `is_there`.
-    template <class IsThere>
-    void note_copies(std::span<const dptk::detail::LaneCopy> tensors, IsThere&& is_there) {
+    /// Collects the tensors that have elements, except those for which `is_copied` returns true.
+    template <class IsCopied>
+    void collect_copies(std::span<const dptk::detail::LaneCopy> tensors, IsCopied&& is_copied) {
         copies_.clear();
         for (const dptk::detail::LaneCopy& tensor : tensors) {
-            if (tensor.to.count > 0 && !is_there(tensor))
+            if (tensor.to.count > 0 && !is_copied(tensor))
                 copies_.push_back({tensor.from, tensor.to.data, real_count(tensor.to)});
         }
     }
 
     [[nodiscard]] double* bad_steps() noexcept { return words_.data() + word_count; }
 
-    [[nodiscard]] bool is_news(double bad_steps) noexcept;
+    [[nodiscard]] bool has_increased(double bad_steps) noexcept;
 
     int device_;
-    std::optional<DeviceScope> scope_;  // while it is made
+    std::optional<DeviceScope> scope_;  // only during construction
     StreamRef program_;
     Stream stream_;
     CudaMath math_;

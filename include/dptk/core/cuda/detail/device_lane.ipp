@@ -20,7 +20,7 @@ DPTK_INLINE CudaLane::CudaLane(int device, StreamRef program)
 }
 
 DPTK_INLINE CudaLane::~CudaLane() {
-    await_device(device_);
+    wait_for_device(device_);
 }
 
 DPTK_INLINE void CudaLane::wait_for_user_stream() {
@@ -44,7 +44,7 @@ DPTK_INLINE Buffer CudaLane::words() noexcept {
 
 DPTK_INLINE void CudaLane::copy(std::span<const dptk::detail::LaneCopy> tensors,
                                 const dptk::detail::LaneWeight& weight, DType from) {
-    note_copies(tensors, [&](const dptk::detail::LaneCopy& tensor) {
+    collect_copies(tensors, [&](const dptk::detail::LaneCopy& tensor) {
         return tensor.to.data == tensor.from && weight.factor == 1 && weight.divisor == nullptr;
     });
     if (copies_.empty()) return;
@@ -56,7 +56,7 @@ DPTK_INLINE void CudaLane::copy(std::span<const dptk::detail::LaneCopy> tensors,
 
 DPTK_INLINE void CudaLane::accumulate(std::span<const dptk::detail::LaneCopy> tensors, double factor,
                                       DType from) {
-    note_copies(tensors, [](const dptk::detail::LaneCopy&) { return false; });
+    collect_copies(tensors, [](const dptk::detail::LaneCopy&) { return false; });
     if (copies_.empty()) return;
     const DeviceScope on(device_);
     kernels::accumulate_all(copies_, {.from = real_type(from), .to = real_type(tensors[0].to.dtype)}, factor,
@@ -86,31 +86,31 @@ DPTK_INLINE void CudaLane::read(const Buffer& from, void* to) {
     stream_.synchronize();
 }
 
-DPTK_INLINE void CudaLane::judge(const Buffer& status) {
+DPTK_INLINE void CudaLane::record_step_status(const Buffer& status) {
     const DeviceScope on(device_);
-    kernels::judge_step(words_.data(), status.data, real_type(status.dtype), bad_steps(), stream_);
-    if (is_capturing(program_)) return;  // what a graph's steps come to, was_bad(true) tells
+    kernels::count_failed_step(words_.data(), status.data, real_type(status.dtype), bad_steps(), stream_);
+    if (is_capturing(program_)) return;  // has_failed_step(true) reports the result of captured steps
     Report& report = reports_[judged_++ % reports_.size()];
     if (report.bad_steps.size() == 0) report.bad_steps = PinnedBuffer<double>(1);
     copy_bytes(report.bad_steps.data(), bad_steps(), sizeof(double), stream_);
-    report.there.emplace(stream_);
+    report.copied.emplace(stream_);
 }
 
-DPTK_INLINE bool CudaLane::was_bad(bool all) {
+DPTK_INLINE bool CudaLane::has_failed_step(bool all) {
     if (all) {
-        wait_for_user_stream();  // where graphs were launched
+        wait_for_user_stream();  // graphs are launched on the user's stream
         double found = 0;
         read({bad_steps(), 1, DType::f64, device()}, &found);
-        return is_news(found);
+        return has_increased(found);
     }
     if (judged_ < 2 || is_capturing(program_)) return false;
     const Report& report = reports_[judged_ % reports_.size()];
-    report.there->synchronize();
-    return is_news(report.bad_steps[0]);
+    report.copied->synchronize();
+    return has_increased(report.bad_steps[0]);
 }
 
-DPTK_INLINE bool CudaLane::is_news(double bad_steps) noexcept {
-    if (!(bad_steps > known_bad_steps_)) return false;  // a report may be older than one read before
+DPTK_INLINE bool CudaLane::has_increased(double bad_steps) noexcept {
+    if (!(bad_steps > known_bad_steps_)) return false;  // this report may be older than the last one
     known_bad_steps_ = bad_steps;
     return true;
 }

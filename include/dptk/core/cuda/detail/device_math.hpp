@@ -1,4 +1,5 @@
-/// DeviceMath over CUDA and dptk's kernels.
+/// CudaMath, the DeviceMath (norms, clipping, scaling, PowerSGD products) implemented with CUDA and dptk's
+/// kernels.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace DPTK_NAMESPACE::cuda::detail {
 
-/// Complex numbers are two real ones.
+/// Returns the floating-point type of a dtype's parts: a complex number counts as two real ones.
 [[nodiscard]] DType real_type(DType type) noexcept;
 [[nodiscard]] std::size_t real_count(const Buffer& buffer) noexcept;
 
@@ -37,7 +38,8 @@ class CudaMath final : public dptk::detail::DeviceMath {
     DPTK_INLINE void orthogonalize(float* matrix, std::size_t rows, std::size_t rank) override;
 
   private:
-    /// Calls action(type) with all tensors of that type in tensors_; complex numbers are two real ones.
+    /// Calls action(type) for each floating-point type, with all tensors of that type in tensors_. A
+    /// complex number counts as two real ones.
     template <class Action>
     void for_each_type(std::span<const Buffer> gradients, Action&& action) {
         for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::f64}) {

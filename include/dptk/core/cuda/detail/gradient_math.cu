@@ -1,4 +1,4 @@
-// What is computed of gradients besides copies.
+// CUDA kernels for gradient norms, clipping and low-rank products (PowerSGD).
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/detail/gradient_math.hpp"
 
@@ -22,12 +22,12 @@ struct Sum {
     __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-/// What is not a number is larger than all that are.
+/// The maximum. NaN counts as larger than every number.
 struct Larger {
     __device__ double operator()(double a, double b) const { return b > a || isnan(b) ? b : a; }
 };
 
-/// Over the block's threads, in one order; on all of them.
+/// Combines one value of each of the block's threads, in a fixed order. Returns the result to all threads.
 template <class Combine>
 __device__ double reduce_block(double own, const Combine& combine) {
     __shared__ double values[block_size];
@@ -39,7 +39,7 @@ __device__ double reduce_block(double own, const Combine& combine) {
         __syncthreads();
     }
     const double all = values[0];
-    __syncthreads();  // before somebody writes to it again
+    __syncthreads();  // before the shared memory is reused
     return all;
 }
 
@@ -95,10 +95,10 @@ __global__ void __launch_bounds__(block_size)
     }
 }
 
-/// So many columns of a thin matrix at a time.
+/// The number of columns of a thin matrix that are computed at a time.
 constexpr unsigned thin = 4;
 
-/// A row for each block.
+/// Each block computes one row.
 __global__ void __launch_bounds__(block_size) multiply_kernel(LowRank m) {
     const float* row = m.elements + blockIdx.x * m.columns;
     for (std::size_t first = 0; first < m.rank; first += thin) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(block_size) multiply_kernel(LowRank m) {
 constexpr unsigned tile_columns = 32;
 constexpr unsigned tile_rows = block_size / tile_columns;
 
-/// So many columns for each block, whose threads take their rows in turns.
+/// Each block computes `tile_columns` columns; its threads take turns at the rows.
 __global__ void __launch_bounds__(block_size) multiply_transposed_kernel(LowRank m) {
     __shared__ float shared[thin][tile_rows][tile_columns];
     const unsigned x = threadIdx.x % tile_columns;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(block_size) multiply_transposed_kernel(LowRank
             for (unsigned other = 0; other < tile_rows; ++other) sum += shared[k][other][x];
             m.right[c * m.rank + first + k] = static_cast<float>(sum);
         }
-        __syncthreads();  // before somebody writes to it again
+        __syncthreads();  // before the shared memory is reused
     }
 }
 
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(block_size) expand_kernel(LowRank m) {
     m.elements[i] = sum;
 }
 
-/// One block; each thread has rows of its own.
+/// Runs as one block; each thread handles rows of its own.
 __global__ void __launch_bounds__(block_size)
     orthogonalize_kernel(float* matrix, std::size_t rows, std::size_t rank) {
     const auto dot = [&](std::size_t a, std::size_t b) {
@@ -199,7 +199,7 @@ void norm_parts(std::span<const Tensor> tensors, DType type, double norm_type, d
             parts += table.blocks();
         });
     });
-    if (!is_known) throw ArgumentError("norm_parts is for floating-point types");
+    if (!is_known) throw ArgumentError("norm_parts: expected dtype f16, bf16, f32 or f64");
 }
 
 void finish_norm(const double* parts, std::size_t count, double norm_type, double max_norm, Norm* norm,
@@ -215,7 +215,7 @@ void clamp_all(std::span<const Tensor> tensors, DType type, double limit, Stream
             check(cudaGetLastError(), "clamp_kernel");
         });
     });
-    if (!is_known) throw ArgumentError("clamp_all is for floating-point types");
+    if (!is_known) throw ArgumentError("clamp_all: expected dtype f16, bf16, f32 or f64");
 }
 
 void multiply(const LowRank& matrix, StreamRef stream) {

@@ -1,4 +1,4 @@
-// The kernels that gradients travel with.
+// CUDA kernels that copy, scale and accumulate gradients to and from buckets, and that record_step_status a step.
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/detail/kernels.hpp"
 
@@ -30,7 +30,7 @@ template <class T>
 constexpr bool is_floating = std::is_floating_point_v<T> || std::is_same_v<T, __half> ||
                              std::is_same_v<T, __nv_bfloat16>;
 
-/// The products are in Wide, which is void where bits are copied.
+/// Multiplies in type Wide, then rounds to To.
 template <class From, class To, class Wide>
 struct Scale {
     Wide weight;
@@ -43,7 +43,7 @@ struct Scale {
 };
 
 template <class T>
-struct Same {
+struct Identity {
     __device__ T operator()(T value, bool& is_nonfinite) const {
         if constexpr (is_floating<T>) {
             is_nonfinite = is_nonfinite || !isfinite(widen<detail::Wide<T>>(value));
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(block_size)
             std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
         is_nonfinite = copy_piece(from, to, end - begin, Scale<From, To, Wide>{static_cast<Wide>(factor)});
     } else {
-        is_nonfinite = copy_piece(from, to, end - begin, Same<From>());
+        is_nonfinite = copy_piece(from, to, end - begin, Identity<From>());
     }
     if (found_nonfinite != nullptr && is_nonfinite) *found_nonfinite = 1;
 }
@@ -122,7 +122,7 @@ void launch(std::span<const CopiedTensor> tensors, const CopyWeight& weight, int
     });
 }
 
-/// Of any other type, by its size.
+/// Calls fn with an unsigned value of the dtype's size, for copying bits. Returns false for other sizes.
 template <class Fn>
 [[nodiscard]] bool with_size(DType type, Fn&& fn) {
     switch (dtype_size(type)) {
@@ -161,7 +161,7 @@ __global__ void judge_step_kernel(const double* words, const T* status, double* 
     const double present = words[2];
     const double problems = words[3];
     const bool some_count = counting != 0 && counting != present;
-    // A status that is not a number is not 0 either.
+    // NaN also counts as a nonzero status.
     const bool is_raised = status != nullptr && !(widen<float>(*status) == 0);
     if (problems != 0 || some_count || is_raised) *bad_steps += 1;
 }
@@ -178,13 +178,15 @@ void copy_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, c
         const bool is_known = with_type(format.to, [&]<class To>(To) {
             launch<From, To, true>(tensors, weight, found, stream);
         });
-        if (!is_known) throw ArgumentError("copy_all: from a floating-point type to another kind");
+        if (!is_known)
+            throw ArgumentError("copy_all: expected a floating-point destination for a floating-point source");
     });
     if (is_done) return;
     const bool is_moved = is_plain && with_size(format.from, [&]<class T>(T) {
                               launch<T, T, false>(tensors, weight, nullptr, stream);
                           });
-    if (!is_moved) throw ArgumentError("copy_all: weights are for floating-point types");
+    if (!is_moved)
+        throw ArgumentError("copy_all: expected dtype f16, bf16, f32 or f64 for a weight or a conversion");
 }
 
 void accumulate_all(std::span<const CopiedTensor> tensors, const CopyFormat& format, double factor,
@@ -197,7 +199,7 @@ void accumulate_all(std::span<const CopiedTensor> tensors, const CopyFormat& for
             check(cudaGetLastError(), "accumulate_kernel");
         });
     });
-    if (!is_known) throw ArgumentError("accumulate_all is for floating-point types");
+    if (!is_known) throw ArgumentError("accumulate_all: expected dtype f16, bf16, f32 or f64");
 }
 
 void write_words(double* to, const StepWords& words, StreamRef stream) {
@@ -209,15 +211,15 @@ void write_scalar(void* to, DType type, double value, StreamRef stream) {
     const bool is_known = with_type(type, [&]<class T>(T) {
         write_scalar_kernel<<<1, 1, 0, stream.get()>>>(static_cast<T*>(to), value);
     });
-    if (!is_known) throw ArgumentError("write_scalar is for floating-point types");
+    if (!is_known) throw ArgumentError("write_scalar: expected dtype f16, bf16, f32 or f64");
     check(cudaGetLastError(), "write_scalar_kernel");
 }
 
-void judge_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream) {
+void count_failed_step(const double* words, const void* status, DType type, double* bad_steps, StreamRef stream) {
     const bool is_known = with_type(type, [&]<class T>(T) {
         judge_step_kernel<<<1, 1, 0, stream.get()>>>(words, static_cast<const T*>(status), bad_steps);
     });
-    if (!is_known) throw ArgumentError("judge_step is for floating-point types");
+    if (!is_known) throw ArgumentError("count_failed_step: expected dtype f16, bf16, f32 or f64");
     check(cudaGetLastError(), "judge_step_kernel");
 }
 

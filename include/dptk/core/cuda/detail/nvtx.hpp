@@ -1,5 +1,5 @@
-/// The spans of a training as NVTX ranges, for Nsight Systems and Nsight Compute. Including this registers
-/// it, where one of them has started the program.
+/// Shows trace spans as NVTX ranges in Nsight Systems and Nsight Compute. Including this header registers
+/// the profiler if the program was started by one of these tools.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -19,7 +19,7 @@ inline constexpr trace::Profiler nvtx_profiler = {
 };
 
 inline const bool nvtx_is_registered = [] {
-    const bool is_profiled = std::getenv("NVTX_INJECTION64_PATH") != nullptr;  // a profiler sets it
+    const bool is_profiled = std::getenv("NVTX_INJECTION64_PATH") != nullptr;  // set by the profiler
     if (is_profiled) trace::profiler = &nvtx_profiler;
     return is_profiled;
 }();

@@ -1,4 +1,5 @@
-/// Batches of images on their way to a GPU, and there as a network takes them.
+/// DeviceBatches assembles batches of images in GPU memory, from datasets in host memory or from copies of
+/// them on the device.
 #pragma once
 
 #include <array>
@@ -22,8 +23,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Sends elements to the current device, in a stream of its own: while the ones are used there, the next ones
-/// are written on the host and copied.
+/// Uploads elements to the current device, double-buffered on a stream of its own: while one batch is used
+/// on the device, the host writes and copies the next.
 template <class T>
 class StagedUploads {
   public:
@@ -34,12 +35,12 @@ class StagedUploads {
         }
     }
 
-    /// Calls `fill(std::span<T>)`, which writes `count` elements, up to the capacity; then `use(const T*)`,
-    /// which puts the work that reads them from the device on `stream`. The host waits only where the copy of
-    /// the elements before the last is not done.
+    /// Calls `fill(std::span<T>)`, which writes `count` elements, at most the capacity; then `use(const
+    /// T*)`, which enqueues work on `stream` that reads the elements from device memory. The host waits
+    /// only if the upload before the last is not done.
     template <std::invocable<std::span<T>> Fill, std::invocable<const T*> Use>
     void send(std::size_t count, StreamRef stream, Fill&& fill, Use&& use) {
-        Place& place = places_[turn_++ % places_.size()];
+        Place& place = places_[next_place_++ % places_.size()];
         place.copied.synchronize();
         std::forward<Fill>(fill)(std::span(place.host.data(), count));
         place.used.order_before(copies_);
@@ -51,8 +52,8 @@ class StagedUploads {
     }
 
   private:
-    /// Events that were never recorded let everybody pass. The device's memory ends first, which waits for
-    /// the copies from the host's.
+    /// An event that was never recorded makes no one wait. Device memory is destroyed first, which waits
+    /// for the copies from host memory.
     struct Place {
         cuda::Event copied;
         cuda::Event used;
@@ -62,51 +63,51 @@ class StagedUploads {
 
     cuda::Stream copies_;
     std::array<Place, 2> places_;
-    std::size_t turn_ = 0;
+    std::size_t next_place_ = 0;
 };
 
-/// One batch at a time, at addresses that stay.
+/// One batch at a time, at addresses that do not change.
 class DeviceBatches {
   public:
-    /// `image`: the shape of the network's input. Work that others wait for goes on `stream`.
+    /// `image` is the shape of the network's input. The batch is complete in the order of `stream`.
     DeviceBatches(nn::Shape image, const TrainerOptions& options, StreamRef stream);
 
-    /// Puts the images `indices`, at most a batch, on the stream. Blocks where the dataset is copied to the
-    /// device for that, and otherwise as StagedUploads does. Throws ArgumentError for images of another shape
-    /// than the network's input.
+    /// Enqueues loading of the images `indices`, at most a batch, on the stream. Blocks if the dataset must
+    /// first be copied to the device; otherwise it waits only as StagedUploads does. Throws ArgumentError
+    /// if the images do not have the shape of the network's input.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices);
 
-    /// [n, channels, height, width]
+    /// Returns the images, of shape [n, channels, height, width].
     [[nodiscard]] const nn::DeviceTensor<float>& images() const noexcept { return images_; }
 
-    /// n of them.
+    /// Returns the n labels.
     [[nodiscard]] DeviceSpan<const std::uint8_t> labels() const;
 
   private:
-    /// A dataset on the device.
+    /// A dataset in device memory.
     struct Resident {
         std::uint64_t id;
         cuda::DeviceBuffer<std::uint8_t> pixels;
         cuda::DeviceBuffer<std::uint8_t> labels;
     };
-    /// One to train on, and one to test with.
-    static constexpr std::size_t most_residents = 2;
+    /// One dataset to train on, and one to test on.
+    static constexpr std::size_t max_residents = 2;
 
     void check(const ImageDataset& dataset) const;
 
     [[nodiscard]] std::size_t pixels_per_image() const { return nn::element_count(image_); }
 
-    /// For a full batch at once, so that addresses stay.
+    /// Allocates memory for a full batch, so that addresses do not change later.
     void make_room();
 
-    /// Pixels, and the labels behind them.
+    /// Uploads the pixels, followed by the labels.
     void send_images(const ImageDataset& dataset, std::span<const std::size_t> indices);
 
     void send_indices(const Resident& dataset, std::span<const std::size_t> indices);
 
     void make_batch(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices);
 
-    /// The last one used stands last.
+    /// Returns the dataset's copy on the device. residents_ is in order of use, the last used at the end.
     [[nodiscard]] const Resident& resident(const ImageDataset& dataset);
 
     nn::Shape image_;
@@ -116,7 +117,7 @@ class DeviceBatches {
     StreamRef stream_;
     nn::DeviceTensor<float> images_;
     cuda::DeviceBuffer<std::uint8_t> labels_;
-    std::optional<StagedUploads<std::uint8_t>> bytes_;  // one of the two
+    std::optional<StagedUploads<std::uint8_t>> bytes_;  // either bytes_ or indices_ is used
     std::optional<StagedUploads<std::uint32_t>> indices_;
     std::vector<Resident> residents_;
 };

@@ -36,8 +36,8 @@ DPTK_INLINE DeviceSpan<const std::uint8_t> DeviceBatches::labels() const {
 DPTK_INLINE void DeviceBatches::check(const ImageDataset& dataset) const {
     const nn::Shape found = {dataset.channels(), dataset.height(), dataset.width()};
     if (found == image_) return;
-    throw ArgumentError(text("Trainer: the dataset has images of shape ", shape_text(found),
-                             ", and the network's input is ", shape_text(image_)));
+    throw ArgumentError(text("Trainer: expected images of shape ", shape_text(image_),
+                             ", the network's input, got ", shape_text(found)));
 }
 
 DPTK_INLINE void DeviceBatches::make_room() {
@@ -58,7 +58,7 @@ DPTK_INLINE void DeviceBatches::send_images(const ImageDataset& dataset,
         auto pixel = bytes.begin();
         auto label = bytes.begin() + static_cast<std::ptrdiff_t>(pixels);
         for (const std::size_t index : indices) {
-            const LabelledImageRef image = dataset[index];
+            const LabeledImageRef image = dataset[index];
             pixel = std::ranges::copy(image.pixels, pixel).out;
             *label++ = image.label;
         }
@@ -91,8 +91,8 @@ DPTK_INLINE const DeviceBatches::Resident& DeviceBatches::resident(const ImageDa
     }
     if (dataset.size() > std::numeric_limits<std::uint32_t>::max())
         throw ArgumentError(
-            text("Trainer: data_on_device is for up to 2^32 - 1 images, not ", dataset.size()));
-    if (residents_.size() == most_residents) residents_.erase(residents_.begin());
+            text("Trainer: data_on_device: expected at most 2^32 - 1 images, got ", dataset.size()));
+    if (residents_.size() == max_residents) residents_.erase(residents_.begin());
     residents_.push_back({dataset.id(), cuda::to_device(dataset.pixels(), stream_),
                           cuda::to_device(dataset.labels(), stream_)});
     return residents_.back();

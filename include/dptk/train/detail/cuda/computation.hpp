@@ -1,5 +1,6 @@
-/// The computation of a Trainer on a GPU. What it does goes on the network's stream, and the host waits only
-/// where totals are fetched, and at the first step of each batch size.
+/// A Trainer's loading, forward, backward and optimizer step on a GPU, with CUDA graphs. All work is
+/// enqueued on the network's stream; the host waits only when totals are fetched, and at the first step of
+/// each batch size.
 #pragma once
 
 #include <concepts>
@@ -28,8 +29,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// See the one for host memory for what the calls do. The network's device is the current one in all of them.
-/// Ends before the DistributedDataParallel whose collectives its graph has.
+/// See the host memory version for the meaning of the calls. The network's device must be the current
+/// device in all calls. Must be destroyed before the DistributedDataParallel whose collectives the graph
+/// contains.
 template <>
 class TrainerComputation<nn::Cuda> {
   public:
@@ -45,11 +47,11 @@ class TrainerComputation<nn::Cuda> {
 
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
-            return "Trainer: reproducible_shards are for networks in host memory";
+            return "Trainer: reproducible_shards requires a network in host memory";
         if (options.cuda_graph && stream_ == StreamRef())
-            return "Trainer: cuda_graph needs a network on a stream of its own, not on the default one";
+            return "Trainer: cuda_graph requires a network on a stream of its own, got the default stream";
         if (options.cuda_graph && choose_device_transport().name != "nccl")
-            return "Trainer: cuda_graph needs NCCL, and gradients go through the host";
+            return "Trainer: cuda_graph requires NCCL, but gradients are sent through the host";
         return "";
     }
 
@@ -71,8 +73,8 @@ class TrainerComputation<nn::Cuda> {
         batches_.load(dataset, indices);
     }
 
-    /// Where the network's memory has moved on a rank, all of them capture anew: NCCL demands that a graph
-    /// with its collectives is launched on all ranks or on none.
+    /// If a rank's network has reallocated memory, all ranks capture the graph again: NCCL requires that a
+    /// graph with its collectives is launched on all ranks or on none.
     void begin_epoch(ProcessGroup& group) {
         if (!wants_graph_) return;
         const bool has_moved = graph_memory_ != net_.backend().memory_version();
@@ -81,8 +83,9 @@ class TrainerComputation<nn::Cuda> {
         plain_steps_ = 0;
     }
 
-    /// A step in which all ranks have full batches is captured after the first few of an epoch, which have
-    /// planned and allocated what it needs, and once a hook does the same in all steps.
+    /// Captures a step in which all ranks have full batches. The first few steps of an epoch run without a
+    /// graph: they plan and allocate what a step needs. Capturing also waits until a comm hook does the
+    /// same work in all steps.
     template <std::invocable Step>
     void run(bool all_are_full, Step&& step) {
         const bool may_capture = plain_steps_ >= plain_steps && repeats_;
@@ -114,8 +117,8 @@ class TrainerComputation<nn::Cuda> {
     void check(DistributedDataParallel& ddp) { ddp.check(); }
 
   private:
-    /// Of a full batch, before one is captured: buckets are settled in the first, and problems of a step are
-    /// known in the next.
+    /// The number of steps with full batches that run without a graph before one is captured: two steps,
+    /// after which the buckets are final, and a third one, which reports an error of the second one.
     static constexpr std::size_t plain_steps = 3;
 
     nn::Sequential<nn::Cuda>& net_;
@@ -126,7 +129,7 @@ class TrainerComputation<nn::Cuda> {
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;
     std::size_t plain_steps_ = 0;  // since the last graph
-    bool repeats_ = false;         // the last step's hook did what it does in all later ones
+    bool repeats_ = false;         // whether the last step's hook does the same in all later steps
     std::optional<cuda::Graph> graph_;
     std::size_t graph_memory_ = 0;
 };

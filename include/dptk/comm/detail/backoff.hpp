@@ -1,4 +1,4 @@
-/// Waiting for what tells only those who ask.
+/// Backoff for polling loops.
 #pragma once
 
 #include <chrono>
@@ -7,18 +7,18 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Between two looks: short at first, up to a millisecond later.
-class Pause {
+/// Waits between two polls: yields 64 times, then sleeps for 10 microseconds, doubling up to 1 millisecond.
+class Backoff {
   public:
     void operator()();
 
   private:
-    int looks_ = 0;
+    int polls_ = 0;
     std::chrono::microseconds sleep_{10};
 };
 
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/detail/pause.ipp"
+#include "dptk/comm/detail/backoff.ipp"
 #endif

@@ -1,4 +1,4 @@
-/// Carrying calls out on a transport, with all that is said and checked about them.
+/// Executes calls on a transport, and tracks and checks them.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the rank from which the message came, or to which it went.
+/// Sends or receives a message. Blocks. Returns the source rank of a receive, or the destination of a send.
 template <Transport T>
 int transfer(T& transport, const Message& message) {
     if constexpr (HasTransfer<T>) return transport.transfer(message);
@@ -31,13 +31,13 @@ int transfer(T& transport, const Message& message) {
     return message.peer;
 }
 
-/// What carries calls out, on whatever thread. Operations own it: a channel that is abandoned goes before
-/// they end.
+/// Executes a channel's calls, on any thread. It is shared with operations in flight, which may outlive the
+/// channel.
 template <Transport T>
-struct Carrier {
+struct CallExecutor {
     std::shared_ptr<T> transport;
     ChannelJob job;
-    std::shared_ptr<CallTracker> activity;
+    std::shared_ptr<CallTracker> tracker;
     /// Null unless DPTK_DEBUG asks for it.
     std::shared_ptr<CallChecker> checker;
 
@@ -49,7 +49,7 @@ struct Carrier {
         }
     }
 
-    /// What run(call, algorithm) will do on another thread.
+    /// Returns what run(call, algorithm) executes later, on another thread.
     [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
         if constexpr (HasPrepare<T>) return transport->prepare(call);
         return [on = transport, call, algorithm] { algorithms::run(*on, call, algorithm); };
@@ -57,36 +57,36 @@ struct Carrier {
 
     template <class Operation>
     void run(const Collective& call, AllReduceAlgorithm algorithm, Operation&& operation) const {
-        const ActiveCall active(*activity, call);
+        const ActiveCall active(*tracker, call);
         if (checker) checker->check(call, algorithm);
         operation();
     }
 
-    /// The same on the program's own thread.
+    /// Executes the call on the program's own thread.
     void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
         if (!checker) return run(call, algorithm);
-        checker->promise();
-        const WaitingCaller::Here here(checker->caller(), checker->channel());
+        checker->announce();
+        const CallerState::WaitScope here(checker->caller(), checker->channel());
         run(call, algorithm);
     }
 
-    /// The same in the transport's background form, where it has one: MPI does not match a verb's two forms
-    /// with each other.
-    void run_as_started(const Collective& call) const {
-        const ActiveCall active(*activity, call);
+    /// Executes the call in the transport's non-blocking form, if it has one, and waits for it: MPI does
+    /// not match a blocking collective with a non-blocking one.
+    void run_nonblocking(const Collective& call) const {
+        const ActiveCall active(*tracker, call);
         const std::shared_ptr<WorkState> work = transport->start(call);
         if (!work) return prepare(call, AllReduceAlgorithm::automatic)();
         work->wait(std::chrono::nanoseconds::max());
         if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
     }
 
-    /// Makes one of the collectives that have a result of their own.
+    /// Executes a collective that returns an object (a communicator, memory), and returns that object.
     template <class Make>
     auto make(const Collective& call, Make&& make_result) const {
-        const ActiveCall active(*activity, call);
+        const ActiveCall active(*tracker, call);
         if (checker) {
-            checker->promise();
-            const WaitingCaller::Here here(checker->caller(), checker->channel());
+            checker->announce();
+            const CallerState::WaitScope here(checker->caller(), checker->channel());
             checker->check(call, AllReduceAlgorithm::automatic);
         }
         return make_result();
@@ -97,15 +97,17 @@ struct Carrier {
         return transfer(*transport, message);
     }
 
-    /// Throws what has failed here, which tells more than that the job has, or else that.
-    void check_well() const {
+    /// Throws if the transport or the job has failed. The transport's own failure takes precedence, since
+    /// it is more specific.
+    void throw_if_failed() const {
         const JobState& job_state = *job.control->job_state();
-        const bool job_has_failed = job_state.failed();  // after what has failed here was noted
+        const bool job_has_failed =
+            job_state.failed();  // read first: a transport records its failure before the job's
         if constexpr (HasRethrow<T>) transport->rethrow_failure();
         if (job_has_failed) job_state.check();
     }
 
-    /// Runs something on the transport; an error that is not agreed between the ranks breaks the job.
+    /// Runs an operation on the transport. An error that is not agreed between the ranks fails the job.
     template <class Operation>
     void abort_job_on_error(Operation&& operation) const {
         break_job_unless_agreed(job, operation);

@@ -1,16 +1,16 @@
 #pragma once
 
-#include "dptk/comm/detail/pause.hpp"
+#include "dptk/comm/detail/backoff.hpp"
 
 #include <algorithm>
 #include <thread>
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void Pause::operator()() {
+DPTK_INLINE void Backoff::operator()() {
     constexpr int yields = 64;
     constexpr std::chrono::microseconds longest{1000};
-    if (++looks_ <= yields) return std::this_thread::yield();
+    if (++polls_ <= yields) return std::this_thread::yield();
     std::this_thread::sleep_for(sleep_);
     sleep_ = std::min(sleep_ * 2, longest);
 }

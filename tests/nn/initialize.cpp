@@ -1,4 +1,4 @@
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 
 #include <doctest/doctest.h>
 
@@ -29,7 +29,7 @@ TEST_CASE("initial values are uniform between plus and minus one over the root o
 
 TEST_CASE("one seed gives the same values everywhere") {
     Generator generator(1);
-    // The standard fixes the output of mt19937_64, and the conversion is exact.
+    // The standard specifies the output of mt19937_64, and the conversion is exact.
     CHECK(uniform_symmetric(generator) == (2469588189546311528ULL >> 11) / 4503599627370496.0 - 1);
     Generator a(7);
     Generator b(7);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/ddp/detail/launch_order.hpp"
+#include "dptk/ddp/detail/bucket_order.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/nn/initialise.hpp"
+#include "dptk/nn/initialize.hpp"
 
 #include <cstdint>
 

@@ -1,0 +1,38 @@
+/// Parameter initialization: PyTorch's default distribution for linear and convolutional layers. The same
+/// seed gives the same values with every backend, compiler and standard library.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <random>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::nn {
+
+/// The random generator of initial values. The C++ standard specifies its output exactly, unlike that of
+/// the standard distributions.
+using Generator = std::mt19937_64;
+
+/// Returns a uniform number in [-1, 1) from 53 random bits. Every step is exact, so that all compilers give
+/// the same result.
+[[nodiscard]] double uniform_symmetric(Generator& generator);
+
+/// Returns `count` values from U(-1/√fan_in, 1/√fan_in), in row-major order. This is Kaiming uniform with a
+/// = √5, which PyTorch uses for the weights of Linear and Conv2d, and also what it uses for their biases.
+/// `fan_in` is the number of inputs of one output: in_features, or channels · kernel_size².
+template <std::floating_point T>
+[[nodiscard]] std::vector<T> initial_values(std::size_t count, std::size_t fan_in, Generator& generator) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+    std::vector<T> values(count);
+    for (T& value : values) value = static_cast<T>(bound * uniform_symmetric(generator));
+    return values;
+}
+
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/initialize.ipp"
+#endif
