@@ -18,8 +18,8 @@ DPTK_INLINE std::string first_difference(std::string_view table, std::string_vie
     const std::vector<std::string_view> lines = lines_of(table);
     const std::vector<std::string_view> others = lines_of(other);
     for (std::size_t i = 0; i < std::max(lines.size(), others.size()); ++i) {
-        const std::string_view expected = i < lines.size() ? lines[i] : "no further parameter";
-        const std::string_view found = i < others.size() ? others[i] : "no further parameter";
+        const std::string_view expected = i < lines.size() ? lines[i] : "no further entry";
+        const std::string_view found = i < others.size() ? others[i] : "no further entry";
         if (expected != found) return text("rank ", rank, " has ", found, ", but rank 0 has ", expected);
     }
     return {};

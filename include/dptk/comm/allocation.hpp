@@ -1,5 +1,5 @@
-/// Owning arrays in memory that a communicator has allocated, on the host or on a device. The transport
-/// accesses this memory without a copy (shared-memory pages, registered memory).
+/// Owning arrays in memory that a communicator has allocated, on the host or on a device. If the
+/// transport provides such memory, it accesses it without a copy (shared-memory pages, registered memory).
 #pragma once
 
 #include <cstddef>

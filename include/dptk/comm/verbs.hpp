@@ -308,8 +308,8 @@ class CollectiveVerbs {
     /// communicate.
     void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { channel().set_algorithm(algorithm); }
 
-    /// Allocates `count` elements in memory that the transport accesses without a copy. Collective; all ranks
-    /// must pass the same count.
+    /// Allocates `count` elements, in memory that the transport accesses without a copy if it provides such
+    /// memory. Collective; all ranks must pass the same count.
     template <Element T>
     [[nodiscard]] Allocation<T> allocate(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {

@@ -53,10 +53,10 @@ DPTK_INLINE void ModelReplica::compare() {
         problem = error.what();
     }
     check_no_problem<ArgumentError>(*group_, problem);
-    std::string table = is_on_device() ? "on a device\n" : "in host memory\n";
+    std::string table = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
     for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
     for (const std::size_t i : repeated_gradients())
-        table += text("gradient ", i, " is shared with an earlier parameter\n");
+        table += text("a gradient ", i, " that an earlier parameter has, too\n");
     check_equal_tables(*group_, "replicas", table);
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
 }

@@ -62,8 +62,9 @@ template <std::floating_point T, std::integral Label>
 LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label> labels,
                                  Tensor<T>& gradient) {
     if (logits.shape().size() != 2 || logits.size() == 0)
-        throw ArgumentError(dptk::detail::text("softmax_cross_entropy: expected logits [n, classes], got ",
-                                               dptk::detail::shape_text(logits.shape())));
+        throw ArgumentError(
+            dptk::detail::text("softmax_cross_entropy: expected non-empty logits [n, classes], got ",
+                               dptk::detail::shape_text(logits.shape())));
     const std::size_t n = logits.shape()[0];
     const std::size_t classes = logits.shape()[1];
     if (labels.size() != n)

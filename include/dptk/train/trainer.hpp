@@ -1,7 +1,7 @@
-/// Trainer, the training loop of an image classifier on dptk's own networks: it combines sampler, DDP, loss
-/// and SGD, and computes gradients directly in DDP's buckets. Every number that it returns is over all
-/// ranks, with each sample counted once. TrainerComputation has the parts that differ between host memory
-/// and GPUs.
+/// Trainer, the training loop of an image classifier on dptk's own networks: it combines sampler, DDP (or
+/// ReproducibleDataParallel), loss and SGD. With DDP, gradients are computed directly in its buckets. Loss,
+/// accuracy and sample counts are over all ranks, with each sample counted once; times are this rank's.
+/// TrainerComputation has the parts that differ between host memory and GPUs.
 #pragma once
 
 #include <algorithm>

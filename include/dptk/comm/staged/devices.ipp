@@ -86,8 +86,9 @@ class StagedDevices final : public DeviceGroup {
 DPTK_INLINE std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, const std::vector<int>&) {
     std::unique_ptr<Channel> copy = host.duplicate();
     if (!copy)
-        throw ArgumentError("the transport " + host.backend() +
-                            " has no duplicate(), and so no device memory");
+        throw ArgumentError(
+            "the transport " + host.backend() +
+            " has no duplicate(), which calls on several devices need to copy through the host");
     return std::make_unique<StagedDevices>(std::move(copy));
 }
 

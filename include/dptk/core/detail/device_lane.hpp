@@ -60,14 +60,14 @@ class DeviceLane {
     /// Points to the number of all ranks' samples, once the words have been summed.
     [[nodiscard]] const void* samples_sum() noexcept { return words().data; }
 
-    /// Computes to = weight · from for tensors of one dtype, where `from` has elements of type `from`. A
-    /// weight of 0 writes zeros.
-    virtual void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight, DType from) = 0;
+    /// Computes tensor.to = weight · tensor.from for each tensor, where all tensor.from have elements of type
+    /// `from_type`. A weight of 0 writes zeros.
+    virtual void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight, DType from_type) = 0;
     void copy(std::span<const LaneCopy> tensors, const LaneWeight& weight);
 
-    /// Computes to += factor · from, then from = 0, for tensors of one dtype, where `from` has elements of
-    /// type `from`.
-    virtual void accumulate(std::span<const LaneCopy> tensors, double factor, DType from) = 0;
+    /// Computes tensor.to += factor · tensor.from, then tensor.from = 0, for each tensor, where all
+    /// tensor.from have elements of type `from_type`.
+    virtual void accumulate(std::span<const LaneCopy> tensors, double factor, DType from_type) = 0;
 
     /// Allocates zero-initialized device memory.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;

@@ -41,7 +41,7 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     check_no_problem<BackendError>(*group_, device_problem);
     check_equal_tables(*group_, "models",
                        model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
-                           (lanes.empty() ? "" : "\nsteps by kernels"));
+                           (lanes.empty() ? "" : "steps in dptk's CUDA kernels\n"));
     make_steps(std::move(lanes));
     make_buckets(first_launch_order(parameters_.ignored()));
     clock_.emplace(*group_);

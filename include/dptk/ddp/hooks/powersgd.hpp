@@ -103,8 +103,8 @@ class PowerSgd final : public CommHook {
 
     void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements);
 
-    /// Sets the matrix to the gradient plus the compression error so far, and keeps this sum in the error's
-    /// memory.
+    /// Sets the matrix to the gradient. With use_error_feedback, first adds the compression error so far, and
+    /// keeps this sum in the error's memory.
     void load_gradient(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
     /// Writes the approximation to the gradient, and subtracts this rank's share of it from the kept sum,

@@ -18,7 +18,7 @@ DPTK_INLINE DeviceLoss::DeviceLoss(StreamRef stream) : stream_(stream), totals_(
 DPTK_INLINE void DeviceLoss::add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
                                  DeviceTensor<float>& gradient) {
     if (logits.shape().size() != 2 || logits.size() == 0)
-        throw ArgumentError(dptk::detail::text("DeviceLoss: expected logits [n, classes], got ",
+        throw ArgumentError(dptk::detail::text("DeviceLoss: expected non-empty logits [n, classes], got ",
                                                dptk::detail::shape_text(logits.shape())));
     const std::size_t n = logits.shape()[0];
     if (labels.size() != n)

@@ -60,10 +60,12 @@ class Parameter {
     [[nodiscard]] DeviceSpan<float> values() const noexcept { return values_; }
     [[nodiscard]] DeviceSpan<float> gradient() const noexcept { return gradient_; }
 
-    /// Copies the values to `storage`. This function and set_gradient_storage() throw ArgumentError if
-    /// `storage` is not aligned to 16 bytes.
+    /// Moves the values to `storage`, which this parameter uses from now on, and which must outlive it.
+    /// Throws ArgumentError if `storage` is not aligned to 16 bytes.
     void set_value_storage(DeviceSpan<float> storage);
 
+    /// Uses `storage` for the gradient from now on; it must outlive this parameter. Throws ArgumentError if
+    /// `storage` is not aligned to 16 bytes.
     void set_gradient_storage(DeviceSpan<float> storage);
 
     /// Copies the values from host memory. Blocks.
