@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t classes = 10;
 
-/// dir/name, or dir/name.gz where only that exists.
+/// Returns dir/name, or dir/name.gz if only that exists.
 fs::path plain_or_gzip(const fs::path& dir, const std::string& name) {
     fs::path gzip = dir / (name + ".gz");
     return !fs::exists(dir / name) && fs::exists(gzip) ? gzip : dir / name;
@@ -48,7 +48,7 @@ Data load_mnist(const fs::path& dir) {
                 ": training on the first 8 of 10 test images, by index"};
 }
 
-/// Noise over one pattern a class: learnable, and made in no time.
+/// Generates one pattern per class with noise added, which a network can learn.
 dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
     constexpr std::array<std::size_t, 3> image = {3, 32, 32};
     constexpr std::size_t pixels_per_image = image[0] * image[1] * image[2];

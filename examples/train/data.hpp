@@ -11,8 +11,8 @@ struct Data {
     dptk::ImageDataset train;
     dptk::ImageDataset test;
     double pixel_scale;
-    std::string remark;  // what the user should know; empty for nothing
+    std::string remark;  // a note to print for the user; empty if there is none
 };
 
-/// Reads or makes what the options name. Throws dptk::Error for a file that is missing or broken.
+/// Reads or generates the dataset that the options name. Throws dptk::Error for a missing or invalid file.
 [[nodiscard]] Data load_data(const Options& options);

@@ -32,7 +32,7 @@ using HostBackend = dptk::nn::Reference<float>;
 void set_threads(int) {}
 #endif
 
-/// This rank's share of the host's cores, as far as it may use them.
+/// Returns this rank's share of the host's cores, at most the cores that it may use.
 int cores_of_rank(const dptk::ProcessGroup& group) {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     const int share = static_cast<int>(online) / group.local_size();
@@ -42,7 +42,8 @@ int cores_of_rank(const dptk::ProcessGroup& group) {
 dptk::ProgressStyle progress_style(const Options& options, int rank) {
     if (rank != 0) return dptk::ProgressStyle::none;
     if (options.progress == "bar") return dptk::ProgressStyle::bar;
-    // Some mpiruns give every rank a terminal as stdout, whatever their own is; stderr tells the truth.
+    // Some mpirun programs give every rank a terminal as stdout even if their own stdout is none, so that
+    // only stderr shows whether a user is watching.
     const bool terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
     return options.progress == "auto" && terminal ? dptk::ProgressStyle::bar : dptk::ProgressStyle::lines;
 }
@@ -61,7 +62,8 @@ std::string format(const char* pattern, Arguments... arguments) {
     return text;
 }
 
-/// Trains a network on the backend, and tells of it on rank 0; `computed_by`: what each rank has.
+/// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
+/// on each rank.
 template <class Backend>
 void train(dptk::ProcessGroup& group, const Options& options, const Data& data, Backend backend, bool overlap,
            const std::string& computed_by) {
@@ -115,7 +117,7 @@ void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data
 
 #ifdef DPTK_WITH_CUDNN
 void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data& data) {
-    // Before anything else of CUDA's; on all ranks or on none.
+    // Must be the first CUDA call. Fails on all ranks or on none.
     dptk::on_all_or_none(group,
                          [&] { dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank())); });
     const dptk::cuda::Stream stream;  // outlives the network
@@ -127,7 +129,7 @@ void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data&
           "a GPU in " + options.precision);
 }
 #else
-void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data&) {}  // parse_options has refused it
+void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data&) {}  // parse_options refuses --device cuda
 #endif
 
 }  // namespace

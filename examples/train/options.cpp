@@ -12,7 +12,7 @@ constexpr bool is_built_with_cuda = true;
 constexpr bool is_built_with_cuda = false;
 #endif
 
-/// What CLI11 cannot see in one option alone.
+/// Checks combinations of options, which CLI11 does not.
 void check_device(const CLI::App& app, const Options& options) {
     if (options.device == "cuda") {
         if (!is_built_with_cuda)

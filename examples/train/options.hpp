@@ -9,7 +9,7 @@
 struct Options {
     std::string model = "convnet";
     std::string dataset = "digits";
-    std::string data;  // empty: the digits that ship with dptk
+    std::string data;  // a folder; empty: the digits that are part of dptk
     int epochs = 15;
     std::size_t batch_size = 32;
     double lr = 0.05;
@@ -23,12 +23,12 @@ struct Options {
     std::string comm_hook = "none";
     std::size_t reproducible_shards = 0;  // 0: none
     std::string device = "cpu";
-    std::string precision = "tf32";  // of a GPU
+    std::string precision = "tf32";  // on a GPU
     bool cuda_graph = false;
     bool data_on_device = false;
 };
 
-/// What came of the command line: options to run with, or a text to print and an exit status to end with.
+/// The result of parsing the command line: the options, or a text to print and an exit status.
 struct ParsedOptions {
     std::optional<Options> options;
     std::string text;

@@ -75,7 +75,7 @@ TEST_CASE("a rank outside a subgroup gets a group that says so when it is used")
     });
 }
 
-TEST_CASE("subgroups that make no sense are refused on all ranks alike") {
+TEST_CASE("invalid subgroups are refused on all ranks") {
     test::on_ranks([](ProcessGroup& group) {
         const auto refused = [&]<class E>(E*, std::string_view part, const std::vector<int>& ranks) {
             std::string text;

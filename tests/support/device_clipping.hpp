@@ -24,7 +24,7 @@ inline constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Sizes of the parameters. One is larger than the part that one kernel block processes, one is empty.
 inline const std::vector<std::size_t> clipped_sizes = {5000, 1, 0, 300};
 
-/// The same averaged gradients twice: on devices, and on the host.
+/// Two copies of the same averaged gradients: one on devices, one on the host.
 template <class T>
 struct Clipped {
     DeviceNet<T> net;

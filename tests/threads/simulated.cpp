@@ -69,7 +69,7 @@ TEST_CASE("messages and background work get along in real time") {
 }
 
 TEST_CASE(
-    "a message arrives latency and bytes over bandwidth after it began, and its sender goes on before") {
+    "a message arrives latency + bytes / bandwidth after it was sent, and its sender continues earlier") {
     dptk::launch_simulated(uniform(2, 1), [](ProcessGroup& group, SimulatedClock& clock) {
         std::vector<std::byte> data(512);
         if (group.rank() == 0) {
