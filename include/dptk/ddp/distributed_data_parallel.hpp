@@ -109,7 +109,8 @@ class DistributedDataParallel {
     /// Collective, blocks.
     void shadow() { reducer_->shadow(); }
 
-    /// Applies a join round to subsequent steps: see Join.
+    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
+    /// are divided. Join calls it before each step; programs need not.
     void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     /// Broadcasts the values and the buffers of rank `root` to all ranks. Collective, blocks.

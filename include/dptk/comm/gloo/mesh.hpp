@@ -143,7 +143,9 @@ class GlooMesh final : public FailureListener {
     explicit GlooMesh(const GlooMeshOptions& options)
         : rank_(options.rank), size_(options.size), job_state_(options.job_state) {}
 
-    /// Waits a moment for the job to fail, because the job's error names the lost rank.
+    /// Throws the error of an operation whose connections are closed: the job's first cause, which names the
+    /// lost rank, if it is known within `cause_delay` of the closing; otherwise PeerLostError with this
+    /// mesh's own cause.
     [[noreturn]] void throw_ended(std::string_view what) const;
 
     template <class Action>

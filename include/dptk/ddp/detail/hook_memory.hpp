@@ -1,5 +1,5 @@
-/// Persistent memory for communication hooks: memory beside a bucket, on the same device, that is kept
-/// between steps.
+/// Memory that communication hooks keep between steps, for each bucket or each parameter, on the device of
+/// the bucket.
 #pragma once
 
 #include <cstddef>
