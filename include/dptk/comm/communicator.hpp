@@ -39,9 +39,9 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
             static_cast<detail::TransportChannel<T>*>(channel_->duplicate().release())));
     }
 
-    /// Returns the channel that executes all calls.
+    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
     [[nodiscard]] detail::TransportChannel<T>& channel() { return *channel_; }
-    /// Returns the channel that executes all calls.
+    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
     [[nodiscard]] const detail::TransportChannel<T>& channel() const { return *channel_; }
 
     /// Releases the channel to the caller; used by ProcessGroup.

@@ -72,9 +72,11 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     /// Creates one group per host, which contains the ranks on this host. Collective.
     [[nodiscard]] ProcessGroup split_by_host(const SubgroupOptions& options = {});
 
-    /// Returns the channel that executes all calls. Throws ArgumentError if this rank is not in the group.
+    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
+    /// Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] detail::Channel& channel();
-    /// Returns the channel that executes all calls. Throws ArgumentError if this rank is not in the group.
+    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
+    /// Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] const detail::Channel& channel() const;
 
   private:

@@ -11,9 +11,9 @@
 /// An inline namespace that contains the version: two versions of dptk in one process share no symbols.
 #define DPTK_NAMESPACE dptk::inline DPTK_VERSION_NAMESPACE
 
-/// Stands before each body in an .ipp file, and before the declaration of each virtual function whose body
-/// is in an .ipp file. In header-only mode, GCC emits a class in every file that includes it if a virtual
-/// function is not declared inline.
+/// Stands before each function body in an .ipp file, and before the declaration of each virtual function
+/// whose body is in an .ipp file. Declarations need it in header-only mode: unless a class's first virtual
+/// function is declared inline, GCC emits the class's vtable in every file that includes its header.
 #ifdef DPTK_SEPARATE_COMPILATION
 #define DPTK_INLINE
 #else

@@ -46,7 +46,8 @@ struct HookBucket {
     StreamRef stream = {};
     /// The weight of this rank's gradients, as one f64 in device memory.
     Buffer device_weight = {};
-    /// The stream, events and kernels of dptk for this device, for dptk's own hooks. Null in host memory.
+    /// The stream, events and kernels of dptk for this device, for dptk's own hooks: it may change in any
+    /// version. Null in host memory.
     std::shared_ptr<detail::DeviceLane> lane = nullptr;
 };
 

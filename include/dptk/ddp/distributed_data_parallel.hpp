@@ -109,10 +109,6 @@ class DistributedDataParallel {
     /// Collective, blocks.
     void shadow() { reducer_->shadow(); }
 
-    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
-    /// are divided. Join calls it before each step; programs need not.
-    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
-
     /// Broadcasts the values and the buffers of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
@@ -167,11 +163,17 @@ class DistributedDataParallel {
     [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
 
   protected:
-    /// Gives derived classes that mark gradients access to the reducer. Its address does not change when
-    /// this object is moved.
+    /// Returns the reducer, for derived classes that mark gradients. The reducer's address does not change
+    /// when this object is moved.
     [[nodiscard]] detail::GradientReducer& reducer() noexcept { return *reducer_; }
 
   private:
+    friend class Join;
+
+    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
+    /// are divided. Join calls it before each step.
+    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
+
     template <Element T>
     [[nodiscard]] Buffer checked_gradient_buffer(std::size_t i, DeviceType type) {
         const Buffer buffer = reducer_->gradient_memory(i);

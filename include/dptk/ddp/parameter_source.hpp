@@ -36,8 +36,8 @@ inline constexpr bool is_reference_like<std::pair<A, B>> = is_reference_like<A> 
 template <class T>
 inline constexpr bool is_const_of_const = false;
 
-/// Makes a function that visits the parameters of a container. It captures a container that owns its
-/// elements by reference, and a view by value.
+/// Makes a function that visits the parameters of a container. The function captures a view by value, and
+/// any other container by reference.
 template <class Container>
 [[nodiscard]] std::function<void(ParameterSink&)> visitor_of(Container&& container) {
     using C = std::remove_cvref_t<Container>;

@@ -140,10 +140,6 @@ class ShardedOptimizer {
     /// Collective, blocks.
     void shadow() { reducer_->shadow(); }
 
-    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
-    /// are divided. Join calls it before each step; programs need not.
-    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
-
     /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
@@ -272,8 +268,14 @@ class ShardedOptimizer {
     }
 
   private:
+    friend class Join;
+
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
+
+    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
+    /// are divided. Join calls it before each step.
+    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     /// The pieces of this rank. A piece's index is its slot.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }

@@ -8,12 +8,12 @@
 
 namespace DPTK_NAMESPACE::algorithms::recursive {
 
-/// Combines all ranks' elements in place, in rank order. Blocks. Does not divide averages.
+/// Combines all ranks' elements in place, in rank order. Blocks. For an average, the caller divides the sum.
 void all_reduce_by_doubling(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 /// Combines all ranks' elements in place: a reduce-scatter, which halves the range of slices in each round,
-/// and an all-gather, which doubles it again. Blocks. Does not divide averages. The operation must be
-/// commutative, and the number of ranks a power of two.
+/// and an all-gather, which doubles it again. Blocks. For an average, the caller divides the sum. The
+/// operation must be commutative, and the number of ranks a power of two.
 void all_reduce_by_halving(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::algorithms::recursive

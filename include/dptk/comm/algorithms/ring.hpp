@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE::algorithms::ring {
 void all_gather(Messages& messages, const Slices& slices);
 
 /// Computes slice r of the result in slice r of rank r's buffer; the other slices hold partial results.
-/// Blocks. Does not divide averages.
+/// Blocks. For an average, the caller divides the sum.
 void reduce_scatter(Messages& messages, const Slices& slices, const Reduction& reduction);
 
 /// Combines all ranks' elements in place: a ring reduce-scatter and a ring all-gather. Blocks. Does not

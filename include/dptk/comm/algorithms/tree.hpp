@@ -11,7 +11,7 @@ namespace DPTK_NAMESPACE::algorithms::tree {
 void broadcast(Messages& messages, const Buffer& data, int root);
 
 /// Combines all ranks' elements into the root's buffer, in rank order. Other ranks' buffers are unchanged.
-/// Blocks. Does not divide averages.
+/// Blocks. For an average, the caller divides the sum.
 void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
 /// Combines all ranks' elements in place: a tree reduce to rank 0, then a tree broadcast. Blocks. Does not

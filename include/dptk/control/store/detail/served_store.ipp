@@ -18,11 +18,15 @@ DPTK_INLINE std::string StoreEndpoint::to_text() const {
 }
 
 DPTK_INLINE StoreEndpoint StoreEndpoint::parse(std::string_view line) {
-    const std::string whole(line);
     StoreEndpoint out;
     out.prefix = next_word(line);
     out.token = next_word(line);
-    if (!parse_number(next_word(line), out.port)) throw FormatError("invalid store endpoint: " + whole);
+    const std::string_view port = next_word(line);
+    if (!parse_number(port, out.port)) {
+        throw FormatError(
+            text("invalid store endpoint: expected 'PREFIX TOKEN PORT HOST ADDRESS...', got the port '", port,
+                 "'"));
+    }
     out.host = next_word(line);
     while (!line.empty()) out.addresses.emplace_back(next_word(line));
     return out;

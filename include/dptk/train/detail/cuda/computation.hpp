@@ -84,8 +84,8 @@ class TrainerComputation<nn::Cuda> {
     }
 
     /// Captures a step in which all ranks have full batches. The first few steps of an epoch run without a
-    /// graph: they plan and allocate what a step needs. Capturing also waits until a comm hook does the
-    /// same work in all steps.
+    /// graph: they plan and allocate what a step needs. If a comm hook does different work in its first
+    /// steps, the capture is postponed until the hook does the same work in all further steps.
     template <std::invocable Step>
     void run(bool all_are_full, Step&& step) {
         const bool may_capture = plain_steps_ >= plain_steps && repeats_;

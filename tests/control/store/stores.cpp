@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "control/store_support.hpp"
+#include "control/store/store_support.hpp"
 
 using namespace std::chrono_literals;
 

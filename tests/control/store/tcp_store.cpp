@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "control/store_support.hpp"
+#include "control/store/store_support.hpp"
 
 using namespace std::chrono_literals;
 using dptk::detail::Deadline;
