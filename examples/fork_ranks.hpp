@@ -36,7 +36,8 @@ inline std::vector<std::vector<PipePair>> make_pipes(std::size_t size) {
     return pipes;
 }
 
-/// Runs a rank and returns its exit status. Prints an exception that it throws to stderr.
+/// Runs fn as rank `rank`, and returns the exit status of the rank's process. If fn throws, prints the
+/// exception to stderr.
 template <class Fn>
 int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
     int status = 1;
@@ -54,8 +55,8 @@ int run_rank(int rank, std::vector<PipePair> pairs, Fn& fn) noexcept {
     return status;
 }
 
-/// Runs fn(PipeTransport) in `size` processes, which are forks of this one, and waits for all of them.
-/// Returns how they have ended, in rank order. Call it before the first thread is started: a forked process
+/// Forks `size` processes, the ranks, runs fn(PipeTransport) in each, and waits for all of them. Returns how
+/// they have ended, in rank order. Must be called before the program starts a thread: a forked process
 /// inherits locked mutexes, but not the threads that would unlock them.
 template <class Fn>
 [[nodiscard]] std::vector<dptk::detail::ChildEnd> fork_ranks(int size, Fn fn) {

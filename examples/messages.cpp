@@ -69,7 +69,7 @@ int main() {
     dptk::ProcessGroup group = dptk::init_process_group();
     if (group.size() != 2) {
         if (group.rank() == 0)
-            std::fprintf(stderr, "messages: expected 2 ranks, got %d; see the start of the file\n",
+            std::fprintf(stderr, "messages: expected 2 ranks, got %d; messages.cpp shows how to start it\n",
                          group.size());
         return 1;
     }

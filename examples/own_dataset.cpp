@@ -1,6 +1,6 @@
 // A custom dataset: the records of a file, which are read on demand. Build and run:
-//   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_dataset.cpp -o own_dataset && mpirun -np 2
-//   ./own_dataset
+//   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_dataset.cpp -o own_dataset
+//   mpirun -np 2 ./own_dataset
 #include <dptk/ddp.hpp>
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct Record {
     float target;
 };
 
-// A dataset has size(), and operator[] that returns sample i. The sampler uses only size(), and a sample may
-// have any type.
+// A dataset has size(), and an operator[] that returns sample i, which may have any type. The sampler uses
+// only size().
 class RecordFile {
   public:
     explicit RecordFile(const std::string& path)
@@ -56,7 +56,8 @@ int main() {
                              std::to_string(group.rank());
     write_records(path);
     const RecordFile records(path);
-    // If reading may fail on one rank only, dptk::on_all_or_none(group, [&] { ... }) throws on all ranks.
+    // If reading may fail on one rank only, wrap it in dptk::on_all_or_none(group, [&] { ... }), which then
+    // throws on all ranks.
 
     dptk::DistributedSampler sampler(records, group, {.shuffle = true, .padding = dptk::Padding::none});
     float sum = 0;

@@ -1,6 +1,6 @@
 // A custom tensor class, and a layer that holds two tensors. Build and run:
-//   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_tensor.cpp -o own_tensor && mpirun -np 2
-//   ./own_tensor
+//   mpicxx -std=c++20 -DDPTK_WITH_MPI -I include examples/own_tensor.cpp -o own_tensor
+//   mpirun -np 2 ./own_tensor
 #include <dptk/ddp.hpp>
 
 #include <array>

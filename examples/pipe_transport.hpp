@@ -1,15 +1,15 @@
-// A custom transport: messages between processes of one host, over pipes. To support a network of your own,
-// copy this class and replace the pipes.
+// A custom transport: messages between processes of one host, over pipes. To support an interconnect of your
+// own, copy this class and replace the pipes.
 //
 // The Transport concept (dptk/comm/transport.hpp) requires five members:
 //   rank(), size()          this process's rank, and the number of ranks
 //   backend()               a short name for messages
-//   send(buffer, to, tag)   returns when the buffer may be changed again; may wait until it has been received
-//   recv(buffer, from, tag) returns when a message of exactly that many bytes has arrived
+//   send(buffer, to, tag)   returns when the buffer may be changed again; may block until `to` receives it
+//   recv(buffer, from, tag) returns when a message has arrived, which must have exactly the buffer's size
 // Messages with one tag from one rank to another must arrive in the order in which they were sent. A call
 // that fails throws: PeerLostError if the other rank has exited.
 //
-// dptk implements the rest on top of them: all collectives, for all element types, all operations and any
+// dptk implements the rest with these members: all collectives, for all element types, all operations and any
 // number of ranks; *_async calls, which run one after the other, so that only one thread at a time calls the
 // transport; timeouts; and the end of the job if a rank fails. The concept lists the optional members of a
 // transport, such as a native all_reduce, recv_any, or duplicate() for communication in the background.
@@ -68,9 +68,9 @@ struct PipeEnvelope {
 
 class PipeTransport {
   public:
-    /// Creates the transport of rank `rank`. `pairs[i]` connects it with rank i; `pairs[rank]` is unused.
-    /// SIGPIPE must be ignored. The loss of a rank is detected only if no process holds pipe ends of other
-    /// ranks.
+    /// Creates the transport of rank `rank`. `pairs[i]` connects that rank with rank i; `pairs[rank]` is
+    /// unused. SIGPIPE must be ignored. The loss of a rank is detected only if no process holds pipe ends of
+    /// other ranks.
     PipeTransport(int rank, std::vector<PipePair> pairs) : rank_(rank), pairs_(std::move(pairs)) {}
 
     [[nodiscard]] int rank() const { return rank_; }

@@ -1,5 +1,5 @@
-// Somebody's existing training loop over kernels and raw device memory of their own, made data-parallel. The
-// five places where dptk comes in are marked. As two ranks, with a GPU each:
+// An existing training loop with its own kernels and raw device memory, made data-parallel. Numbered comments
+// mark the five places that use dptk. Run two ranks, each with its own GPU:
 //   dptk-run --nproc-per-node 2 -- plain_cuda
 #include <dptk/ddp.hpp>
 
@@ -9,7 +9,8 @@
 #include <span>
 #include <vector>
 
-// The task: tell whether a point lies inside a circle. 4,096 points, made up but always the same.
+// The task is to classify whether a point lies inside a circle. The 4,096 points are generated, and always
+// the same.
 struct Point {
     float x, y, inside;
 };
@@ -32,8 +33,8 @@ struct Parameters {
     float *inputs, *biases, *outputs, *bias;
 };
 
-// The gradients of the mean squared error over a batch, a thread for each hidden unit; the batch's error comes
-// on top of `total`.
+// Computes the gradients of half the mean squared error over a batch, with one thread for each hidden unit.
+// Adds the sum of the batch's squared errors to `total`.
 __global__ void learn(const Point* points, const unsigned* batch, int samples, Parameters value,
                       Parameters gradient, float* total) {
     const int h = threadIdx.x;
@@ -88,8 +89,8 @@ int main() {
         std::puts("SKIPPED: no CUDA device");
         return 0;
     }
-    dptk::ProcessGroup group = dptk::init_process_group();                 // 1: the ranks,
-    dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank()));  // 2: each on a GPU of its own
+    dptk::ProcessGroup group = dptk::init_process_group();                 // 1: connect the ranks
+    dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank()));  // 2: select a GPU
 
     const std::vector<Point> host_points = make_points();
     const Point* points = on_device(host_points);
@@ -105,14 +106,14 @@ int main() {
     const Parameters value = {values[0], values[1], values[2], values[3]};
     const Parameters gradient = {gradients[0], gradients[1], gradients[2], gradients[3]};
 
-    // 3: what there is to average: a pointer and a size for each parameter and its gradient
+    // 3: list the parameters and gradients: a pointer and a size for each
     std::vector<dptk::DeviceSpan<float>> value_spans, gradient_spans;
     for (std::size_t p = 0; p < values.size(); ++p) {
         value_spans.push_back(dptk::cuda::device_span(values[p], sizes[p]));
         gradient_spans.push_back(dptk::cuda::device_span(gradients[p], sizes[p]));
     }
     dptk::DistributedDataParallel ddp(group, value_spans, gradient_spans);
-    dptk::DistributedSampler sampler(host_points, group);  // 4: was a shuffled list of all indices
+    dptk::DistributedSampler sampler(host_points, group);  // 4: was: a shuffled list of all indices
 
     float loss = 0;
     for (int epoch = 0; epoch < 20; ++epoch) {
@@ -123,7 +124,7 @@ int main() {
                              cudaMemcpyHostToDevice));
             learn<<<1, hidden>>>(points, batch_on_device, static_cast<int>(batch.size()), value, gradient,
                                  total);
-            ddp.synchronize(batch.size());  // 5: the average, behind `learn` and before `descend`
+            ddp.synchronize(batch.size());  // 5: average the gradients, after `learn` and before `descend`
             for (std::size_t p = 0; p < values.size(); ++p)
                 descend<<<1, 64>>>(values[p], gradients[p], sizes[p], 0.1F);
         }
@@ -132,6 +133,6 @@ int main() {
         loss = group.all_reduce_value(loss / static_cast<float>(sampler.size()), dptk::ReduceOp::avg);
         if (group.rank() == 0 && epoch % 5 == 4) std::printf("epoch %2d: loss %.4f\n", epoch + 1, loss);
     }
-    ddp.check();  // mistakes of the last step, which no other has told of
+    ddp.check();  // throws the errors of the last step
     return loss < 0.1F ? 0 : 1;
 }

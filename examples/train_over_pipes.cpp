@@ -1,5 +1,6 @@
-// Trains a network on handwritten digits over a custom transport, the pipes of pipe_transport.hpp. It needs
-// no launcher, since it forks its ranks itself. The argument is the number of ranks, 2 by default:
+// Trains a network on handwritten digits over a custom transport, the pipes of pipe_transport.hpp. The
+// program needs no launcher, since it forks its ranks itself. The argument is the number of ranks, 2 by
+// default:
 //   train_over_pipes 4
 // The samples of each step do not depend on the number of ranks, so that any number of ranks prints the same
 // losses.

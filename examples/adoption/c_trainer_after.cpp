@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     mlp_init(&net);
     std::vector<size_t> order(digits.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    unsigned state = 7;  // same order on all ranks; each processes its part of each batch
+    unsigned state = 7;  // same order on all ranks; each rank processes its part of each batch
     dptk::DistributedDataParallel ddp(
         group, dptk::flat_table(net.params, net.grads, std::span<const size_t>(net.sizes)));
 

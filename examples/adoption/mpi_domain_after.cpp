@@ -1,6 +1,6 @@
 // An MPI simulation with its own communicator and domain decomposition: heat conduction in a rod of 1,001
-// cells, of which each rank owns a part. Meanwhile a network learns to predict the simulation's step. dptk
-// averages its gradients:
+// cells, of which each rank owns a part. Meanwhile a neural network learns to predict the simulation's step.
+// dptk averages the network's gradients:
 //   mpirun -np 2 mpi_domain_after
 #include <mpi.h>
 #include <dptk/comm/mpi.hpp>
@@ -46,7 +46,7 @@ struct Domain {
     }
 };
 
-// A network that predicts a cell's next value from the cell and its neighbors.
+// A neural network that predicts a cell's next value from the cell and its neighbors.
 struct Net {
     static constexpr int hidden = 8;
     std::vector<std::vector<double>> weights = {std::vector<double>(3 * hidden), std::vector<double>(hidden),

@@ -1,6 +1,6 @@
 // An MPI simulation with its own communicator and domain decomposition: heat conduction in a rod of 1,001
-// cells, of which each rank owns a part. Meanwhile a network learns to predict the simulation's step. The
-// program sums its gradients itself:
+// cells, of which each rank owns a part. Meanwhile a neural network learns to predict the simulation's step.
+// The program sums the network's gradients itself:
 //   mpirun -np 2 mpi_domain_before
 #include <mpi.h>
 
@@ -44,7 +44,7 @@ struct Domain {
     }
 };
 
-// A network that predicts a cell's next value from the cell and its neighbors.
+// A neural network that predicts a cell's next value from the cell and its neighbors.
 struct Net {
     static constexpr int hidden = 8;
     std::vector<std::vector<double>> weights = {std::vector<double>(3 * hidden), std::vector<double>(hidden),

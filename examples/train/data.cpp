@@ -45,10 +45,10 @@ Data load_mnist(const fs::path& dir) {
     const std::size_t trained = all.size() * 8 / 10;
     return {all.subset(range(0, trained)), all.subset(range(trained, all.size())), scale,
             "no train-images-idx3-ubyte in " + dir.string() +
-                ": training on the first 8 of 10 test images, by index"};
+                ": training on the first 80 % of the test images, and testing on the others"};
 }
 
-/// Generates one pattern per class with noise added, which a network can learn.
+/// Generates images of one pattern per class, with noise, so that a network can learn the classes.
 dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
     constexpr std::array<std::size_t, 3> image = {3, 32, 32};
     constexpr std::size_t pixels_per_image = image[0] * image[1] * image[2];

@@ -11,7 +11,7 @@ struct Data {
     dptk::ImageDataset train;
     dptk::ImageDataset test;
     double pixel_scale;
-    std::string remark;  // a note to print for the user; empty if there is none
+    std::string remark;  // a message for the user; may be empty
 };
 
 /// Reads or generates the dataset that the options name. Throws dptk::Error for a missing or invalid file.

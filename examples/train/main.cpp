@@ -32,7 +32,7 @@ using HostBackend = dptk::nn::Reference<float>;
 void set_threads(int) {}
 #endif
 
-/// Returns this rank's share of the host's cores, at most the cores that it may use.
+/// Returns this rank's share of the host's cores, but not more than the cores that this process may use.
 int cores_of_rank(const dptk::ProcessGroup& group) {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     const int share = static_cast<int>(online) / group.local_size();
@@ -42,8 +42,8 @@ int cores_of_rank(const dptk::ProcessGroup& group) {
 dptk::ProgressStyle progress_style(const Options& options, int rank) {
     if (rank != 0) return dptk::ProgressStyle::none;
     if (options.progress == "bar") return dptk::ProgressStyle::bar;
-    // Some mpirun programs give every rank a terminal as stdout even if their own stdout is none, so that
-    // only stderr shows whether a user is watching.
+    // Some implementations of mpirun give every rank a terminal as stdout even if mpirun's own stdout is not
+    // a terminal. Then only stderr shows whether a user is watching.
     const bool terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
     return options.progress == "auto" && terminal ? dptk::ProgressStyle::bar : dptk::ProgressStyle::lines;
 }

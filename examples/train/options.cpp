@@ -12,7 +12,7 @@ constexpr bool is_built_with_cuda = true;
 constexpr bool is_built_with_cuda = false;
 #endif
 
-/// Checks combinations of options, which CLI11 does not.
+/// Checks combinations of options, which CLI11 does not check.
 void check_device(const CLI::App& app, const Options& options) {
     if (options.device == "cuda") {
         if (!is_built_with_cuda)
@@ -41,28 +41,29 @@ ParsedOptions parse_options(int argc, char** argv) {
                    "folder of the IDX files (default: the digits that ship with dptk)")
         ->type_name("DIR");
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
-    app.add_option("--batch-size", options.batch_size, "per rank, or per shard")->check(CLI::PositiveNumber);
+    app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
+        ->check(CLI::PositiveNumber);
     app.add_option("--lr", options.lr, "learning rate")->check(CLI::NonNegativeNumber);
     app.add_option("--momentum", options.momentum)->check(CLI::NonNegativeNumber);
     app.add_option("--weight-decay", options.weight_decay)->check(CLI::NonNegativeNumber);
-    app.add_option("--seed", options.seed, "of the initial parameters and the order of samples");
+    app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
     app.add_flag("--verify", options.verify,
                  "after each epoch, check that all ranks have the same parameters");
     app.add_option("--threads", options.threads, "compute threads per rank; 0: cores / ranks on this host")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--overlap", options.overlap,
-                   "send gradients while others are computed; auto: where the ranks have a core for it")
+                   "send gradients while others are computed; auto: if each rank has a spare core or a GPU")
         ->check(CLI::IsMember({"auto", "on", "off"}));
-    app.add_option("--comm-hook", options.comm_hook, "how gradients are compressed on their way")
+    app.add_option("--comm-hook", options.comm_hook, "how gradients are compressed before they are sent")
         ->check(CLI::IsMember({"none", "fp16", "bf16", "powersgd"}));
     app.add_option("--reproducible", options.reproducible_shards,
-                   "compute each step in so many shards, for the same bits at every number of ranks; 0: no")
+                   "number of shards of each step, for the same bits at every number of ranks; 0: off")
         ->type_name("SHARDS");
-    app.add_option("--progress", options.progress, "how to show it")
+    app.add_option("--progress", options.progress, "how to show the progress")
         ->check(CLI::IsMember({"auto", "bar", "lines"}));
-    app.add_option("--device", options.device, "what computes: the host, or a GPU for each rank")
+    app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
         ->check(CLI::IsMember({"cpu", "cuda"}));
-    app.add_option("--precision", options.precision, "of a GPU's arithmetic")
+    app.add_option("--precision", options.precision, "precision of the arithmetic on a GPU")
         ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
     app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
     app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");

@@ -1,7 +1,7 @@
-/// Umbrella header for training with dptk's own networks: ddp.hpp, layers, optimizers and the Trainer.
+/// Umbrella header for training with dptk's own neural networks: ddp.hpp, layers, optimizers and the Trainer.
 /// Networks run on plain loops (nn::Reference), on oneDNN if DPTK_WITH_ONEDNN is defined, and on GPUs if
-/// DPTK_WITH_CUDNN is defined. oneDNN is not included in sources that nvcc compiles, since nvcc fails on its
-/// header.
+/// DPTK_WITH_CUDNN is defined. oneDNN's header is not included in sources that nvcc compiles, since nvcc
+/// cannot compile it.
 #pragma once
 
 #include "dptk/data/image_dataset.hpp"

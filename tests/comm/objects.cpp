@@ -265,12 +265,13 @@ TEST_CASE("an object that cannot be unpacked on some ranks is an error on all") 
             CHECK(mine.failure == fragile.failure);
         }
         if (size == 1) return;
-        CHECK(test::all_throw<dptk::FormatError>(group, "rank 1: expected 4 bytes per object, got 3", [&] {
-            std::vector<char> three(3);
-            std::vector<std::int32_t> other;
-            if (group.rank() == 1) return dptk::broadcast_object(group, other);
-            dptk::broadcast_object(group, three);
-        }));
+        CHECK(test::all_throw<dptk::FormatError>(
+            group, "rank 1: expected 4 bytes per object, got 3 bytes in total", [&] {
+                std::vector<char> three(3);
+                std::vector<std::int32_t> other;
+                if (group.rank() == 1) return dptk::broadcast_object(group, other);
+                dptk::broadcast_object(group, three);
+            }));
     });
 }
 

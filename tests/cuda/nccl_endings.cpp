@@ -308,7 +308,8 @@ TEST_CASE("elements on another device than the group's are refused") {
         ProcessGroup group = dptk::nccl_communicator(threads);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(elsewhere); }));
-        CHECK(contains(text, "elements on cuda:1 in an NCCL group on cuda:0"));
+        CHECK(
+            contains(text, "expected elements on cuda:0, the device of this group, got elements on cuda:1"));
     });
 }
 
@@ -428,7 +429,7 @@ TEST_CASE("a communicator of the caller whose other rank is missing: TimeoutErro
         });
     }
     for (std::thread& rank : ranks) rank.join();
-    CHECK(contains(text, "rank 0: the ranks' exchange of addresses has not completed within 300 ms"));
+    CHECK(contains(text, "rank 0: the exchange of peer info has not completed within 300 ms"));
 }
 
 TEST_CASE(

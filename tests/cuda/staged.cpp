@@ -208,6 +208,7 @@ TEST_CASE("an input in host memory with an output in device memory is refused") 
         std::vector<int> here(10);
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(text, [&] { group.all_reduce(data, here); }));
-        CHECK(contains(text, "all_reduce of elements on cuda:0 into elements on cpu"));
+        CHECK(contains(
+            text, "all_reduce: the input is on cuda:0 and the output on cpu: expected both on one device"));
     });
 }

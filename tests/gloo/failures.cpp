@@ -224,7 +224,7 @@ TEST_CASE("a message of another size is a mismatch, thrown on the receiving rank
     GlooTransport transport(job.options(0));
     std::vector<float> data(3);
     CHECK(test::message_of<dptk::MismatchError>([&] { transport.recv(test::buffer(data), 1, 2); }) ==
-          "rank 1 sends 20 bytes to rank 0, which expects 12");
+          "rank 1 sends 20 bytes to rank 0, which expects 12 bytes");
     job.job_state->fail("another size");
 }
 

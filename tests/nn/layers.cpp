@@ -46,7 +46,7 @@ TEST_CASE("a layer that does not fit its input reports the reason") {
 }
 
 TEST_CASE("sizes of zero are refused") {
-    CHECK_THROWS_WITH_AS(after(Linear{0}, {3}), "Linear: out_features must be at least 1",
+    CHECK_THROWS_WITH_AS(after(Linear{0}, {3}), "Linear: out_features must be at least 1, got 0",
                          dptk::ArgumentError);
     CHECK_THROWS_AS(after(Conv2d{.out_channels = 0, .kernel_size = 3}, {3, 8, 8}), dptk::ArgumentError);
     CHECK_THROWS_AS(after(Conv2d{.out_channels = 1, .kernel_size = 0}, {3, 8, 8}), dptk::ArgumentError);

@@ -98,8 +98,7 @@ TEST_CASE("gradients are written to the storage that the caller supplies") {
     CHECK(storage != std::vector<float>(36, -1.0F));
     CHECK_THROWS_WITH_AS(
         net.set_gradient_storage(2, std::span(storage).first(35)),
-        "Sequential: the gradient storage for parameter 3.weight should have 36 elements, but "
-        "has 35",
+        "Sequential: the gradient storage for parameter 3.weight: expected 36 elements, got 35",
         dptk::ArgumentError);
 }
 

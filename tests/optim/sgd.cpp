@@ -93,7 +93,7 @@ TEST_CASE("SGD refuses sizes that do not match and options that make no sense") 
                          "SGD: slot 0 has 3 values but 2 gradient elements", dptk::ArgumentError);
     sgd.step(0, value, gradient);
     CHECK_THROWS_WITH_AS(sgd.step(0, std::span(value).first(2), std::span(gradient).first(2)),
-                         "SGD: expected 3 values in slot 0, the size of its state, got 2",
+                         "SGD: expected 3 values in slot 0, as many as its state has, got 2",
                          dptk::ArgumentError);
     CHECK_THROWS_WITH_AS(sgd.set_state(1, {.steps = 1, .arrays = {{1}, {2}}}),
                          "SGD: expected a state of 1 arrays for slot 1, got 2", dptk::ArgumentError);

@@ -319,7 +319,8 @@ TEST_CASE("a message of another size than its receiver expects is a MismatchErro
             group.rank() == 0 ? group.send(data, 1) : static_cast<void>(group.recv(data, 0));
         });
     };
-    CHECK_THROWS_WITH_AS(run(), "rank 0 sends 12 bytes to rank 1, which expects 16", dptk::MismatchError);
+    CHECK_THROWS_WITH_AS(run(), "rank 0 sends 12 bytes to rank 1, which expects 16 bytes",
+                         dptk::MismatchError);
 }
 
 TEST_CASE("networks that cannot be are refused, and so are times") {

@@ -44,7 +44,8 @@ void check_sum(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
     dptk::detail::check_no_problem<dptk::BackendError>(group, problem);
 }
 
-/// Times one all-reduce, after a barrier: otherwise the others' times would include the wait for a late rank.
+/// Times one all-reduce, after a barrier: without the barrier, the other ranks' times would include the wait
+/// for a late rank.
 [[nodiscard]] double time_one(dptk::ProcessGroup& group, const dptk::Allocation<float>& data) {
     group.barrier();
     const Stopwatch watch;

@@ -42,7 +42,7 @@ constexpr std::size_t samples = 16;
 
 using Seconds = std::chrono::duration<double>;
 
-/// The median time of `passes` forward passes, after one to warm up.
+/// The median time of `passes` forward passes, after one pass that is not measured.
 [[nodiscard]] double time_passes(int passes) {
     dptk::nn::Sequential<Backend> net(dptk::nn::convnet(10), {3, 32, 32}, 1);
     dptk::nn::Tensor<float> images({samples, 3, 32, 32});

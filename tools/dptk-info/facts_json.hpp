@@ -9,8 +9,8 @@
 
 namespace info {
 
-/// Converts one rank's facts to a line of JSON, and back. Fields that are missing, because the rank has
-/// another version, keep their default values.
+/// Converts one rank's facts to a line of JSON, and back. Fields that are missing, because the rank runs
+/// another version of dptk-info, keep their default values.
 [[nodiscard]] std::string text_from(const RankFacts& facts);
 [[nodiscard]] RankFacts rank_facts_from(std::string_view text);
 

@@ -47,8 +47,8 @@ namespace {
 }
 
 /// Calls `visit` with the folders of this process's control group and of all its ancestors, since each may
-/// have a limit. `controller` is "" for the unified hierarchy of version 2. `mounts` are the folders where
-/// the hierarchy may be mounted.
+/// have a limit. `controller` is "" for the unified hierarchy of cgroup version 2. `mounts` are the folders
+/// where the hierarchy may be mounted.
 template <class Visit>
 void visit_cgroup_folders(const std::vector<std::pair<std::string, std::string>>& paths,
                           const std::string& controller, std::initializer_list<const char*> mounts,
@@ -87,7 +87,7 @@ void find_cgroup_limits(HostFacts& host) {
     visit_cgroup_folders(paths, "memory", {"/sys/fs/cgroup/memory"}, [&](const std::string& folder) {
         keep_smaller(host.memory_limit, parse_memory_max(read_file(folder + "/memory.limit_in_bytes")));
     });
-    // Version 1 represents "no limit" by a number larger than the memory.
+    // Version 1 of cgroup represents "no limit" by a number larger than the memory.
     if (host.memory_limit && *host.memory_limit >= host.memory_total) host.memory_limit.reset();
 }
 

@@ -11,7 +11,8 @@ namespace {
     return one.name == other.name && one.boot_id == other.boot_id;
 }
 
-/// The number of cores that the ranks may use together, bounded by the limit of their control group.
+/// The number of cores that the ranks may use together, bounded by the limit of their control group if all
+/// ranks are in the same one.
 [[nodiscard]] double cores_of(const std::vector<const RankFacts*>& ranks) {
     std::set<int> cores;
     for (const RankFacts* rank : ranks) cores.insert(rank->host.cores.begin(), rank->host.cores.end());

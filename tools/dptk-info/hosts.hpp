@@ -9,7 +9,7 @@ namespace info {
 
 struct Host {
     std::vector<const RankFacts*> ranks;  // never empty
-    double cores = 0;  // of all these ranks together; a control group's limit may be a fraction of a core
+    double cores = 0;  // that these ranks may use together; a control group may allow a fraction of a core
 
     [[nodiscard]] const HostFacts& facts() const { return ranks.front()->host; }
 };

@@ -1,5 +1,4 @@
-// Diagnostic tool: reports hosts, GPUs, libraries and ranks as dptk sees them, and the problems that it
-// finds:
+// Diagnostic tool: reports hosts, GPUs, libraries and ranks as dptk sees them, and problems with them:
 //   dptk-info    or    mpirun -np 4 dptk-info
 #include <dptk/comm/agreement.hpp>
 
@@ -26,8 +25,8 @@ void print(const ParsedOptions& parsed) {
     std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
 }
 
-/// Agrees on the options of all ranks: rank 0's or, if any rank has a text to print and end with, the first
-/// such text.
+/// Returns the same result on all ranks: the first rank's usage error, or else the first other text to print,
+/// such as the help, or else rank 0's options.
 [[nodiscard]] ParsedOptions agree(dptk::ProcessGroup& group, const ParsedOptions& own) {
     const auto statuses = group.all_gather_value(own.exit_status);
     const auto texts = dptk::detail::all_gather_text(group, own.text);

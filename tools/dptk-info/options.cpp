@@ -13,15 +13,15 @@ ParsedOptions parse_options(int argc, char** argv) {
     bool no_tests = false;
     Options options;
     CLI::App app(
-        "Reports the hosts, GPUs, libraries and ranks of a job as dptk sees them, and the problems it "
-        "finds.\n"
+        "Reports the hosts, GPUs, libraries and ranks of a job as dptk sees them, and problems with "
+        "them.\n"
         "Started alone, it describes this machine. Started by a launcher (mpirun -np 4 dptk-info), it also\n"
         "shows which rank runs where, and measures the speed of the ranks and of the network between them.",
         "dptk-info");
     app.set_help_flag("-h,--help", "print this text and exit");
     app.add_flag("--json", options.json, "print one JSON object; progress goes to stderr");
     app.add_flag("--quick", quick, "run the tests with few repetitions");
-    app.add_flag("--no-tests", no_tests, "run no compute and all-reduce tests");
+    app.add_flag("--no-tests", no_tests, "do not run the compute and all-reduce tests");
     app.set_version_flag("--version", "dptk-info " DPTK_VERSION, "print the version and exit");
     try {
         app.parse(argc, argv);

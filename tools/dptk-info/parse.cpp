@@ -16,7 +16,7 @@ using dptk::detail::text;
     return piece.substr(first, piece.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-/// Removes the text before `separator` and the separator itself from `rest`, and returns that text.
+/// Removes the text before `separator` and the separator itself from `rest`. Returns the text before it.
 [[nodiscard]] std::string_view take_until(std::string_view& rest, char separator) {
     const std::size_t end = rest.find(separator);
     const std::string_view piece = rest.substr(0, end);

@@ -20,10 +20,11 @@ namespace info {
 /// The processor's name in /proc/cpuinfo; empty if it has none, as on most ARM machines.
 [[nodiscard]] std::string parse_cpu_model(std::string_view text);
 
-/// Controller and path of each line of /proc/self/cgroup. The controller of the version 2 line is "".
+/// Controllers and paths of the lines of /proc/self/cgroup. The controller of cgroup version 2 is "".
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> parse_cgroup_paths(std::string_view text);
 
-/// The number of cores that cpu.max (version 2) or "QUOTA PERIOD" (version 1) allows; empty if unlimited.
+/// The number of cores that the limit "QUOTA PERIOD" allows; empty if it is unlimited. This is the format of
+/// cpu.max of cgroup version 2; version 1 has QUOTA and PERIOD in two files.
 [[nodiscard]] std::optional<double> parse_cpu_max(std::string_view text);
 
 /// The number of bytes in memory.max or memory.limit_in_bytes; empty for "max".

@@ -39,7 +39,7 @@ constexpr std::uint64_t shm_per_rank = std::uint64_t{64} << 20;
     return rank.device ? &rank.gpu.gpus.at(static_cast<std::size_t>(*rank.device)) : nullptr;
 }
 
-/// A string that identifies the GPU: the same for all ranks that see this GPU.
+/// A string that identifies the GPU, the same on all ranks that see this GPU.
 [[nodiscard]] std::string identity_of(const Gpu& gpu, const HostFacts& host) {
     return gpu.uuid.empty() ? text(host.name, " ", host.boot_id, " ", gpu.bus_id) : gpu.uuid;
 }
@@ -55,10 +55,11 @@ void remark_shared_gpus(const JobFacts& job, Remarks& remarks) {
         if (ranks.size() < 2) continue;
         const RankFacts& first = job.ranks.at(static_cast<std::size_t>(ranks.front()));
         const Gpu& gpu = *device_of(first);
-        remarks.push_back(text(
-            "On ", first.host.name, ", ", ranks_text(ranks), " use the same GPU (", gpu.name, ", ",
-            gpu.bus_id, "): start at most as many ranks there as it has GPUs (",
-            gpus_of_host[first.host.name].size(), " seen), or give each its own with CUDA_VISIBLE_DEVICES."));
+        remarks.push_back(text("On ", first.host.name, ", ", ranks_text(ranks), " use the same GPU (",
+                               gpu.name, ", ", gpu.bus_id,
+                               "): start at most as many ranks on this host as it has GPUs (",
+                               gpus_of_host[first.host.name].size(),
+                               " seen), or give each rank its own GPU with CUDA_VISIBLE_DEVICES."));
     }
 }
 
@@ -90,7 +91,8 @@ void remark_cores(const Host& host, Remarks& remarks) {
     if (host.cores <= 0 || host.cores >= ranks) return;
     remarks.push_back(text("On ", host.facts().name, ", ", host.ranks.size(), " ranks (", ranks_text(host),
                            ") share ", number_text(host.cores), " core(s): start at most ",
-                           std::max(1, static_cast<int>(host.cores)), " there, or allow them more cores."));
+                           std::max(1, static_cast<int>(host.cores)),
+                           " rank(s) there, or allow the ranks more cores."));
 }
 
 void remark_threads(const Host& host, Remarks& remarks) {
@@ -106,7 +108,7 @@ void remark_threads(const Host& host, Remarks& remarks) {
     if (threads <= host.cores) return;
     remarks.push_back(text("On ", host.facts().name, ", OpenMP starts ", threads, " threads in ",
                            host.ranks.size(), " ranks on ", number_text(host.cores), " cores",
-                           all_set ? "" : " by default, because OMP_NUM_THREADS is not set for all of them",
+                           all_set ? "" : " by default, because OMP_NUM_THREADS is not set on some ranks",
                            ": set OMP_NUM_THREADS=", static_cast<int>(host.cores / ranks),
                            " for all ranks."));
 }
@@ -155,7 +157,7 @@ void remark_versions(const JobFacts& job, Remarks& remarks) {
             found += text(found.empty() ? "" : ", ", value, " on ", ranks_text(concerned));
         }
         remarks.push_back(text("The ranks have different versions of ", name, " (", found,
-                               "): install the same one on all hosts."));
+                               "): install the same version on all hosts."));
     }
 }
 

@@ -27,8 +27,8 @@ class Report {
     virtual void end(const JobFacts&, const std::vector<std::string>&) {}
 };
 
-/// Prints sections of text. Each is printed as soon as it is known, so that the output of a job that hangs
-/// shows the sections before.
+/// Prints sections of text, each as soon as its data is known, so that the output of a job that hangs shows
+/// the sections that were complete before.
 [[nodiscard]] std::unique_ptr<Report> make_text_report();
 
 /// Prints one JSON object to stdout at the end, and progress to stderr.

@@ -1,5 +1,5 @@
 // Computes medians and finds the slowest rank. The median of an even number of values is the lower of the two
-// middle ones, so that one of two ranks can be slow.
+// middle values, so that of two ranks one can be reported as slow.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline constexpr double slow_ratio = 1.3;
     return *middle;
 }
 
-/// Finds the slowest rank. `seconds` are the times by rank.
+/// Finds the slowest rank. `seconds[rank]` is the time of a rank.
 [[nodiscard]] inline Slowest slowest_of(const std::vector<double>& seconds) {
     const auto longest = std::ranges::max_element(seconds);
     if (longest == seconds.end()) return {};

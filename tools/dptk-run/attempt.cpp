@@ -18,7 +18,8 @@ using dptk::detail::text;
 
 namespace {
 
-/// After a signal, dptk-run waits at most this long for a reader of its output that does not read.
+/// After a signal has ended the job, dptk-run waits at most this long for a reader of its output that does
+/// not read.
 constexpr std::chrono::seconds reader_timeout{1};
 
 }  // namespace
@@ -144,7 +145,8 @@ void Attempt::end_orphans(int signal) {
     }
 }
 
-/// After all ranks have ended: ends the processes that they have started, as it would end the ranks.
+/// Ends the processes that ranks have started and that still run after all ranks have ended. Asks them to
+/// end, and kills those that do not end within the grace period, as for ranks.
 void Attempt::end_remaining_orphans(Time now) {
     if (find_orphans(known_processes()).empty()) {
         all_gone_since_ = now;

@@ -1,5 +1,5 @@
-// One attempt of a job (a restart is another attempt): starts the ranks, forwards their output, and returns
-// when all of them have ended.
+// Attempt runs a job once (a restart is another attempt): it starts the ranks, forwards their output, and
+// returns when all ranks have ended.
 #pragma once
 
 #include <dptk/control/health/first_failure.hpp>
@@ -26,8 +26,8 @@ struct AttemptResult {
     std::vector<dptk::detail::RankEnd> ends;
     std::vector<dptk::detail::StoppedRank> stopped;
     std::vector<Tail> tails;  // by local rank
-    bool failed = false;      // a rank failed before a signal asked it to end
-    int signal = 0;           // the signal that ended the job; SIGPIPE if the reader of its output closed it
+    bool failed = false;      // a rank failed before the ranks were asked to end
+    int signal = 0;           // the signal that ended the job; SIGPIPE if the output's reader closed its pipe
 };
 
 class Attempt {
@@ -37,8 +37,8 @@ class Attempt {
     Attempt(const Attempt&) = delete;
     Attempt& operator=(const Attempt&) = delete;
 
-    /// Runs the ranks to their end. Throws dptk::Error if a rank cannot be started, after it has ended the
-    /// ranks that run already.
+    /// Starts the ranks, and returns when they have ended. If a rank cannot be started, kills the ranks that
+    /// were started before, and throws dptk::Error.
     [[nodiscard]] AttemptResult run();
 
   private:
@@ -74,7 +74,7 @@ class Attempt {
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;
     int stop_signal_ = SIGTERM;           // the signal that asks ranks to end
-    std::optional<Time> all_gone_since_;  // since when no process of the job is left
+    std::optional<Time> all_gone_since_;  // the time since which no process of the job is left
     AttemptResult result_;
 };
 

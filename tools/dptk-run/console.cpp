@@ -23,8 +23,8 @@ bool same_file(int a, int b) {
            of_a.st_ino == of_b.st_ino && of_a.st_rdev == of_b.st_rdev;
 }
 
-/// The number of bytes to write next. A pipe that polls as writable accepts PIPE_BUF bytes without blocking.
-/// Ends at the end of a line if one fits, because another process may write to the same pipe.
+/// The number of bytes to write next: at most PIPE_BUF, which a pipe that polls as writable accepts without
+/// blocking, and whole lines if possible, because another process may write to the same pipe.
 std::size_t next_piece(std::string_view bytes) {
     if (bytes.size() <= PIPE_BUF) return bytes.size();
     const std::size_t newline = bytes.rfind('\n', PIPE_BUF - 1);
@@ -77,7 +77,8 @@ void Console::flush(Queue& queue) {
     queue.bytes.erase(0, written);
 }
 
-/// A reader that closes the pipe ends the job, as it would end a single program. A full disk does not.
+/// Drops the queue after a write error. If the reader has closed the pipe, the job ends, as a single program
+/// would. Other errors, such as a full disk, do not end the job.
 void Console::drop(Queue& queue, int reason) {
     queue.bytes.clear();
     queue.failed = true;

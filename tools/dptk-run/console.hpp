@@ -17,28 +17,30 @@ class Console {
   public:
     Console();
 
-    /// Queues bytes.
+    /// Queues bytes for the stream.
     void write(Stream stream, std::string_view bytes);
 
     /// Queues a line "dptk-run: ..." on stderr.
     void say(std::string_view message);
 
-    /// Whether the queue has reached its limit. No more output of ranks should be read until it is shorter.
+    /// Whether the stream's queue has reached its limit. Do not read more output of ranks until the queue is
+    /// shorter.
     [[nodiscard]] bool full(Stream stream) const;
 
     [[nodiscard]] bool empty() const;
 
-    /// Whether a reader has closed its end of a pipe. The bytes queued for it are dropped.
+    /// Whether the reader of stdout or stderr has closed its end of the pipe. The bytes that are queued for
+    /// this reader are dropped.
     [[nodiscard]] bool closed() const { return closed_; }
 
-    /// Appends the descriptors to poll.
+    /// Appends the descriptors of streams with queued bytes, for poll().
     void add_to(std::vector<pollfd>& waits) const;
 
     /// Writes as much as possible without blocking.
     void flush();
 
-    /// Writes everything. Blocks until the reader has read it, or `may_proceed` returns false. Calls
-    /// `may_proceed` ten times a second.
+    /// Writes all queued bytes. Blocks until they are written, or until `may_proceed` returns false. Calls
+    /// `may_proceed` at least ten times a second.
     template <class MayProceed>
     void drain(MayProceed&& may_proceed) {
         while (!empty() && may_proceed()) {

@@ -25,7 +25,8 @@ void detach_from_terminal() {
     prctl(PR_SET_NAME, "dptk-run-guard");
 }
 
-/// Reads process ids of ranks to watch (positive) and to forget (negative) until dptk-run has ended.
+/// Reads process ids of ranks to watch (positive) and to forget (negative) until dptk-run has ended. Then
+/// kills the process groups of the watched ranks, and removes `directory`.
 void guard(int pipe, const char* directory) {
     std::set<pid_t> ranks;
     pid_t rank = 0;

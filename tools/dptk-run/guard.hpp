@@ -1,5 +1,5 @@
-// Guard process: if dptk-run is killed, it kills the ranks together with their children, and removes the
-// temporary files. (The kernel kills the ranks themselves when dptk-run dies, but not the processes that they
+// Guard process: if dptk-run is killed, the guard kills the ranks together with their children, and removes
+// the temporary files. (When dptk-run dies, the kernel kills the ranks, but not the processes that the ranks
 // have started.)
 #pragma once
 
@@ -11,12 +11,12 @@ namespace run {
 
 class Guard {
   public:
-    /// Forks the guard process, which will remove `directory`.
+    /// Forks the guard process, which removes `directory` if dptk-run is killed.
     explicit Guard(const std::string& directory);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
-    /// Ends the guard process. It then kills and removes nothing.
+    /// Ends the guard process, which then kills no process and removes no file.
     ~Guard();
 
     void watch(pid_t rank);

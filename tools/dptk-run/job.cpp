@@ -26,7 +26,8 @@ int local_size(const std::string& nproc_per_node) {
         "hides them");
 }
 
-/// The name of the job: random on a single host, "none" on several, which could not agree on a random one.
+/// The name of the job if --rdzv-id is not given: a random one on a single host, and "none" on several hosts,
+/// which could not agree on a random name.
 std::string run_id(const Options& options) {
     if (!options.run_id.empty()) return options.run_id;
     return options.nnodes > 1 ? "none" : dptk::detail::random_word();
@@ -38,8 +39,8 @@ void share_cores(Job& job) {
     const int cores = count_cores();
     const std::string threads = std::to_string(std::max(1, cores / job.local_size));
     job.environment.set({{"OMP_NUM_THREADS", threads}});
-    job.remark = text("OMP_NUM_THREADS=", threads, " for each of the ", job.local_size,
-                      " ranks, since it is not set (cores: ", cores, ")");
+    job.remark = text("OMP_NUM_THREADS is not set: setting it to ", threads, " for each of the ",
+                      job.local_size, " ranks (cores: ", cores, ")");
 }
 
 }  // namespace

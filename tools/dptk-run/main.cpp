@@ -25,8 +25,8 @@ namespace {
 
 using dptk::detail::text;
 
-/// Opens those of stdin, stdout and stderr that are closed. Otherwise the next file opened would get their
-/// descriptor.
+/// Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the next file to be opened
+/// would get that descriptor.
 void open_standard_descriptors() {
     int descriptor = 0;
     while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
@@ -71,8 +71,8 @@ Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& c
     }
 }
 
-/// Prints the remaining output. Waits for a slow reader without limit, or for a second if a signal ended the
-/// job.
+/// Prints the remaining output. Waits for a slow reader until a signal arrives, but at most for a second if a
+/// signal has ended the job.
 void finish(run::Console& console, const run::Signals& signals, Ending ending) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     console.drain([&] {

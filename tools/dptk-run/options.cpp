@@ -55,12 +55,11 @@ void declare_options(CLI::App& app, Given& given) {
     app.add_option("--max-restarts", options.max_restarts, "restarts of all ranks after failures (0)")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20).description(""));
-    app.add_option("--log-dir", options.log_dir, "directory for files of the ranks' output")
-        ->type_name("DIR");
-    app.add_option("--redirects", given.redirects, "output to files, not to the console (none)")
+    app.add_option("--log-dir", options.log_dir, "directory for the ranks' output files")->type_name("DIR");
+    app.add_option("--redirects", given.redirects, "write output to files only (none)")
         ->type_name("none|out|err|all")
         ->check(streams);
-    app.add_option("--tee", given.tee, "output to files and to the console (all)")
+    app.add_option("--tee", given.tee, "write output to files and console (all)")
         ->type_name("none|out|err|all")
         ->check(streams);
     app.add_option("--env", given.environment, "environment variable for the ranks")
@@ -153,7 +152,7 @@ std::string options_error(const Given& given) {
     const Options& options = given.options;
     const std::string& nproc = options.nproc_per_node;
     if (!is_count(nproc) && nproc != "auto" && nproc != "gpu" && nproc != "cpu") {
-        return text("--nproc-per-node ", nproc, ": expected a number of at least 1, auto, gpu or cpu");
+        return text("--nproc-per-node ", nproc, ": expected a number (1 or more), auto, gpu or cpu");
     }
     if (std::string error = place_error(given); !error.empty()) return error;
     if (std::string error = environment_error(given); !error.empty()) return error;
@@ -168,7 +167,7 @@ std::string options_error(const Given& given) {
     return "";
 }
 
-/// Fills in the options that depend on others.
+/// Fills in the options that depend on other options.
 void complete(Given& given, const CLI::App& app) {
     Options& options = given.options;
     options.node_rank = given.node_rank.value_or(0);
@@ -193,7 +192,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     Given given;
     CLI::App app(
         "Starts a program as several ranks of one job on this host, as torchrun does.\n"
-        "When a rank fails, it ends the others, and exits with the status of the first.");
+        "When a rank fails, dptk-run ends the others, and exits with that rank's status.");
     app.formatter(std::make_shared<Formatter>());
     declare_options(app, given);
     Split split = split_command_line(app, argc, argv);

@@ -1,5 +1,5 @@
-// Orphans: descendants of ranks whose parents have ended. dptk-run becomes their subreaper, so that it can
-// end them.
+// Orphans are processes that ranks have started, directly or indirectly, and whose parent has ended. dptk-run
+// becomes their subreaper, and thereby their parent, so that it can end them.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +9,8 @@
 namespace run {
 
 /// Makes this process the subreaper: orphans among its descendants become its children. Call it before the
-/// first rank is started, because find_orphans() ignores children that exist already, such as a shell's
-/// process substitution.
+/// first rank is started, because find_orphans() ignores children that exist at the time of this call, such
+/// as a shell's process substitution.
 void adopt_orphans();
 
 /// The living children of this process that are not in `known` and did not exist before adopt_orphans().

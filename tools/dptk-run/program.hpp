@@ -5,8 +5,8 @@
 
 namespace run {
 
-/// The path of an executable or else an error message and the exit status that shells use: 127 if the program
-/// is not found, 126 if it cannot be run.
+/// The path of an executable, or else an error message and the exit status that shells use: 127 if the
+/// program is not found, 126 if it cannot be run.
 struct FoundProgram {
     std::string path;
     std::string error;

@@ -1,5 +1,5 @@
-// Output of one rank: forwards it line by line to the console, writes it to log files, and keeps the last
-// lines for the failure report.
+// The output of one rank: RankStream forwards it line by line to the console and writes it to a log file, and
+// Tail keeps the last lines for the failure report.
 #pragma once
 
 #include <poll.h>
@@ -31,8 +31,8 @@ class Tail {
     bool progress_ = false;  // the last line ended with \r: the next one overwrites it
 };
 
-/// The rank that wrote last to a stream of the console. Prevents a line of one rank from overwriting the
-/// progress line of another.
+/// The rank that wrote last to a stream of the console. Used to prevent a line of one rank from overwriting
+/// the progress line of another rank.
 struct LastWriter {
     int rank = -1;
     bool in_progress = false;
@@ -46,7 +46,7 @@ struct RankOutputOptions {
     Streams console = Streams::all;
 };
 
-/// The pipe of one of a rank's output streams, which dptk-run reads.
+/// The pipe through which dptk-run reads stdout or stderr of a rank.
 class RankStream {
   public:
     /// Opens the pipe and the log file. Throws dptk::Error if one of them cannot be opened.
@@ -66,12 +66,14 @@ class RankStream {
     /// Reads the available bytes once. Returns whether there were any.
     bool read(Tail& tail);
 
-    /// Forwards the unfinished line and closes the pipe. Call it when no process is left that could write.
+    /// Forwards the unfinished line and closes the read end. Call it when no process is left that could
+    /// write.
     void end(Tail& tail);
 
     using Time = std::chrono::steady_clock::time_point;
 
-    /// When flush_if_due() has to be called to forward an unfinished line.
+    /// The time at which flush_if_due() has to be called to forward an unfinished line; empty if no call is
+    /// needed.
     [[nodiscard]] std::optional<Time> flush_at() const;
     void flush_if_due(Time now, Tail& tail);
 

@@ -25,7 +25,7 @@ bool asks_to_end(int signal) {
 Signals::Signals() {
     sigemptyset(&handled_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&handled_, signal);
-    if (!is_ignored(SIGHUP)) sigaddset(&handled_, SIGHUP);  // nohup dptk-run ...
+    if (!is_ignored(SIGHUP)) sigaddset(&handled_, SIGHUP);  // nohup ignores SIGHUP
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would not report ranks that end
     sigprocmask(SIG_BLOCK, &handled_, &before_);

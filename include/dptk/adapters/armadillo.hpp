@@ -2,9 +2,9 @@
 /// views that cols(), rows(), submat(), slices() and similar functions return are stored by value. Other
 /// expressions do not compile.
 ///
-/// A view whose columns are not contiguous in memory becomes one parameter per column, named
-/// "weight.run[3]". Nothing is copied, and the memory between the columns is not touched. If gradients are
-/// marked as ready, each of these parameters must be marked.
+/// A view with gaps between its elements in memory becomes one parameter for each contiguous run of
+/// elements, usually a column, named "weight.run[3]". Nothing is copied, and the memory between the runs is
+/// not touched. If gradients are marked as ready, each of these parameters must be marked.
 #pragma once
 
 #if !__has_include(<armadillo>)
@@ -58,14 +58,14 @@ inline constexpr bool is_const_of_const<A> = is_armadillo_view<A> || is_armadill
 
 }  // namespace detail
 
-/// Armadillo's matrices, cubes and views of them, as one parameter or as one for each contiguous run of
-/// elements.
+/// Armadillo's matrices, cubes and views of them, as one parameter, or as one parameter for each contiguous
+/// run of elements.
 template <detail::ArmadilloArray A>
 struct ArrayTraits<A> {
     using Element = detail::ArmadilloElement<A>;  ///< Armadillo's elem_type.
 
-    /// Returns the memory of `array`; that of a view as contiguous runs. Throws ArgumentError for a part of
-    /// a cube that has only some rows, only some columns and several slices.
+    /// Returns the memory of `array`, divided into contiguous runs if `array` is a view. Throws
+    /// ArgumentError for a part of a cube that has only some rows, only some columns and several slices.
     [[nodiscard]] static ArrayRef array(A& array) {
         ArrayRef out = with_shape(array);
         if constexpr (detail::is_armadillo_matrix<A> || detail::is_armadillo_cube<A>) {

@@ -1,9 +1,10 @@
 /// Eigen matrices as parameters and gradients. Matrix and Array are stored by reference; Map, Ref, Block
 /// and other views with elements in memory are stored by value. Expressions do not compile.
 ///
-/// A view whose columns (rows, in row-major storage) are not contiguous in memory becomes one parameter per
-/// column (row), named "weight.run[3]". Nothing is copied, and the memory between them is not touched. If
-/// gradients are marked as ready, each of these parameters must be marked.
+/// A view with gaps between its elements in memory becomes one parameter for each contiguous run of
+/// elements, usually a column (or a row, in row-major storage), named "weight.run[3]". Nothing is copied,
+/// and the memory between the runs is not touched. If gradients are marked as ready, each of these
+/// parameters must be marked.
 #pragma once
 
 #if !__has_include(<Eigen/Core>)
@@ -58,14 +59,14 @@ inline constexpr bool has_writable_memory =
 
 }  // namespace detail
 
-/// Eigen's matrices, arrays and views of them, as one parameter or as one for each contiguous run of
-/// elements.
+/// Eigen's matrices, arrays and views of them, as one parameter, or as one parameter for each contiguous
+/// run of elements.
 template <detail::EigenArray A>
 struct ArrayTraits<A> {
     using Element = typename detail::EigenType<A>::Scalar;  ///< Eigen's Scalar.
 
-    /// Returns the memory of `array`; that of a view as contiguous runs. Throws ArgumentError for a matrix
-    /// with strides in both dimensions.
+    /// Returns the memory of `array`, divided into contiguous runs if `array` is a view. Throws
+    /// ArgumentError for a matrix with strides in both dimensions.
     [[nodiscard]] static ArrayRef array(A& array) {
         static_assert(detail::has_writable_memory<A>,
                       "dptk: this Eigen expression has no elements in memory that could be written; evaluate "

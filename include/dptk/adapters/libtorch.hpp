@@ -55,7 +55,7 @@ struct DTypeTraits<c10::complex<double>> {
 
 namespace libtorch {
 
-/// Returns dptk's DType for an element type of libtorch. Throws ArgumentError if dptk has none.
+/// Returns dptk's DType for an element type of libtorch. Throws ArgumentError if dptk has no such type.
 [[nodiscard]] inline DType dtype_of(c10::ScalarType type) {
     switch (type) {
         case c10::kBool: return DType::boolean;
@@ -166,8 +166,8 @@ class ModuleParameters {
         }
     }
 
-    /// From now on gradients lie in the memory of the buckets, which lives as long as one of the gradients
-    /// does.
+    /// Makes subsequent gradients lie in the memory of the buckets. This memory exists as long as any of
+    /// these gradients.
     void put_gradients_into(GradientReducer& reducer) {
         views_.resize(size());
         for (std::size_t i = 0; i < size(); ++i) {
@@ -179,8 +179,9 @@ class ModuleParameters {
         }
     }
 
-    /// Returns the address of gradient `i`, with elements in the order of the value's. A gradient in
-    /// another memory or order is replaced by a copy.
+    /// Returns the address of gradient `i`, with elements in the order of the value's. Replaces the
+    /// gradient by a copy if the gradient is sparse, in another order, or outside its bucket after
+    /// put_gradients_into().
     [[nodiscard]] void* gradient(std::size_t i, IfMissing if_missing) {
         const torch::NoGradGuard no_grad;
         at::Tensor& gradient = tensors_[i].mutable_grad();
@@ -208,7 +209,7 @@ class ModuleParameters {
 /// For the lifetime of this object, marks each gradient as ready after autograd has accumulated it.
 class GradientHooks {
   public:
-    /// Both must outlive this object.
+    /// Both arguments must outlive this object.
     GradientHooks(ModuleParameters& parameters, GradientReducer& reducer) {
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             if (!parameters[i].requires_grad()) continue;
@@ -273,7 +274,8 @@ class GradientHooks {
 
 }  // namespace detail
 
-/// A dptk::DistributedDataParallel for a module's parameters, which marks their gradients automatically:
+/// A dptk::DistributedDataParallel for a module. It marks the gradients of the module's parameters
+/// automatically:
 ///
 ///     dptk::libtorch::DistributedDataParallel ddp(group, *net);
 ///     ddp.begin_step();                  // broadcasts buffers, if any; begin_step(n) counts samples

@@ -1,6 +1,6 @@
 /// std::mdspan on host memory, and types with its interface (Kokkos, CUDA), as parameters and gradients.
-/// Views are stored by value. Their elements must fill the memory from the first to the last of them
-/// without gaps. Any order that strides can describe is allowed, and is compared between ranks.
+/// Views are stored by value. The elements of a view must fill the memory from the first element to the
+/// last one without gaps. Any order that strides can describe is allowed, and is compared between ranks.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ template <detail::FloatingMdspan M>
 struct ArrayTraits<M> {
     using Element = typename M::element_type;  ///< The mdspan's element_type.
 
-    /// Returns the memory and the order of the elements. Throws ArgumentError if there is other memory
-    /// between them, if one element has several indices, or if the layout has no strides.
+    /// Returns the memory and the order of the elements. Throws ArgumentError if there are gaps between the
+    /// elements, if one element has several indices, or if the layout has no strides.
     [[nodiscard]] static ArrayRef array(const M& view) {
         const auto& mapping = view.mapping();
         if (!mapping.is_exhaustive() || !mapping.is_unique() || !mapping.is_strided())

@@ -1,6 +1,7 @@
-/// PerSampleGradients averages per-sample gradients, as differentially private training (DP-SGD) needs
-/// them. The program keeps them as one block of [samples, elements] for each parameter, and may scale each
-/// sample's gradients for clipping. The means, in memory of this class, are what is averaged over ranks.
+/// PerSampleGradients averages per-sample gradients, as differentially private training (DP-SGD) requires.
+/// The program keeps the gradients as one block of [samples, elements] for each parameter, and may scale
+/// each sample's gradients for clipping. PerSampleGradients computes and stores the means over the samples,
+/// which DistributedDataParallel then averages over the ranks.
 #pragma once
 
 #include <cmath>
@@ -20,8 +21,9 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A model for DistributedDataParallel, which it must outlive. It has the program's values, and the means
-/// as their gradients. In each step, the program computes its blocks, then calls
+/// A model for DistributedDataParallel: its values are the program's values, and its gradients are the
+/// means. It must outlive the DistributedDataParallel. In each step, the program computes its blocks, then
+/// calls
 ///
 ///     means.reduce(blocks, samples);                 // or with a factor for each sample
 ///     ddp.synchronize(samples);                      // now the mean over all ranks' samples

@@ -1,6 +1,6 @@
 /// Parameters of C programs: one flat array with a list of sizes, arrays of pointers, or an array of
 /// structs with a pointer to values, a pointer to gradients and a size. A table is stored by value and
-/// refers to the program's own arrays; it reads their pointers again at each step.
+/// refers to the program's own arrays; the table reads the pointers in these arrays again at each step.
 #pragma once
 
 #include <concepts>
@@ -51,8 +51,9 @@ template <std::integral Size>
 
 }  // namespace detail
 
-/// Makes a table of one array with all values and one with all gradients, in both of which the parameters
-/// follow each other: `flat_table(params, grads, sizes)`. The three arrays must stay at their addresses.
+/// Makes a table from one array with all values and one array with all gradients: `flat_table(params,
+/// grads, sizes)`. In both arrays, the parameters follow each other. The three arrays must stay at their
+/// addresses.
 template <class T, std::integral Size>
 [[nodiscard]] auto flat_table(T* values, T* gradients, std::span<const Size> sizes) {
     return PointerTable([=](auto&& fn) {

@@ -20,7 +20,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// device_vector, and any other class with its data() and size().
+/// device_vector, and any other class with the same data() and size().
 template <class V>
 concept ThrustVector = requires(V& vector) {
     { vector.size() } -> std::convertible_to<std::size_t>;

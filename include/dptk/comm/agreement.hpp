@@ -35,8 +35,8 @@ template <class Group>
     return texts;
 }
 
-/// Returns the problems of the ranks that have one: "rank 1: ...; rank 3: ...", or "all ranks: ...".
-/// Collective.
+/// Returns the texts of the ranks that have a problem: "rank 1: ...; rank 3: ...", or "all ranks: ..." if all
+/// ranks have the same problem. `own` is this rank's problem, or empty. Collective.
 template <class Group>
 [[nodiscard]] std::string gather_problems(Group& group, std::string_view own) {
     const std::vector<std::string> problems = all_gather_text(group, own);
@@ -51,7 +51,8 @@ template <class Group>
     return out;
 }
 
-/// Throws `error` and marks it as agreed: all ranks throw the same error, and the group stays usable.
+/// Marks `error` as agreed and throws it. All ranks must make this call with the same error; the group then
+/// stays usable.
 template <class Group, class E>
 [[noreturn]] void throw_agreed(Group& group, E error) {
     error.mark_agreed();
@@ -59,7 +60,7 @@ template <class Group, class E>
     throw error;
 }
 
-/// Throws E with the problems of all ranks, on all ranks, if `problem` is not empty on any of them.
+/// If at least one rank's `problem` is not empty, throws an E with the problems of all ranks, on all ranks.
 /// Collective.
 template <class E, class Group>
 void check_no_problem(Group& group, std::string_view problem) {
@@ -68,12 +69,13 @@ void check_no_problem(Group& group, std::string_view problem) {
     if (any) throw_agreed(group, E(gather_problems(group, problem)));
 }
 
-/// Describes the first line in which rank `rank`'s table `other` differs from rank 0's `table`. Returns an
-/// empty text if the tables are equal.
+/// Describes the first line in which `other`, the table of rank `rank`, differs from `table`, the table of
+/// rank 0. Returns an empty text if the tables are equal.
 [[nodiscard]] std::string first_difference(std::string_view table, std::string_view other, std::size_t rank);
 
-/// Throws MismatchError on all ranks, with the first difference from rank 0, if the tables differ. Each line
-/// of a table describes something that must be equal on all ranks. Collective.
+/// If the ranks' tables differ, throws MismatchError on all ranks, with the first line in which a table
+/// differs from rank 0's. Each line of a table describes something that must be equal on all ranks.
+/// Collective.
 template <class Group>
 void check_equal_tables(Group& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
@@ -88,9 +90,10 @@ void check_equal_tables(Group& group, std::string_view what, std::string_view ta
 
 }  // namespace detail
 
-/// Runs `fn` on all ranks and returns its result, by value; if it throws on any rank, all ranks throw. Their
-/// Error names each rank on which `fn` has thrown, with the text of its exception. Use it for a step that
-/// may fail on some ranks only, such as reading a file. Collective; blocks. `fn` itself must not communicate.
+/// Runs `fn` on all ranks and returns this rank's result by value. If `fn` throws on any rank, all ranks
+/// throw an Error that names each rank on which `fn` has thrown, with the text of the exception. Use it for
+/// work that may fail on some ranks only, such as reading a file. Collective; blocks. `fn` itself must not
+/// communicate.
 template <class Group, class Fn>
 auto on_all_or_none(Group& group, Fn&& fn) {
     using Result = std::remove_cvref_t<decltype(fn())>;

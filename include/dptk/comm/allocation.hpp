@@ -1,5 +1,6 @@
-/// Owning arrays in memory that a communicator has allocated, on the host or on a device. If the
-/// transport provides such memory, it accesses it without a copy (shared-memory pages, registered memory).
+/// Owning arrays in memory that a communicator has allocated, on the host or on a device. If the transport
+/// allocates the memory itself (shared-memory pages, registered memory), the transport accesses the arrays
+/// without a copy.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +47,10 @@ class Allocation {
     [[nodiscard]] T* begin() const noexcept { return data(); }
     /// Returns the end iterator.
     [[nodiscard]] T* end() const noexcept { return data() + count_; }
-    /// Returns element `index`, which must be less than size(). It is not checked.
+    /// Returns element `index`. Does not check that `index` is less than size().
     [[nodiscard]] T& operator[](std::size_t index) const noexcept { return data()[index]; }
-    /// Returns the owner of the memory. A copy of it keeps the elements alive after this object is destroyed.
+    /// Returns the owner of the memory. A copy of this shared_ptr keeps the elements alive after this object
+    /// is destroyed.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
     /// Returns a view of all elements, which is valid as long as a copy of memory() exists.
     [[nodiscard]] std::span<T> span() const noexcept { return {data(), count_}; }
@@ -96,7 +98,8 @@ class DeviceAllocation {
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
     /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return span_.device(); }
-    /// Returns the owner of the memory. A copy of it keeps the elements alive after this object is destroyed.
+    /// Returns the owner of the memory. A copy of this shared_ptr keeps the elements alive after this object
+    /// is destroyed.
     [[nodiscard]] const std::shared_ptr<void>& memory() const noexcept { return memory_; }
     /// Returns a view of all elements, which is valid as long as a copy of memory() exists.
     [[nodiscard]] DeviceSpan<T> span() const noexcept { return span_; }

@@ -1,5 +1,5 @@
 /// Concepts for arguments of calls on several buffers at once (coalesced and multi-device collectives): a
-/// range of contiguous ranges, or a tuple of them.
+/// range, or a tuple, whose elements are contiguous ranges.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// RangesIn<B>::type is a tuple of the types of the ranges in B. They are rvalue references if the elements
-/// are destroyed with the list.
+/// RangesIn<B>::type is a tuple with the type of each range in the list B. The type is an rvalue reference if
+/// the range is destroyed with the list.
 template <class B>
 struct RangesIn {};
 
 template <std::ranges::input_range B>
-// Each range must outlive the increment of the list's iterator.
+// The elements of a range must outlive the increment of the list's iterator.
     requires OutlivesCall<std::ranges::range_reference_t<B>>
 struct RangesIn<B> {
     using Range = std::ranges::range_reference_t<B>;
@@ -76,7 +76,7 @@ template <class B>
 concept BufferList = requires { typename detail::RangesIn<B>::type; } &&
                      detail::RangesTraits<typename detail::RangesIn<B>::type>::readable;
 
-/// A BufferList whose elements may be written: no const containers, no spans of const.
+/// A BufferList whose elements may be written: no const containers, and no spans of const elements.
 template <class B>
 concept MutableBufferList =
     BufferList<B> && detail::RangesTraits<typename detail::RangesIn<B>::type>::writable;
@@ -86,14 +86,15 @@ concept MutableBufferList =
 template <class B>
 concept BufferListOutlivesCall = detail::RangesTraits<typename detail::RangesIn<B>::type>::outlive_call;
 
-/// The type of a reduction on the buffers' elements. It is ReduceOperation, to which a user function
-/// converts, if all elements have one type, and ReduceOp otherwise.
+/// The type of a reduction on the buffers' elements: ReduceOperation, which can hold a user function, if all
+/// elements have the same type; ReduceOp otherwise.
 template <BufferList B>
 using ReduceOperationOnList = detail::OperationOnRanges<typename detail::RangesIn<B>::type>::type;
 
 namespace detail {
 
-/// Type-erased buffers, and the owners of the memory of those that are Allocations.
+/// Type-erased buffers and, for each buffer, the owner of its memory (null unless the buffer is an
+/// Allocation).
 struct ErasedBuffers {
     std::vector<Buffer> buffers;
     std::vector<std::shared_ptr<const void>> owners;

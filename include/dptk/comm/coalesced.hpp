@@ -2,11 +2,11 @@
 /// (or into one buffer of bytes, if the verb does not reduce), and the results are unpacked again.
 ///
 /// A BufferList may be empty. All ranks must pass the same number of buffers, of the same types and counts.
-/// Otherwise the calls behave like the group's own verbs, with two differences. A sum of floating-point
-/// numbers may be rounded in another order than by one call per buffer. And the elements are read when the
-/// call is made: operations that were started on these buffers before must be done by then, and the buffers
-/// must not be used otherwise until the Work is done. Buffers in device memory are not packed: each results
-/// in a separate call, in `stream`.
+/// The calls behave like the group's own verbs, with two differences. First, a sum of floating-point numbers
+/// may be computed in another order than by one call per buffer. Second, the elements are read when the call
+/// is made, even by an _async call: operations that were started earlier on these buffers must be done before
+/// the call, and the buffers must not be used between the call and the end of its Work. Buffers in device
+/// memory are not packed: each results in a separate call, in `stream`.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,8 @@ class CoalescedCall {
                                             const std::vector<Buffer>& inputs,
                                             const std::vector<Buffer>& outputs);
 
-/// Checks the arguments and creates one call per element type. `like` is the call without its buffers.
+/// Checks the arguments and creates the calls: one per element type (or one on bytes, if the verb does not
+/// reduce), and one per buffer in device memory. `like` is the call without its buffers.
 template <class Group>
 [[nodiscard]] std::vector<std::shared_ptr<CoalescedCall>> coalesce(Group& group, const Collective& like,
                                                                    const std::vector<Buffer>& inputs,
@@ -111,7 +112,7 @@ void run_coalesced(Group& group, const Collective& like, const ErasedBuffers& in
     }
 }
 
-/// Starts the calls. The operation keeps `owner` alive, and the Allocations among the buffers.
+/// Starts the calls. The operations keep `owner` and the Allocations among the buffers alive.
 template <class Group>
 [[nodiscard]] Work start_coalesced(Group& group, const Collective& like, const ErasedBuffers& inputs,
                                    const ErasedBuffers& outputs,
@@ -131,7 +132,8 @@ template <class Group>
 }  // namespace detail
 
 /// Performs an all_reduce of each buffer, in place. `operation` may be a user function if all buffers have
-/// one type. Collective; blocks. Throws ArgumentError if the buffers do not match.
+/// one type. Collective; blocks. Throws ArgumentError if the operation is not defined for the type of a
+/// buffer.
 template <class Group, MutableBufferList B>
 void all_reduce_coalesced(Group& group, B&& buffers,
                           const ReduceOperationOnList<B>& operation = ReduceOp::sum, StreamRef stream = {}) {
@@ -172,8 +174,9 @@ template <class Group, MutableBufferList B>
                                    erased);
 }
 
-/// Performs an all_gather of each input into the output at the same position of the list, which must have
-/// size() times as many elements. Collective; blocks. Throws ArgumentError if the buffers do not match.
+/// Performs an all_gather of each input into the output at the same position of `outputs`. The output must
+/// have size() times as many elements as the input. Collective; blocks. Throws ArgumentError if the numbers
+/// of inputs and outputs differ, or if the type or count of an output does not match its input.
 template <class Group, BufferList In, MutableBufferList Out>
 void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs, StreamRef stream = {}) {
     detail::run_coalesced(group, {.verb = Verb::all_gather, .stream = stream}, detail::erase_buffers(inputs),
@@ -190,9 +193,11 @@ template <class Group, BufferList In, MutableBufferList Out>
                                    detail::erase_buffers(inputs), detail::erase_buffers(outputs));
 }
 
-/// Performs a reduce_scatter of each input into the output at the same position of the list. The input must
+/// Performs a reduce_scatter of each input into the output at the same position of `outputs`. The input must
 /// have size() times as many elements as the output. `operation` may be a user function if all buffers have
-/// one type. Collective; blocks. Throws ArgumentError if the buffers do not match.
+/// one type. Collective; blocks. Throws ArgumentError if the numbers of inputs and outputs differ, if the
+/// type or count of an output does not match its input, or if the operation is not defined for the type of a
+/// buffer.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
                               const ReduceOperationOnList<Out>& operation = ReduceOp::sum,

@@ -16,8 +16,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The operation of a call, as transports see it: the collectives and messages, and the collective ways to
-/// create memory and groups.
+/// The kind of a call: a collective, a message, or the collective creation of memory or of a group.
 enum class Verb : std::uint8_t {
     all_reduce,
     reduce,
@@ -36,7 +35,7 @@ enum class Verb : std::uint8_t {
     recv,
 };
 
-/// Returns the name of the verb as messages show it: "all_reduce".
+/// Returns the name of the verb for error texts: "all_reduce".
 [[nodiscard]] constexpr std::string_view verb_name(Verb verb) noexcept {
     switch (verb) {
         case Verb::all_reduce: return "all_reduce";
@@ -76,13 +75,13 @@ enum class Verb : std::uint8_t {
 
 /// One collective call on one rank, as the transport carries it out.
 struct Collective {
-    Verb verb = Verb::barrier;  ///< The operation.
-    /// The buffer that this rank contributes. It has no data if the rank contributes nothing: in scatter on
-    /// ranks other than the root, and in allocate, whose bytes it counts.
+    Verb verb = Verb::barrier;  ///< The kind of call.
+    /// The buffer that this rank contributes. In scatter, ranks other than the root ignore it. In allocate,
+    /// it has no data, and its count is the number of bytes.
     Buffer input = {};
-    /// The buffer that receives this rank's result. The call works in place if the output is the input's
-    /// memory, or contains the input as this rank's part. It has no data if the rank receives nothing: in
-    /// reduce and gather on ranks other than the root.
+    /// The buffer that receives this rank's result. In reduce and gather, ranks other than the root ignore
+    /// it. The call works in place if input and output are the same memory, or if the smaller of the two is
+    /// this rank's part of the other.
     Buffer output = {};
     Reduction reduction = {};  ///< How elements are combined, if the verb reduces.
     int root = 0;              ///< The root, if the verb has one.
@@ -91,7 +90,8 @@ struct Collective {
     /// The stream of the call on device memory: the call runs after the stream's earlier work and before its
     /// later work.
     StreamRef stream = {};
-    /// The index of the gradient bucket that a call without a root reduces, for messages; -1 if none.
+    /// For error texts: the index of the gradient bucket that this call reduces, or -1. Only for calls
+    /// without a root.
     int bucket = -1;
 
     /// Returns the buffer whose count and dtype are the same on all ranks (in all_gather_uneven, this rank's
@@ -118,7 +118,7 @@ namespace detail {
 
 namespace detail {
 
-/// A call without its memory, packed into the two words that a CallTracker holds.
+/// A call without the addresses of its buffers, packed into the two words that a CallTracker holds.
 class PackedCall {
   public:
     explicit PackedCall(const Collective& call) noexcept {
@@ -137,11 +137,12 @@ class PackedCall {
 
     [[nodiscard]] Verb verb() const noexcept { return static_cast<Verb>(byte(0)); }
 
-    /// Returns the peer of a message, or -1 for any rank.
+    /// Returns the peer of a message (-1 for any rank), the root of a call that has a root, or the bucket of
+    /// any other call (-1 for none).
     [[nodiscard]] int peer() const noexcept { return static_cast<int>(first_ >> 32); }
 
-    /// Returns the call as messages show it: "all_reduce(sum, 100 x f32)", or
-    /// "recv(4 x i32, from rank 1, tag 7)".
+    /// Returns the call for error texts: "all_reduce(sum, 100 x f32)", or "recv(4 x i32, from rank 1, tag
+    /// 7)".
     [[nodiscard]] std::string describe() const;
 
   private:
@@ -170,7 +171,7 @@ class PackedCall {
 
 }  // namespace detail
 
-/// Returns a call as messages show it: "all_reduce(sum, 100 x f32)".
+/// Returns a call for error texts: "all_reduce(sum, 100 x f32)".
 [[nodiscard]] std::string describe(const Collective& call);
 
 /// Wildcard for the source rank, as MPI_ANY_SOURCE: recv accepts a message from any rank.

@@ -1,6 +1,6 @@
 /// BasicCommunicator<Transport> is a communicator over a transport that is known at compile time.
-/// MpiCommunicator, ThreadCommunicator and similar names are aliases of it. Use ProcessGroup, into which any
-/// of them can be moved, if the transport is known only at run time, or for subgroups.
+/// MpiCommunicator, ThreadCommunicator and similar names are aliases of it. Use ProcessGroup if the transport
+/// is known only at run time, or for subgroups. Any BasicCommunicator can be moved into a ProcessGroup.
 #pragma once
 
 #include <memory>
@@ -39,9 +39,11 @@ class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
             static_cast<detail::TransportChannel<T>*>(channel_->duplicate().release())));
     }
 
-    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
+    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    /// may change in any version.
     [[nodiscard]] detail::TransportChannel<T>& channel() { return *channel_; }
-    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
+    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    /// may change in any version.
     [[nodiscard]] const detail::TransportChannel<T>& channel() const { return *channel_; }
 
     /// Releases the channel to the caller; used by ProcessGroup.

@@ -1,5 +1,5 @@
-/// Registers the Gloo transport (TCP) with init_process_group, which then connects ranks without MPI. The
-/// ranks are started by dptk-run, torchrun or srun, or the program specifies the rendezvous.
+/// Registers the Gloo transport (TCP) with init_process_group, which then connects ranks without MPI. Either
+/// dptk-run, torchrun or srun starts the ranks, or the program specifies the rendezvous.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ using GlooCommunicator = BasicCommunicator<GlooTransport>;
 
 namespace detail {
 
-/// Returns how well Gloo fits: for launchers other than MPI's, and if the program specifies the rendezvous.
+/// Returns how well Gloo fits the job: best if the program specifies a rendezvous, or if torchrun or dptk-run
+/// has started the ranks. Gloo does not fit a rendezvous by MPI.
 [[nodiscard]] Fit gloo_fit(const JobRequest& request);
 
 [[nodiscard]] ProcessGroup create_gloo_group(const JobRequest& asked);

@@ -55,7 +55,7 @@ DPTK_INLINE ProcessGroup create_gloo_group(const JobRequest& asked) {
     } else {
         options.control = ControlPlane::make(std::move(plane), job_state);
     }
-    const std::shared_ptr<ControlPlane> control = options.control;  // outlives a transport that fails
+    const std::shared_ptr<ControlPlane> control = options.control;  // still needed if the transport throws
     add_terminate_listener(control);
     try {
         return ShmCommunicator<GlooTransport>(ShmTransport(GlooTransport(std::move(options))));

@@ -31,9 +31,9 @@ inline std::atomic<bool> has_logged_single_rank = false;
 
 }  // namespace detail
 
-/// Creates the group of all ranks that the launcher has started, or that the options describe. Without
-/// either, the group has one rank. Collective: every process calls it, from its main thread. It blocks until
-/// all processes have called it, for at most the timeout.
+/// Creates the group of all ranks that the launcher has started, or that the options describe. If there is no
+/// launcher, and the options describe no ranks, the group has one rank. Collective: every process makes this
+/// call, from its main thread. Blocks until all processes have made the call, for at most the timeout.
 ///
 /// All errors are thrown on every rank, within seconds of the cause. Throws ArgumentError if values are
 /// invalid or contradict each other, or if no registered transport supports the launcher. Throws
@@ -42,8 +42,8 @@ inline std::atomic<bool> has_logged_single_rank = false;
 /// the launcher belongs to another MPI implementation than the one that this program is linked with.
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
-/// Returns whether the group that the last call of init_process_group has returned is still open, even if it
-/// was moved to another variable.
+/// Returns whether the group that the last init_process_group call has returned is still open. The group may
+/// have been moved to another variable.
 [[nodiscard]] bool is_initialized();
 
 }  // namespace DPTK_NAMESPACE

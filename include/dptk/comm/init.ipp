@@ -32,7 +32,7 @@ namespace DPTK_NAMESPACE::detail {
     const LaunchEnvironment& launch = request.launch;
     const std::string start = text("rank ", launch.rank, ": started as one of ", launch.world_size,
                                    " ranks by ", launch.source, ", but ");
-    const std::string registered = ". Registered: " + registered_names() + ". ";
+    const std::string registered = ". Registered transports: " + registered_names() + ". ";
     if (!request.backend.empty()) {
         return start + "the requested backend " + request.backend +
                " is not registered in this program or does not support that launcher" + registered +
@@ -46,7 +46,8 @@ namespace DPTK_NAMESPACE::detail {
            include_advice(by_mpi ? "mpi.hpp" : "gloo.hpp") + slurm;
 }
 
-/// Returns the registered transport that fits best. If a backend is requested, only that one is considered.
+/// Returns the registered transport that fits best, or nullopt if none fits. If the request names a backend,
+/// considers only this backend.
 [[nodiscard]] DPTK_INLINE std::optional<TransportEntry> choose_transport(const JobRequest& request) {
     std::optional<TransportEntry> best;
     Fit best_fit = Fit::none;

@@ -1,11 +1,12 @@
 /// Point-to-point messages between two ranks of a group: send and recv, blocking and asynchronous.
 /// Communicators and ProcessGroup inherit them.
 ///
-/// Only the two ranks take part. Messages with one tag from one rank to another arrive in the order in which
-/// they were sent. The receiver's buffer must have exactly as many bytes as the message. Over threads, MPI
-/// and Gloo, messages are independent of collectives that run in the background. A transport that provides
-/// only send and recv executes messages in order, after all operations that were started before. If two
-/// ranks exchange messages over such a transport, one must send first and the other must receive first.
+/// Only the sender and the receiver of a message make calls. Messages from one rank to another that have the
+/// same tag arrive in the order in which they were sent. The receiver's buffer must have exactly as many
+/// bytes as the message. Over threads, MPI and Gloo, messages are independent of collectives that run in the
+/// background. A transport that provides only send and recv executes messages in order, after all operations
+/// that were started earlier. If two ranks exchange messages over such a transport, one must send first and
+/// the other must receive first.
 #pragma once
 
 #include "dptk/comm/detail/channel.hpp"
@@ -19,8 +20,8 @@ namespace DPTK_NAMESPACE {
 template <class Self>
 class MessageVerbs {
   public:
-    /// Sends to rank `to`. Blocks until the elements may be changed again, which may be when they have been
-    /// received. Throws ArgumentError if `to` is this rank or not in the group, or if the tag is outside
+    /// Sends to rank `to`. Blocks until the elements may be changed again, possibly until the receiver has
+    /// received them. Throws ArgumentError if `to` is this rank or not in the group, or if the tag is outside
     /// [0, max_tag].
     template <ElementRange R>
     void send(R&& data, int to, int tag = 0, StreamRef stream = {}) {
@@ -35,9 +36,9 @@ class MessageVerbs {
                                detail::owner_of_all(data));
     }
 
-    /// Receives from rank `from`, or from any rank that sends with this tag (any_rank), and returns the
-    /// sender. Blocks. Throws MismatchError, after which the group is unusable, if the message has another
-    /// size. Throws ArgumentError if `from` is any_rank and the transport does not support it.
+    /// Receives from rank `from`, or from any rank if `from` is any_rank, and returns the sender. Blocks.
+    /// Throws MismatchError if the message does not have the size of `data`; the group is then unusable.
+    /// Throws ArgumentError if `from` is any_rank and the transport does not support this.
     template <MutableElementRange R>
     int recv(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
         return channel().run(Message{Verb::recv, detail::buffer_of(data), from, tag, stream});

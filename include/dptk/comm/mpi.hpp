@@ -16,8 +16,9 @@ using MpiCommunicator = BasicCommunicator<MpiTransport>;
 
 namespace detail {
 
-/// Returns how well MPI fits: for mpirun's ranks, for srun's ranks if MPI_Comm_size returns the same number,
-/// and for a program that has initialized MPI itself.
+/// Returns how well MPI fits the job. MPI fits if the program requests MPI, or if mpirun has started the
+/// ranks. MPI fits ranks that srun has started if MPI_Comm_size returns their number, and other ranks if the
+/// program has initialized MPI itself. MPI does not fit if the program specifies another rendezvous.
 [[nodiscard]] Fit mpi_fit(const JobRequest& request);
 
 [[nodiscard]] ProcessGroup create_mpi_group(const JobRequest& request);

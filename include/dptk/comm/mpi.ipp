@@ -43,8 +43,8 @@ DPTK_INLINE Fit mpi_fit(const JobRequest& request) {
     return mpi_is_initialized() ? Fit::natural : Fit::none;
 }
 
-/// Throws if the launcher's rank and world size differ from MPI's. A program that is started by the mpirun
-/// of another MPI finds one rank in MPI_COMM_WORLD.
+/// Throws if the launcher's rank or world size differs from MPI's. For example, a program that was started by
+/// the mpirun of another MPI implementation finds only one rank in MPI_COMM_WORLD.
 DPTK_INLINE void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
     if (launch.source == LaunchEnvironment{}.source) return;
     const int size = mpi_world_size();

@@ -1,17 +1,18 @@
 /// Multi-device collectives, for processes that use several devices each (multi-GPU per process, as
-/// ncclGroupStart allows). They run over all devices of all ranks. Each process passes one buffer per
-/// device, in the device's memory or in host memory.
+/// ncclGroupStart allows). The collectives run over all devices of all ranks. Each process passes one buffer
+/// per device, in the device's memory or in host memory.
 ///
-/// All are collective and block. All ranks must have the same number of devices, and buffers of the same type
-/// and count. Device d of rank r has the number r * devices + d. Errors are agreed: all ranks throw
-/// ArgumentError if the arguments of any rank are invalid, and MismatchError if the arguments differ between
-/// ranks; the group stays usable. This check costs one all_gather of 8 bytes per rank.
+/// All multi-device calls are collective and block. All ranks must have the same number of devices, and
+/// buffers of the same type and count. Device d of rank r has the number r * n + d if each rank has n
+/// devices. Errors are agreed: all ranks throw ArgumentError if the arguments of any rank are invalid, and
+/// MismatchError if the arguments differ between ranks; the group stays usable. This check of the arguments
+/// costs one all_gather of 8 bytes per rank.
 ///
-/// Buffers in host memory: a process combines its devices' buffers first, then runs one collective of the
-/// group, and copies the result to its devices' buffers. Sums of the 16-bit formats are accumulated in f32,
-/// also between ranks, and rounded once. Buffers in device memory must each be on a different device. They
-/// are sent over NCCL or staged through host memory, as in the group's own verbs; `streams` has one stream
-/// per device.
+/// If the buffers are in host memory, each process first combines its devices' buffers, then takes part in
+/// one collective of the group, and copies the result to its devices' buffers. Sums of f16 and bf16 are
+/// accumulated in f32, also between ranks, and rounded once. Buffers in device memory must each be on a
+/// different device. They are sent over NCCL or staged through host memory, as in the group's own verbs;
+/// `streams` has one stream per device.
 #pragma once
 
 #include <span>
@@ -82,8 +83,8 @@ void broadcast(Group& group, B&& buffers, int root = 0, int root_device = 0,
                         streams);
 }
 
-/// Gathers the inputs of all devices of all ranks in each output, in the order of the devices' numbers. An
-/// input may be its own part of its device's output.
+/// Gathers the inputs of all devices of all ranks in each output, in the order of the devices' numbers. The
+/// input of a device may be that device's part of its output.
 template <class Group, BufferList In, MutableBufferList Out>
 void all_gather(Group& group, In&& inputs, Out&& outputs, std::span<const StreamRef> streams = {}) {
     detail::run_devices(group,
@@ -93,9 +94,8 @@ void all_gather(Group& group, In&& inputs, Out&& outputs, std::span<const Stream
                         streams);
 }
 
-/// Combines the inputs of all devices of all ranks, elementwise, and scatters the result: each output gets
-/// its device's part, in the order of the devices' numbers. An output may be its own part of its device's
-/// input.
+/// Combines the inputs of all devices of all ranks, elementwise, and scatters the result: the output of the
+/// device with number n gets part n. The output of a device may be that device's part of its input.
 template <class Group, BufferList In, MutableBufferList Out>
 void reduce_scatter(Group& group, In&& inputs, Out&& outputs,
                     const ReduceOperationOnList<Out>& operation = ReduceOp::sum,

@@ -16,8 +16,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A communicator over NCCL. NcclTransport connects it through a Store or wraps an existing ncclComm_t;
-/// nccl_communicator creates it for the ranks of a group.
+/// A communicator over NCCL. An NcclTransport connects ranks through a Store or wraps an existing ncclComm_t.
+/// nccl_communicator() creates a communicator over NCCL for the ranks of a group.
 using NcclCommunicator = BasicCommunicator<NcclTransport>;
 
 namespace detail {

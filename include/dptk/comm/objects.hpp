@@ -2,7 +2,7 @@
 /// Serializer. Use them for small or rare data, such as settings, names and statistics; the group's own verbs
 /// are faster for arrays of elements.
 ///
-/// All are collective and block. All ranks must use the same T, and machines of the same architecture. Errors
+/// Collectives on objects block. All ranks must use the same T, and machines of the same architecture. Errors
 /// are agreed: if a Serializer throws on any rank, or an argument is invalid, all ranks throw the same error,
 /// and the group stays usable. ArgumentError and FormatError keep their types; every other exception becomes
 /// an Error.
@@ -58,8 +58,8 @@ template <class Fn>
     }
 }
 
-/// Throws the problems of all ranks, on all ranks, unless `worst` is none. `worst` is the maximum over all
-/// ranks and determines the type of the error. Collective.
+/// Throws one error with the problems of all ranks, on all ranks, unless `worst` is none. `worst` is the
+/// maximum of the problem kinds of all ranks, and determines the type of the error. Collective.
 template <class Group>
 void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, const Problem& own) {
     if (worst == Problem::Kind::none) return;
@@ -69,7 +69,7 @@ void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, co
     throw_agreed(group, Error(what));
 }
 
-/// The header that each rank sends to all others before the bytes.
+/// The header that each rank sends to all others before the bytes of its object.
 struct ObjectHeader {
     std::int64_t root;
     std::uint64_t bytes;
@@ -172,9 +172,9 @@ template <Serializable T, class Group>
     });
 }
 
-/// Returns objects[rank()] of the root's `objects`, of which there must be size(). The other ranks' `objects`
-/// are ignored: scatter_object<T>(group, {}). The root needs memory for size() times the largest object.
-/// Collective; blocks.
+/// Returns objects[rank()] of the root's `objects`, which must have size() elements. The `objects` of the
+/// other ranks are ignored: they may call scatter_object<T>(group, {}). The root needs memory for size()
+/// times the largest object. Collective; blocks.
 template <Serializable T, class Group>
 [[nodiscard]] T scatter_object(Group& group, const std::vector<T>& objects, int root = 0) {
     constexpr std::string_view verb = "scatter_object";

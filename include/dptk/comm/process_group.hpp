@@ -1,6 +1,6 @@
-/// ProcessGroup is a communicator whose transport is chosen at run time (type-erased), as PyTorch's
-/// ProcessGroup. init_process_group returns one, any BasicCommunicator can be moved into one, and all code
-/// above comm/ accepts a ProcessGroup&.
+/// ProcessGroup is a communicator whose transport is chosen at run time (type-erased), like PyTorch's
+/// ProcessGroup. init_process_group returns a ProcessGroup, any BasicCommunicator can be moved into a
+/// ProcessGroup, and all of dptk outside comm/ accepts a ProcessGroup&.
 #pragma once
 
 #include <chrono>
@@ -30,9 +30,9 @@ struct SubgroupOptions {
 };
 
 /// A group of ranks with collectives and point-to-point messages, over any transport. init_process_group,
-/// launch_threads and spawn create groups of this type. It can be moved, but not copied. Its destructor
-/// completes the started operations. During exception unwinding the destructor does not communicate but marks
-/// the job as failed, so that the other ranks end as well.
+/// launch_threads and spawn create groups of this type. A ProcessGroup can be moved, but not copied. Its
+/// destructor completes the started operations. During exception unwinding the destructor does not
+/// communicate but marks the job as failed, so that the other ranks end as well.
 class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<ProcessGroup> {
   public:
     /// Creates a group that owns `communicator`.
@@ -43,8 +43,8 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     /// Creates a group that owns an existing channel.
     explicit ProcessGroup(std::unique_ptr<detail::Channel> channel);
 
-    /// Returns whether this rank is in the group. All calls throw ArgumentError if it is not, or if the group
-    /// was moved from.
+    /// Returns whether this rank is in the group; false if the group was moved from. If it is false, all
+    /// other calls throw ArgumentError.
     [[nodiscard]] bool is_member() const noexcept { return channel_ != nullptr; }
 
     /// Creates an independent group over the same ranks, as MPI_Comm_dup does, for example for background
@@ -52,31 +52,31 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<P
     /// transport has no duplicate().
     [[nodiscard]] ProcessGroup duplicate();
 
-    /// Creates a group of the given ranks, in the given order. On the other ranks it returns a group of
-    /// which they are not members. The subgroup is independent of this group and may outlive it, but if one
-    /// fails, the other fails as well. Collective over this group: all ranks call it with the same
-    /// arguments, also those that are not in the subgroup. Throws on all ranks: ArgumentError if `ranks` is
-    /// empty, contains a rank twice, or contains a rank that is not in this group; MismatchError if the
-    /// arguments differ between ranks.
+    /// Creates a group of the given ranks, in the given order. Ranks that are not listed get a group whose
+    /// is_member() is false. The subgroup is independent of this group and may outlive it, but if one of the
+    /// two groups fails, the other fails as well. Collective over this group: all of its ranks make this call
+    /// with the same arguments, including the ranks that are not listed. Throws on all ranks: ArgumentError
+    /// if `ranks` is empty, contains a rank twice, or contains a rank that is not in this group;
+    /// MismatchError if the arguments differ between ranks.
     [[nodiscard]] ProcessGroup subgroup(std::span<const int> ranks, const SubgroupOptions& options = {});
 
     /// Overload that takes an initializer list: group.subgroup({0, 2}).
     [[nodiscard]] ProcessGroup subgroup(std::initializer_list<int> ranks,
                                         const SubgroupOptions& options = {});
 
-    /// Creates one group per color, as MPI_Comm_split does. Each contains the ranks that pass this color,
-    /// ordered by key and then by rank. A rank that passes no_color is in no group. Collective. Throws
-    /// ArgumentError on all ranks if any passes another negative color.
+    /// Creates one group per color, as MPI_Comm_split does. Each group contains the ranks that pass its
+    /// color, ordered by key and then by rank. A rank that passes no_color is in no group. Collective. Throws
+    /// ArgumentError on all ranks if any rank passes a negative color other than no_color.
     [[nodiscard]] ProcessGroup split(int color, int key = 0, const SubgroupOptions& options = {});
 
-    /// Creates one group per host, which contains the ranks on this host. Collective.
+    /// Creates one group per host, and returns the group of the ranks on this rank's host. Collective.
     [[nodiscard]] ProcessGroup split_by_host(const SubgroupOptions& options = {});
 
-    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
-    /// Throws ArgumentError if this rank is not in the group.
+    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    /// may change in any version. Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] detail::Channel& channel();
-    /// Returns the channel that executes all calls, for dptk's own parts: it may change in any version.
-    /// Throws ArgumentError if this rank is not in the group.
+    /// Returns the channel that executes all calls. For internal use by dptk: the interface of the channel
+    /// may change in any version. Throws ArgumentError if this rank is not in the group.
     [[nodiscard]] const detail::Channel& channel() const;
 
   private:

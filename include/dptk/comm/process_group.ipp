@@ -99,7 +99,9 @@ DPTK_INLINE std::string ProcessGroup::problem_with(const SubgroupOptions& option
         return "this program has no backend " + options.backend + ": include <dptk/comm/" + options.backend +
                ".hpp>";
     if (entry->create_subgroup == nullptr || !channel().control().has_store())
-        return "a group over " + backend() + " has no subgroups over " + options.backend;
+        return "a group over " + backend() + " cannot have subgroups over " + options.backend +
+               ": either this group has no store, or " + options.backend +
+               " only creates subgroups of its own groups";
     return {};
 }
 

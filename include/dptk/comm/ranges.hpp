@@ -66,17 +66,18 @@ concept OutlivesCall =
     std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R> || detail::is_device_span<R>;
 
 /// How a reduction combines elements of type T: a ReduceOp, a WeightedSum, or a function `T f(const T&, const
-/// T&)` that is associative, and the same on all ranks. Functions are called with elements of lower ranks
-/// first, and need not be commutative. They must not throw.
+/// T&)` that is associative, and the same on all ranks. The first argument of the function comes from lower
+/// ranks than the second, so the function need not be commutative. It must not throw.
 template <Element T>
 class ReduceOperation {
   public:
-    /// Creates one of dptk's own operations. The verb throws ArgumentError if it is not defined for T.
+    /// Creates a built-in operation. Verbs throw ArgumentError if the operation is not defined for T.
     ReduceOperation(ReduceOp op) : reduction_(op) {}  // NOLINT(google-explicit-constructor): a widening
-    /// Creates a weighted sum: this rank's elements are multiplied by `sum.weight`, other ranks' by theirs.
+    /// Creates a weighted sum: each rank's elements are multiplied by the weight that this rank passes.
     ReduceOperation(WeightedSum sum) : reduction_(sum) {}  // NOLINT(google-explicit-constructor): a widening
 
-    /// Creates an operation that calls `function`, and keeps it alive as long as an operation needs it.
+    /// Creates an operation that calls `function`. The function is kept alive until the last call that uses
+    /// it has ended.
     template <class F>
         requires std::is_invocable_r_v<T, const F&, const T&, const T&>
     ReduceOperation(F function)  // NOLINT(google-explicit-constructor): a widening
@@ -86,10 +87,12 @@ class ReduceOperation {
                       detail::store<T>(into, i, function(detail::load<T>(into, i), detail::load<T>(from, i)));
               }})) {}
 
-    /// Returns the type-erased operation for a Collective. It refers to this object.
+    /// Returns the type-erased operation for a Collective. The result refers to the user function of this
+    /// object.
     [[nodiscard]] Reduction reduction() const { return function_ ? Reduction(*function_) : reduction_; }
 
-    /// Returns the owner of the function, which a started operation keeps alive; null for a ReduceOp.
+    /// Returns the owner of the user function, which a started operation keeps alive; null if this is a
+    /// ReduceOp or a WeightedSum.
     [[nodiscard]] const std::shared_ptr<const UserFunction>& function() const noexcept { return function_; }
 
   private:
@@ -122,8 +125,8 @@ template <DeviceRange R>
 template <class A, class B>
 concept SameElements = std::same_as<ElementIn<A>, ElementIn<B>>;
 
-/// Returns the owner that an operation on the range must keep alive: the memory of an Allocation, and null
-/// for other ranges, which the user keeps alive.
+/// Returns the owner that an operation on the range must keep alive: the owner of an Allocation's memory, or
+/// null for other ranges, whose memory the user keeps alive.
 template <class R>
 [[nodiscard]] std::shared_ptr<const void> owner_of(const R&) {
     return nullptr;
@@ -148,7 +151,7 @@ template <class T>
     return owner;
 }
 
-/// Returns one owner that keeps the owners of all arguments alive; null if there are none.
+/// Returns one owner that keeps the owners of all arguments alive; null if no argument has an owner.
 template <class... Things>
 [[nodiscard]] std::shared_ptr<const void> owner_of_all(const Things&... things) {
     using Owners = std::array<std::shared_ptr<const void>, sizeof...(things)>;

@@ -17,7 +17,7 @@ namespace DPTK_NAMESPACE {
 /// complex types. `band`, `bor` and `bxor` are bitwise on integers and logical on bool.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
 
-/// Returns the name of an operation as messages show it: "sum".
+/// Returns the name of an operation for error texts: "sum".
 [[nodiscard]] constexpr std::string_view reduce_op_name(ReduceOp op) noexcept {
     switch (op) {
         case ReduceOp::sum: return "sum";
@@ -44,7 +44,7 @@ struct WeightedSum {
     double weight = 1;  ///< This rank's weight.
 };
 
-/// The operation of a reducing call. It does not own a user function, which must live as long as the call.
+/// The operation of a call that reduces. Does not own a user function, which must live as long as the call.
 struct Reduction {
     /// Creates a built-in operation.
     Reduction(ReduceOp op_ = ReduceOp::sum) : op(op_) {}  // NOLINT(google-explicit-constructor): a widening
@@ -56,7 +56,7 @@ struct Reduction {
     /// Returns whether the sum is divided by the number of ranks.
     [[nodiscard]] bool averages() const noexcept { return user == nullptr && op == ReduceOp::avg; }
 
-    /// Returns the name of the operation as messages show it.
+    /// Returns the name of the operation for error texts.
     [[nodiscard]] std::string_view name() const noexcept {
         return user != nullptr ? "user's function" : reduce_op_name(op);
     }

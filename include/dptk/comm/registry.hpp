@@ -1,5 +1,5 @@
-/// Registry of the transports that this program includes. The header of a transport registers it, and
-/// init_process_group selects the one that fits the launcher best.
+/// Registry of the transports that this program includes. Each transport's header registers the transport,
+/// and init_process_group selects the one that fits the launcher best.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct SubgroupRequest {
     int rank = 0;  ///< This process's rank in the new group.
     /// The hosts of the new group's ranks, by rank.
     std::vector<std::string> hosts;
-    detail::ChannelIdentity identity;  ///< The group's name, number and timeout.
+    detail::ChannelIdentity identity;  ///< The new group's name, ranks in the job, and timeout.
     detail::ChannelJob job;            ///< The job to which the group belongs.
 };
 
@@ -40,8 +40,8 @@ struct TransportEntry {
     Fit (*fit)(const JobRequest&);
     /// Connects the ranks. Collective; throws if the transport does not support the launcher.
     ProcessGroup (*create)(const JobRequest&);
-    /// Connects some ranks of another transport's job, which must have a store. Collective among these ranks.
-    /// Null if the transport can only create subgroups of its own groups.
+    /// Connects some ranks of a job that another transport has connected, and that has a store. Collective
+    /// among these ranks. Null if the transport can only create subgroups of its own groups.
     std::unique_ptr<detail::Channel> (*create_subgroup)(const SubgroupRequest&) = nullptr;
 };
 

@@ -1,5 +1,5 @@
-/// SelfTransport, a group of one rank, like MPI_COMM_SELF. init_process_group uses it if no launcher has
-/// started the program. Collectives only copy the input to the output.
+/// SelfTransport is the transport of a group of one rank, like MPI_COMM_SELF. init_process_group uses it, for
+/// example, if no launcher has started the program. Collectives only copy the input to the output.
 #pragma once
 
 #include <cstddef>

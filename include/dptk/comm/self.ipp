@@ -14,7 +14,7 @@ DPTK_INLINE void SelfTransport::reduce_scatter(const Buffer& input, const Buffer
 }
 
 DPTK_INLINE void SelfTransport::refuse(std::string_view what, int peer) {
-    throw ArgumentError(detail::text(what, " rank ", peer, " in a group of one rank"));
+    throw ArgumentError(detail::text("cannot ", what, " rank ", peer, ": the group has only one rank"));
 }
 
 }  // namespace DPTK_NAMESPACE

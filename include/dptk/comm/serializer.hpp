@@ -1,5 +1,5 @@
 /// Serializer converts objects to bytes and back, for collectives on objects. It supports std::string,
-/// trivially copyable types, and vectors of supported types. A specialization adds a type of the program's.
+/// trivially copyable types, and vectors of supported types. Programs specialize it for other types.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ struct MemorySerializer {
 /// Appends an item with its size as prefix.
 void append_item(std::string& bytes, std::string_view item);
 
-/// Removes the first item from `bytes` and returns it. Throws FormatError if it is truncated.
+/// Removes the first item from `bytes` and returns the item. Throws FormatError if the item is truncated.
 [[nodiscard]] std::string_view take_item(std::string_view& bytes);
 
 }  // namespace detail
@@ -79,7 +79,8 @@ struct Serializer<std::string> {
     static std::string from_bytes(std::string_view bytes) { return std::string(bytes); }
 };
 
-/// Serializes the elements one after the other, with a size prefix each unless they are copied bytewise.
+/// Serializes the elements one after the other, each with a size prefix unless all are copied bytewise at
+/// once.
 template <Serializable T>
 struct Serializer<std::vector<T>> {
     /// Whether the elements are copied bytewise, all at once.

@@ -10,7 +10,9 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void check_size(bool is_valid, std::string_view bytes, std::size_t expected) {
-    if (!is_valid) throw FormatError(text("expected ", expected, " bytes per object, got ", bytes.size()));
+    if (!is_valid)
+        throw FormatError(
+            text("expected ", expected, " bytes per object, got ", bytes.size(), " bytes in total"));
 }
 
 DPTK_INLINE void append_item(std::string& bytes, std::string_view item) {

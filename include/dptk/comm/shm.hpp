@@ -8,7 +8,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// A communicator that wraps any transport: ShmCommunicator<Inner>(ShmTransport(Inner(...))).
+/// A communicator over any transport, with shared memory within each host:
+/// ShmCommunicator<Inner>(ShmTransport(Inner(...))).
 template <Transport Inner>
 using ShmCommunicator = BasicCommunicator<ShmTransport<Inner>>;
 

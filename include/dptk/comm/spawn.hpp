@@ -1,6 +1,6 @@
 /// spawn(n, fn) runs fn in n ranks without a launcher: each rank is a fork of the calling process, on this
-/// host. It is meant for tests, and for programs that start their own ranks, like
-/// torch.multiprocessing.spawn.
+/// host. Like torch.multiprocessing.spawn, it is meant for tests, and for programs that start their own
+/// ranks.
 #pragma once
 
 #include <chrono>
@@ -25,13 +25,14 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Flushes the buffers of the standard streams. Otherwise every forked process would write them.
+/// Flushes the standard streams. Otherwise every forked process would write their buffered output.
 void flush_standard_streams();
 
 /// Returns the number of threads of this process; 1 if /proc does not report it.
 [[nodiscard]] int count_own_threads();
 
-/// Runs `fn` in a spawned rank and returns the exit status. Closes the group before it reports a failure.
+/// Runs `fn` in a spawned rank and returns the exit status of the rank. If `fn` throws, closes the group
+/// before it reports the failure.
 inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexcept {
     const auto failed = [](FailureKind kind, const char* what) {
         ProgramEnd::get().await_readers();
@@ -46,7 +47,8 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
             ProcessGroup group = init_process_group();
             fn(group);
         }
-        static_cast<void>(ProgramEnd::get().wait());  // the rank exits without destructors of static objects
+        // Called here because the rank exits without running destructors of static objects, which would wait.
+        static_cast<void>(ProgramEnd::get().wait());
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {
@@ -58,7 +60,7 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
     }
 }
 
-/// The forked ranks, as their parent manages them. The destructor kills the ranks that still run.
+/// The forked ranks, as their parent manages them. The destructor kills the ranks that are still running.
 class SpawnedRanks {
   public:
     /// The function that each rank runs. It receives the rank, must not throw, and returns the exit status.
@@ -70,7 +72,8 @@ class SpawnedRanks {
     SpawnedRanks& operator=(const SpawnedRanks&) = delete;
     ~SpawnedRanks();
 
-    /// Blocks until all ranks have ended. After a failure it stops the ranks that still run.
+    /// Blocks until all ranks have ended, and returns the first failure, or nullopt if no rank has failed.
+    /// After a failure, stops the ranks that are still running.
     [[nodiscard]] std::optional<FirstFailure> wait();
 
   private:
@@ -79,7 +82,7 @@ class SpawnedRanks {
     struct Running {
         int rank;
         pid_t process;
-        int stop_signal;  // 0 while it runs
+        int stop_signal;  // such as SIGSTOP; 0 unless the rank is stopped
     };
 
     void start(int rank, int size, const JobPlace& job, const Body& body);
@@ -109,20 +112,21 @@ class SpawnedRanks {
 /// receives the group that init_process_group() returns, as if dptk-run had started the ranks.
 ///
 /// The ranks inherit the state of this process, except its threads. So call spawn before the first thread is
-/// started, and before MPI, CUDA or an OpenMP region is used. The ranks' stdin is empty. They exit without
-/// running destructors of static objects or functions registered by atexit, and are killed when this process
-/// ends.
+/// started, and before MPI, CUDA or an OpenMP region is used. The ranks' stdin is empty. The ranks exit
+/// without calling functions registered by atexit or destructors of static objects. They are killed when this
+/// process ends.
 ///
 /// If a rank fails, by an exception that leaves fn or otherwise, the other ranks are terminated within
-/// seconds, and spawn throws Error. Its text names the rank that has failed first, how it failed, and the
-/// text of its exception. Throws ArgumentError if `size` is less than 1, or if this process has several
+/// seconds, and spawn throws an Error. Its text says which rank has failed first and how, with the text of an
+/// exception that has left fn. Throws ArgumentError if `size` is less than 1, or if this process has several
 /// threads.
 template <class Fn>
 void spawn(int size, Fn&& fn) {
     if (size < 1) throw ArgumentError(detail::text("spawn with ", size, " ranks: expected at least 1"));
     if (const int threads = detail::count_own_threads(); threads > 1) {
-        throw ArgumentError(detail::text("spawn forks this process, but its ", threads,
-                                         " threads cannot be forked: call it before any thread is started"));
+        throw ArgumentError(
+            detail::text("spawn forks this process, but its ", threads,
+                         " threads cannot be forked: call spawn before any thread is started"));
     }
     const auto run_fn = [&fn](ProcessGroup& group) { fn(group); };
     detail::SpawnedRanks ranks(size, [&run_fn](int) { return detail::run_spawned_rank(run_fn); });

@@ -100,7 +100,7 @@ DPTK_INLINE void SpawnedRanks::poll_ranks(Clock::time_point now) {
 }
 
 DPTK_INLINE bool SpawnedRanks::record_end(const Running& rank, Clock::time_point now) {
-    kill_rank(rank.process);  // kills its remaining children; the pid stays reserved until waitpid
+    kill_rank(rank.process);  // kills the rank's remaining children; the pid stays reserved until waitpid
     int status = 0;
     waitpid(rank.process, &status, 0);
     ends_.push_back({.rank = rank.rank,

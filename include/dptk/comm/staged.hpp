@@ -1,6 +1,6 @@
-/// Registers the staged transport for CUDA device memory, which copies through page-locked staging buffers in
-/// host memory. Every ProcessGroup then accepts buffers in device memory. If <dptk/comm/nccl.hpp> is included
-/// as well, NCCL is used instead, unless DPTK_DEVICE_BACKEND=staged is set.
+/// Registers the staged transport for buffers in CUDA device memory. This transport copies them through
+/// page-locked staging buffers in host memory. Every ProcessGroup then accepts buffers in device memory. If
+/// <dptk/comm/nccl.hpp> is included as well, NCCL is used instead, unless DPTK_DEVICE_BACKEND=staged is set.
 #pragma once
 
 #include <memory>

@@ -21,8 +21,8 @@
 namespace DPTK_NAMESPACE {
 
 /// The transport between threads. Collectives access the other ranks' buffers directly. In all_reduce each
-/// rank reduces one slice of all ranks' buffers, in rank order, and writes the result to all of them. If the
-/// calls of the ranks differ, all ranks throw MismatchError.
+/// rank reduces one slice of all ranks' buffers, in rank order, and writes the result to the buffers of all
+/// ranks. If the calls of the ranks differ, all ranks throw MismatchError.
 class ThreadTransport {
   public:
     static constexpr bool interruptible = true;
@@ -72,7 +72,7 @@ class ThreadTransport {
 
     [[nodiscard]] ThreadTransport duplicate();
 
-    /// Creates a subgroup. Collective only among its ranks.
+    /// Creates a subgroup. Collective only among the ranks of the subgroup.
     [[nodiscard]] ThreadTransport subgroup(std::span<const int> ranks, std::string_view name);
 
     void leave() noexcept { hub_->leave(rank_); }
@@ -112,8 +112,8 @@ class ThreadTransport {
 
     [[nodiscard]] std::size_t slice_begin(int slice, std::size_t count) const noexcept;
 
-    /// Combines one slice of all ranks' inputs. It starts at element `first`, and has the count and dtype of
-    /// `slice`.
+    /// Combines one slice of all ranks' inputs, and writes the result to each of `results`. The slice starts
+    /// at element `first`, and has the count and dtype of `slice`.
     static void reduce_slice(const Calls& calls, std::size_t first, const Buffer& slice,
                              const Reduction& reduction, std::span<void* const> results);
 
@@ -166,9 +166,10 @@ void run_as_threads(int size, const std::function<void(ProcessGroup&)>& fn, Thre
 
 /// Runs fn(ProcessGroup&) in `size` ranks, one thread each, and returns when all have ended.
 ///
-/// If an exception leaves fn on one rank, the other ranks throw PeerLostError with its text from their next
-/// or current call. When all have ended, launch_threads rethrows the first exception that is not such a
-/// PeerLostError. Throws ArgumentError if `size` is less than 1.
+/// If an exception leaves fn on one rank, the current or next call of each other rank throws a PeerLostError
+/// with the text of the exception. When all ranks have ended, launch_threads rethrows the first exception
+/// that is not a PeerLostError or, if there is none, the first PeerLostError. Throws ArgumentError if `size`
+/// is less than 1.
 template <class Fn>
 void launch_threads(int size, Fn&& fn, ThreadOptions options = {}) {
     detail::run_as_threads(

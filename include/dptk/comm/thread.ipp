@@ -219,7 +219,7 @@ DPTK_INLINE void run_as_threads(int size, const std::function<void(ProcessGroup&
         std::vector<std::jthread> threads;
         try {
             for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
-        } catch (const std::exception& error) {  // the running threads must not wait for the missing ones
+        } catch (const std::exception& error) {  // the running threads must not wait for missing ones
             job.job_state->fail(text("rank ", threads.size(), " could not be started: ", error.what()));
             throw;
         }

@@ -27,62 +27,67 @@ namespace DPTK_NAMESPACE {
 ///
 /// Required:
 ///   rank(), size()             this process's rank, and the number of ranks
-///   backend()                  a short name for messages: "mpi"
-///   send(buffer, to, tag)      blocks until the buffer may be reused, which may be when it has been received
+///   backend()                  a short name for error texts: "mpi"
+///   send(buffer, to, tag)      blocks until the buffer may be reused, possibly until it has been received
 ///   recv(buffer, from, tag)    blocks until the message, of exactly this size, has arrived
 /// A call that fails throws. Only one thread at a time calls a transport. Messages from one rank to another
-/// with one tag must arrive in the order in which they were sent.
+/// that have the same tag must arrive in the order in which they were sent.
 ///
-/// Optional; used if present, and must support counts above 2^31:
+/// Optional members, which are used if they are present, and must support counts above 2^31:
 ///   all_reduce(Buffer, Reduction)                   in place; all ranks must get bitwise identical results
 ///   reduce(Buffer, Reduction, root)                 in place on the root; other ranks' memory is unchanged
 ///   broadcast(Buffer, root)
-///   all_gather(Buffer in, Buffer out)               `in` may be this rank's part of `out`; likewise below
+///   all_gather(Buffer in, Buffer out)               the smaller buffer may be this rank's part of the
+///                              larger one; this also holds for the next four verbs
 ///   all_gather_uneven(Buffer in, Buffer out, std::span<const std::size_t> counts)
 ///   gather(Buffer in, Buffer out, root), scatter(Buffer in, Buffer out, root)
 ///   reduce_scatter(Buffer in, Buffer out, Reduction)
-///   all_to_all(Buffer in, Buffer out)               the two buffers are different
+///   all_to_all(Buffer in, Buffer out)               the two buffers do not overlap
 ///   barrier()
 ///   static reduces(DType, Reduction)                returns whether the three reducing verbs above support
-///                              these; without it they are called for everything except 16-bit sums and user
-///                              functions
+///                              this dtype and reduction. Without reduces(), they must support everything
+///                              except user functions and sums of f16 and bf16
 ///   run(Collective, AllReduceAlgorithm)             replaces all verbs above: executes any of them
 ///   send_recv(Buffer out, to, Buffer in, from, tag) sends and receives at the same time
-///   recv_any(Buffer, tag)      receives from any rank and returns which
-///   start(Message)             returns a std::shared_ptr<WorkState> of a message that progresses by itself.
-///                              With it, one thread may send and receive while another one is in a collective
+///   recv_any(Buffer, tag)      receives from any rank and returns the sender
+///   start(Message)             starts a message that progresses by itself, and returns its
+///                              std::shared_ptr<WorkState>. If a transport has this member, one thread may
+///                              send and receive while another thread is in a collective
 ///   duplicate()                returns a second, independent transport over the same ranks (collective);
-///                              without it nothing is communicated in the background
-///   subgroup(ranks, name)      returns an independent transport over some of the ranks, in that order.
-///                              Collective among them. The name is the same on all of them, and unique among
-///                              the transport's subgroups
+///                              without it, DistributedDataParallel does not overlap communication with
+///                              backward
+///   subgroup(ranks, name)      returns an independent transport over `ranks`, in that order. Collective
+///                              among `ranks`. `name` is the same on all of them, and unique among the
+///                              transport's subgroups
 ///   allocate(bytes)            returns a std::shared_ptr<void> to zeroed memory, aligned to 64 bytes, that
 ///                              the transport accesses without a copy
-///   peer_memory(Buffer)        returns a std::vector<void*>: for a part of an allocation, the addresses at
-///                              which this process accesses the same part of every rank's allocation, by
-///                              rank. Empty, on all ranks, if it cannot access them
+///   peer_memory(Buffer)        returns the addresses at which this process accesses every rank's memory that
+///                              corresponds to the buffer, which is a part of an allocation: a
+///                              std::vector<void*>, by rank. It is empty, on all ranks, if the ranks cannot
+///                              access each other's memory
 ///   local_rank(), local_size() this rank's position among the ranks of this host, and their number
 ///   control()                  returns the std::shared_ptr<ControlPlane> over which ranks report failures to
 ///                              each other; without it, failures of other ranks are detected only by timeouts
-///   start(Collective)          returns a std::shared_ptr<WorkState> of a call that progresses while a thread
-///                              waits for it; null if the transport does not support this for the call
-///   progresses_by_caller()     returns true if no background thread may enter the transport; start() is used
-///                              instead
+///   start(Collective)          starts a call that progresses while a thread waits for it, and returns its
+///                              std::shared_ptr<WorkState>; null if the transport cannot start this call
+///   progresses_by_caller()     returns true if no background thread may enter the transport;
+///                              start(Collective) is then used instead of background threads
 ///   competes_with_compute()    returns whether background calls use the CPU cores on which the program
-///                              computes, so that they should be deferred until the program waits. The same
-///                              on all ranks
-///   progress()                 progresses the started operations for a short time; returns whether there are
-///                              any. Called now and then while the program waits for the ranks outside the
-///                              transport
-///   callable_from_this_thread() returns false if only the main thread may enter the transport, and this is
-///                              another one
-///   leave()                    notifies the other ranks, without blocking, that the group closes
-///   takes_device_memory(Collective)  returns whether the transport itself accesses CUDA device memory in
-///                              this call, which works in place, after the work that it depends on
+///                              computes, so that background calls are better deferred until the program
+///                              waits. Returns the same on all ranks
+///   progress()                 progresses the started operations for a short time; returns whether any are
+///                              still pending. Called now and then while the program waits for other ranks
+///                              outside the transport
+///   callable_from_this_thread() returns false if only the main thread may enter the transport, and the
+///                              calling thread is another thread
+///   leave()                    notifies the other ranks, without blocking, that this rank closes the group
+///   takes_device_memory(Collective)  returns whether the transport can execute this call on CUDA device
+///                              memory. The call must be in place, and all GPU work that writes its buffers
+///                              must have ended
 ///   prepare(Collective)        replaces all verbs of a transport that accesses device memory: records the
 ///                              earlier work of the call's stream, and returns a std::function<void()> that
 ///                              executes the call, possibly on another thread
-///   transfer(Message)          replaces send and recv of such a transport; returns the peer's rank
+///   transfer(Message)          replaces send and recv of a transport with prepare(); returns the peer's rank
 ///   allocate_on_device(bytes)  returns DeviceMemory, zeroed, that the transport accesses without a copy
 ///   interruptible              static constexpr bool: whether JobState::fail ends calls that wait inside the
 ///                              transport
@@ -252,9 +257,9 @@ concept HasLeave = requires(T& t) { t.leave(); };
 template <class T>
 concept Interruptible = requires { requires T::interruptible; };
 
-/// Returns whether T is a Transport. Otherwise compilation fails with one message per missing member. A
-/// member that has the name of an optional verb but another signature is also an error, unless it is
-/// overloaded or a template, which cannot be checked.
+/// Returns true if T is a Transport. If it is not, compilation fails with one message per missing member.
+/// Compilation also fails if a member has the name of one of the optional verbs below but another signature.
+/// Overloaded members and templates cannot be checked.
 template <class T>
 consteval bool checked_transport() {
     static_assert(std::movable<T>, "dptk: a transport must be movable");
@@ -269,7 +274,7 @@ consteval bool checked_transport() {
     static_assert(
         requires(const T& t) {
             { t.backend() } -> std::convertible_to<std::string_view>;
-        }, "dptk: a transport needs `std::string_view backend() const`: a short name for messages");
+        }, "dptk: a transport needs `std::string_view backend() const`: a short name for error texts");
     static_assert(
         requires(T& t, const Buffer& buffer, int number) { t.send(buffer, number, number); },
         "dptk: a transport needs `void send(const dptk::Buffer&, int to, int tag)`, which blocks until "

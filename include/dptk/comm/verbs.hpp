@@ -1,17 +1,18 @@
 /// The typed collectives: all_reduce, broadcast, all_gather and so on, on contiguous ranges of elements.
 /// Communicators and ProcessGroup inherit them, so that each verb is defined once.
 ///
-/// All are collective: every rank of the group makes the same calls in the same order, from one thread at a
-/// time. A blocking call returns when this rank's buffers may be used again. The buffers of an _async call
-/// must live until its Work is done, and cannot be owning temporaries; the memory of an Allocation is kept
-/// alive automatically. Invalid counts, roots and operations are detected on the rank that passes them,
-/// which throws ArgumentError. Arguments that differ between ranks are detected if DPTK_DEBUG=detail is
-/// set.
+/// All of these verbs are collective: every rank of the group makes the same calls in the same order, from
+/// one thread at a time. A blocking call returns when this rank's buffers may be used again. The buffers of
+/// an _async call must live until its Work is done, and cannot be owning temporaries; the memory of an
+/// Allocation is kept alive automatically. Invalid counts, roots and operations are detected on the rank that
+/// passes them, which throws ArgumentError. Arguments that differ between ranks are detected if
+/// DPTK_DEBUG=detail is set.
 ///
 /// The elements of a call must lie in host memory, or all on one device. A call on device memory is ordered
-/// in `stream`: it starts after the stream's earlier work, and the stream's later work waits for its
-/// result. Over NCCL the host does not wait: a blocking call returns when it has been enqueued on the GPU,
-/// and its error is thrown by the next call, or by Work::wait(). Calls on host memory ignore `stream`.
+/// in `stream`: it starts after the stream's earlier work, and the stream's later work waits for the result
+/// of the call. Over NCCL the host does not wait: a blocking call returns when the call has been enqueued on
+/// the GPU, and its error is thrown by the next call, or by Work::wait(). Calls on host memory ignore
+/// `stream`.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The gathered elements of all ranks, whose counts may differ.
+/// The gathered elements of all ranks. The number of elements may differ between ranks.
 template <Element T>
 struct UnevenElements {
     /// The elements, in rank order.
@@ -100,7 +101,7 @@ class CollectiveVerbs {
         return start(all_reduce_call(data, data, operation), stream, data, operation);
     }
 
-    /// Starts all_reduce(input, output, operation). Both must live until the Work is done.
+    /// Starts all_reduce(input, output, operation). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
@@ -142,7 +143,7 @@ class CollectiveVerbs {
         return start(reduce_call(data, data, root, operation), stream, data, operation);
     }
 
-    /// Starts reduce(input, output, root, operation). Both must live until the Work is done.
+    /// Starts reduce(input, output, root, operation). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
@@ -198,13 +199,13 @@ class CollectiveVerbs {
                      std::shared_ptr<const void>(kept));
     }
 
-    /// Gathers inputs of different counts, if the ranks do not know each other's counts. Blocks. It makes two
-    /// calls, of which the first exchanges the counts.
+    /// Gathers inputs whose counts may differ and are unknown to the other ranks. Makes two collective calls,
+    /// the first of which exchanges the counts. Blocks.
     template <HostRange In>
     [[nodiscard]] auto all_gather_uneven(In&& input) {
         using T = ElementIn<In>;
         static_assert(!std::same_as<T, bool>,
-                      "a vector of bool has no elements to receive: gather std::uint8_t");
+                      "bool cannot be gathered into a std::vector<bool>: gather std::uint8_t");
         UnevenElements<T> all;
         all.counts = all_gather_value(static_cast<std::size_t>(std::ranges::size(input)));
         all.elements.resize(std::accumulate(all.counts.begin(), all.counts.end(), std::size_t{0}));
@@ -227,28 +228,28 @@ class CollectiveVerbs {
 
     /// Gathers the inputs of all ranks in the root's `output`, in rank order. The root's `output` must have
     /// size() times as many elements as `input`; the other ranks' `output` is ignored. All ranks must pass
-    /// the same count. The root's input may be its own part of its output. Blocks.
+    /// the same count. The root's `input` may be the root's part of its `output`. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void gather(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
         run(gather_call(input, output, root), stream);
     }
 
-    /// Starts gather(input, output, root). Both must live until the Work is done.
+    /// Starts gather(input, output, root). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
         return start(gather_call(input, output, root), stream, input, output);
     }
 
-    /// Sends part i of the root's `input` to rank i's `output`. The root's `input` must have size() times
-    /// as many elements as `output`; the other ranks' `input` is ignored. All ranks must pass the same
-    /// count. The root's output may be its own part of its input. Blocks.
+    /// Sends part i of the root's `input` to rank i's `output`. The root's `input` must have size() times as
+    /// many elements as `output`; the other ranks' `input` is ignored. All ranks must pass the same count.
+    /// The root's `output` may be the root's part of its `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void scatter(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
         run(scatter_call(input, output, root), stream);
     }
 
-    /// Starts scatter(input, output, root). Both must live until the Work is done.
+    /// Starts scatter(input, output, root). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
@@ -256,15 +257,16 @@ class CollectiveVerbs {
     }
 
     /// Combines the inputs of all ranks, elementwise, and writes this rank's part of the result to `output`.
-    /// `input` must have size() times as many elements as `output`. It is unchanged, unless `output` is this
-    /// rank's part of it. All ranks must pass the same count. Blocks.
+    /// `input` must have size() times as many elements as `output`. `input` is unchanged, unless `output` is
+    /// this rank's part of `input`. All ranks must pass the same count. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
                         StreamRef stream = {}) {
         run(reduce_scatter_call(input, output, operation), stream);
     }
 
-    /// Starts reduce_scatter(input, output, operation). Both must live until the Work is done.
+    /// Starts reduce_scatter(input, output, operation). `input` and `output` must live until the Work is
+    /// done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
@@ -287,19 +289,20 @@ class CollectiveVerbs {
         return start(all_to_all_call(input, output), stream, input, output);
     }
 
-    /// Blocks until all ranks have called it. It first waits for all collectives that were started before,
-    /// and for all messages whose Work was dropped. The peer of such a message must start its matching send
-    /// or recv before its own barrier. Throws the error of an operation whose Work was dropped.
+    /// Blocks until all ranks have called barrier(). First waits for all collectives that were started
+    /// earlier, and for all messages whose Work was dropped. The peer of such a message must start the
+    /// matching send or recv before the peer's own barrier. Throws the error of an operation whose Work was
+    /// dropped.
     void barrier() { run({}, {}); }
 
-    /// Starts a barrier. Its Work is done when all ranks have started the barrier.
+    /// Starts a barrier. The Work is done when all ranks have started the barrier.
     [[nodiscard]] Work barrier_async() { return start({}, {}); }
 
     /// A barrier that reports missing ranks, like torch.distributed.monitored_barrier. Blocks for at most
-    /// `timeout`. If ranks are missing by then, all ranks throw a TimeoutError that names the missing ones;
-    /// the missing ranks throw it when they call monitored_barrier later. The error is agreed: the group
-    /// stays usable. It is slower than barrier(). Throws ArgumentError if the transport has no control
-    /// plane.
+    /// `timeout`. If ranks are missing by then, the waiting ranks throw a TimeoutError that names the missing
+    /// ranks; each missing rank throws this error when it calls monitored_barrier later. The error is agreed:
+    /// the group stays usable. monitored_barrier is slower than barrier(). Throws ArgumentError if the
+    /// transport has no control plane.
     void monitored_barrier(std::chrono::milliseconds timeout) { channel().monitored_barrier(timeout); }
     /// Overload that uses the group's timeout.
     void monitored_barrier() { monitored_barrier(channel().identity().timeout); }
@@ -308,8 +311,8 @@ class CollectiveVerbs {
     /// communicate.
     void set_all_reduce_algorithm(AllReduceAlgorithm algorithm) { channel().set_algorithm(algorithm); }
 
-    /// Allocates `count` elements, in memory that the transport accesses without a copy if it provides such
-    /// memory. Collective; all ranks must pass the same count.
+    /// Allocates `count` elements. If the transport provides memory that it accesses without a copy,
+    /// allocates such memory. Collective; all ranks must pass the same count.
     template <Element T>
     [[nodiscard]] Allocation<T> allocate(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
@@ -352,8 +355,9 @@ class CollectiveVerbs {
             .verb = verb, .input = detail::buffer_of(input), .output = detail::buffer_of(output)};
         if (call.input.device == call.output.device || call.input.count == 0 || call.output.count == 0)
             return call;
-        throw ArgumentError(detail::text(verb_name(verb), " of elements on ", device_name(call.input.device),
-                                         " into elements on ", device_name(call.output.device)));
+        throw ArgumentError(detail::text(verb_name(verb), ": the input is on ",
+                                         device_name(call.input.device), " and the output on ",
+                                         device_name(call.output.device), ": expected both on one device"));
     }
 
     template <class In, class Out>

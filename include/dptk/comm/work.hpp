@@ -22,11 +22,11 @@ class WorkState {
     /// blocks until it has ended.
     DPTK_INLINE virtual void order_before(StreamRef stream);
 
-    /// Returns whether the operation has ended. Does not block. Unlike wait(), it does not check the
-    /// deadline.
+    /// Returns whether the operation has ended. Does not block. Unlike wait(), does not check the deadline of
+    /// an operation that has not ended.
     [[nodiscard]] DPTK_INLINE virtual bool ended();
 
-    /// Returns the operation's error; null while it runs, and if it has succeeded. Does not block.
+    /// Returns the operation's error; null if the operation has not ended or has succeeded. Does not block.
     virtual std::exception_ptr error() = 0;
 
     /// Returns the operation's error if error() has not reported it yet, and null otherwise.
@@ -37,8 +37,8 @@ class WorkState {
 };
 
 /// The handle of a started operation. Copies refer to the same operation. A Work may be dropped without a
-/// wait: its communicator completes the operation, at the latest in barrier() or in its destructor. The
-/// buffers must live until then, or until wait() has returned.
+/// wait: the communicator then completes the operation, at the latest in barrier() or in the communicator's
+/// destructor. The buffers must live until the operation has ended.
 class Work {
   public:
     /// Creates the handle of an operation that has succeeded.
@@ -54,21 +54,22 @@ class Work {
     /// failed. A timeout does not affect the operation, and wait() may be called again.
     [[nodiscard]] bool wait(std::chrono::nanoseconds timeout);
 
-    /// Makes subsequent work of `stream` wait for the operation. Over NCCL it does not block; otherwise it
-    /// blocks until the operation has ended. Throws the operation's error if it is already known.
+    /// Makes subsequent work of `stream` wait for the operation. Does not block over NCCL. Over other
+    /// transports, blocks until the operation has ended. Throws the operation's error if it is already known.
     void wait(StreamRef stream);
 
     /// Returns whether the operation has ended, successfully or not. Does not block.
     [[nodiscard]] bool done();
 
-    /// Returns the operation's error; null while it runs, and if it has succeeded. Does not block.
+    /// Returns the operation's error; null if the operation has not ended or has succeeded. Does not block.
     [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
 
-    /// Waits for the operation, and returns the sender of the message that a recv_async has received; -1
-    /// for all other operations.
+    /// Waits for the operation. Returns the sender of the received message if the operation is a recv_async;
+    /// -1 for all other operations.
     int source_rank();
 
-    /// Returns the state, from which several Works are joined to one. Null for a default-constructed Work.
+    /// Returns the state of the operation, for joining several Works into one; null for a default-constructed
+    /// Work.
     [[nodiscard]] const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
 
   private:

@@ -17,7 +17,7 @@ enum class DeviceType : std::uint8_t { cpu, cuda };
 /// A device: the host, or one CUDA device of this process.
 struct Device {
     DeviceType type = DeviceType::cpu;  ///< The kind of device; the host by default.
-    /// The device's index as this process counts its devices.
+    /// The index of the device among the devices of this process.
     int index = 0;
 
     friend bool operator==(const Device&, const Device&) = default;
@@ -51,7 +51,7 @@ struct Buffer {
         return {static_cast<std::byte*>(data) + first * element_size(), length, dtype, device, opaque_size};
     }
 
-    /// Returns a view of as many elements of the same type at another address of the same device.
+    /// Returns a view of the same number and type of elements at another address of the same device.
     [[nodiscard]] Buffer at(void* other) const noexcept { return {other, count, dtype, device, opaque_size}; }
 };
 

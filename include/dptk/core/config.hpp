@@ -1,9 +1,10 @@
 /// Macros that all headers of dptk use: the namespace, header-only or separate compilation, and symbol
 /// visibility.
 ///
-/// If DPTK_SEPARATE_COMPILATION is defined, function bodies that are not templates are compiled once, by
-/// the files of src/, and headers only declare the functions. Otherwise each header includes its bodies
-/// from the .ipp file beside it, as inline functions. Files of both kinds may be linked into one program.
+/// If DPTK_SEPARATE_COMPILATION is defined, function bodies that are not templates are compiled once, by the
+/// files of src/, and headers only declare the functions. Otherwise each header includes its bodies from the
+/// .ipp file beside it, as inline functions. Files that were compiled in either way may be linked into one
+/// program.
 #pragma once
 
 #include "dptk/core/version.hpp"
@@ -12,15 +13,15 @@
 #define DPTK_NAMESPACE dptk::inline DPTK_VERSION_NAMESPACE
 
 /// Stands before each function body in an .ipp file, and before the declaration of each virtual function
-/// whose body is in an .ipp file. Declarations need it in header-only mode: unless a class's first virtual
-/// function is declared inline, GCC emits the class's vtable in every file that includes its header.
+/// whose body is in an .ipp file. The declarations need the macro in header-only mode: unless a class's first
+/// virtual function is declared inline, GCC emits the class's vtable in every file that includes its header.
 #ifdef DPTK_SEPARATE_COMPILATION
 #define DPTK_INLINE
 #else
 #define DPTK_INLINE inline
 #endif
 
-/// Marks symbols of which the process must have only one, even if libraries that are built with
+/// Marks symbols that must exist only once in a process, even if libraries that are built with
 /// -fvisibility=hidden include dptk: the exception types, the transport registry and the log sink.
 #if defined(__GNUC__)
 #define DPTK_EXPORT __attribute__((visibility("default")))

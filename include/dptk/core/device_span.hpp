@@ -33,15 +33,15 @@ class DeviceSpan {
     DeviceSpan(const DeviceSpan<U>& other) noexcept  // NOLINT(google-explicit-constructor): a widening
         : DeviceSpan(other.data(), other.size(), other.device()) {}
 
-    /// Returns the address of the first element, for kernels and copies: the host cannot read it.
+    /// Returns the address of the first element, for kernels and copies: the host cannot read the elements.
     [[nodiscard]] T* data() const noexcept { return data_; }
     /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return device_; }
 
-    /// Returns a view of `count` elements that starts at element `first`. Throws ArgumentError if the view
-    /// has fewer elements.
+    /// Returns a view of `count` elements that starts at element `first`. Throws ArgumentError if this view
+    /// has fewer than `first + count` elements.
     [[nodiscard]] DeviceSpan subspan(std::size_t first, std::size_t count) const {
         if (first > size_ || count > size_ - first) {
             throw ArgumentError(detail::text("subspan: elements [", first, ", ", first + count,

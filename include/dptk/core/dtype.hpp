@@ -16,8 +16,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The element types. c64 and c128 are complex numbers of two f32 and two f64. `opaque` is a user's type:
-/// dptk sends it as bytes, and reduces it only by a user's function.
+/// The element types. c64 is a complex number of two f32, c128 of two f64. `opaque` is a user's type: dptk
+/// sends it as bytes, and reduces it only by a user's function.
 enum class DType : std::uint8_t {
     boolean,
     i8,

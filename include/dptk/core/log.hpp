@@ -31,7 +31,7 @@ DPTK_EXPORT inline LogState& log_state() {
 
 }  // namespace detail
 
-/// Replaces the sink; an empty one restores the default.
+/// Replaces the sink; an empty function restores the default sink.
 void set_log_sink(LogSink sink);
 
 /// Passes a message to the sink. Messages of level `info` are dropped on all ranks except rank 0.

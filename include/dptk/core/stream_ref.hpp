@@ -1,5 +1,5 @@
-/// StreamRef, a CUDA stream that the caller owns. Calls that work on device memory accept one; passing it
-/// requires none of CUDA's headers.
+/// StreamRef, a CUDA stream that the caller owns. Calls that work on device memory accept a StreamRef, which
+/// can be passed without CUDA's headers.
 #pragma once
 
 #include "dptk/core/config.hpp"

@@ -1,5 +1,5 @@
 /// Timeline tracing: named time spans of each rank, recorded if DPTK_TRACE=file.json is set (see
-/// ddp/detail/timeline.hpp). Without it a span costs one pointer check.
+/// ddp/detail/timeline.hpp). If DPTK_TRACE is not set, a span costs only a few pointer checks.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Recorder {
 /// Receives this thread's spans; null if they are not recorded.
 inline thread_local Recorder* current = nullptr;
 
-/// A profiler that receives the same spans, such as Nsight by core/cuda/detail/nvtx.hpp.
+/// A profiler that receives the same spans, such as Nsight Systems through core/cuda/detail/nvtx.hpp.
 struct Profiler {
     void (*begin)(const char* name);  ///< Begins a span on this thread.
     void (*end)();                    ///< Ends the last span on this thread.

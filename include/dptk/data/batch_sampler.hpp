@@ -22,8 +22,8 @@ struct BatchSamplerOptions {
     bool drop_last = false;
 };
 
-/// A range of one rank's indices that knows how many indices the rank with the most and the rank with the
-/// fewest has.
+/// A range of one rank's indices that also returns the largest and the smallest number of indices of any
+/// rank.
 template <class Sampler>
 concept ShardedSampler =
     std::ranges::random_access_range<const Sampler> && std::ranges::sized_range<const Sampler> &&
@@ -60,7 +60,7 @@ class BatchSampler {
     [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
 
     /// Returns batch `index`, which must be less than size(). It has `batch_size` indices; at the end of
-    /// the epoch it may have fewer, or none. Keep the vector in a variable: a span of it does not keep it
+    /// the epoch it may have fewer, or none. Keep the vector in a variable: a span does not keep the vector
     /// alive.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
         const auto indices = std::ranges::begin(*sampler_);
@@ -87,7 +87,8 @@ class BatchSampler {
     BatchSamplerOptions options_;
 };
 
-/// Owns its batch, to which the span that it returns refers. Must not outlive its BatchSampler.
+/// An iterator that owns the current batch; `*iterator` is a span of this batch. Must not outlive the
+/// BatchSampler.
 template <ShardedSampler Sampler>
 class BatchSampler<Sampler>::Iterator {
   public:

@@ -47,7 +47,7 @@ class ComputedPermutation {
 
   private:
     static constexpr std::size_t largest_table = 1024;
-    static constexpr std::size_t rounds = 8;  // must be even, so that the halves end with their sizes
+    static constexpr std::size_t rounds = 8;  // must be even, so that each half ends with its initial size
 
     /// A permutation of all 64-bit words in which each bit affects every other bit: the finalizer of
     /// SplitMix64, https://prng.di.unimi.it/splitmix64.c
@@ -58,8 +58,8 @@ class ComputedPermutation {
     }
 
     [[nodiscard]] std::uint64_t pass(std::uint64_t element) const noexcept {
-        // If the number of bits is odd, one half has one bit more: the halves swap places and sizes in each
-        // round.
+        // The halves are exchanged in each round, and with them their sizes: if the number of bits is odd,
+        // one half has one bit more.
         unsigned low_bits = low_bits_;
         unsigned high_bits = high_bits_;
         std::uint64_t low = element & ones(low_bits);

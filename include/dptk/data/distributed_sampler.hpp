@@ -1,8 +1,8 @@
 /// DistributedSampler distributes the indices of a dataset over the ranks. With the same arguments its
 /// indices equal those of torch.utils.data.DistributedSampler, so that C++ and Python runs see the same
 /// samples in the same order. `Padding::none` instead counts each sample exactly once, and
-/// `Order::computed` needs no memory for the order. It never communicates: each rank computes its own
-/// indices. BatchSampler splits them into batches.
+/// `Order::computed` needs no memory for the order. A DistributedSampler never communicates: each rank
+/// computes its own indices. BatchSampler splits the indices into batches.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@
 
 namespace DPTK_NAMESPACE {
 
-/// How the ranks' numbers of indices are made equal if the number of replicas does not divide the dataset.
+/// What to do if the number of replicas does not divide the number of samples.
 enum class Padding {
-    repeat,  ///< As in PyTorch: repeats indices from the start of the order.
-    none,    ///< Uses each index once; the first ranks may have one more.
+    repeat,  ///< As in PyTorch: repeats indices from the start of the order; all ranks have equally many.
+    none,    ///< Uses each index once; the first ranks may have one index more than the others.
 };
 
 /// How a random order is generated.
 enum class Order {
-    torch,     ///< PyTorch's, generated per epoch: 4 bytes a sample, 8 from 2^32 on.
+    torch,     ///< PyTorch's order, generated for each epoch. Takes 4 bytes per sample, 8 from 2^32 on.
     computed,  ///< Another order, computed on access: takes no memory.
 };
 
@@ -36,7 +36,7 @@ enum class Order {
 /// PyTorch has.
 struct DistributedSamplerOptions {
     bool shuffle = true;                ///< Use a new random order in each epoch; otherwise 0, 1, 2, ...
-    std::uint64_t seed = 0;             ///< PyTorch uses the low 32 bits of seed + epoch.
+    std::uint64_t seed = 0;             ///< For shuffling. Order::torch uses the low 32 bits of seed + epoch.
     bool drop_last = false;             ///< Drop the tail of the order instead of padding it.
     Padding padding = Padding::repeat;  ///< See Padding.
     Order order = Order::torch;         ///< See Order.
@@ -49,8 +49,8 @@ concept ReplicaGroup = requires(const Group& group) {
     { group.size() } -> std::same_as<int>;
 };
 
-/// The indices of one rank in the current epoch, initially 0: a random-access range of std::size_t. Rank r
-/// of W has the positions r, r + W, r + 2W, ... of the epoch's order.
+/// The indices of one rank in the current epoch: a random-access range of std::size_t. The first epoch is
+/// 0. Rank r of W has the positions r, r + W, r + 2W, ... of the epoch's order.
 class DistributedSampler {
   public:
     /// Throws ArgumentError if `num_replicas` is 0, if `rank` is not in [0, num_replicas - 1], or if
@@ -145,13 +145,14 @@ class DistributedSampler {
     DistributedSamplerOptions options_;
     std::int64_t epoch_ = 0;
     std::size_t size_ = 0;
-    // A random order is stored in one of these: drawn_ and drawn_large_ have only this rank's part of it.
+    // A random order is stored in one of the next three members. drawn_ and drawn_large_ contain only this
+    // rank's part of the order.
     std::vector<std::uint32_t> drawn_;
     std::vector<std::size_t> drawn_large_;
     ComputedPermutation computed_{0, 0};
 };
 
-/// Computes its indices from the sampler, which it must not outlive.
+/// Computes this rank's indices from the sampler, and must not outlive the sampler.
 class DistributedSampler::Iterator {
   public:
     using value_type = std::size_t;

@@ -49,7 +49,7 @@ DPTK_INLINE void DistributedSampler::check_arguments() const {
     if (options_.drop_last && options_.padding == Padding::none) {
         throw ArgumentError(
             "DistributedSampler: drop_last leaves samples out and Padding::none counts each once; "
-            "expected at most one of them, found both");
+            "expected at most one of these options, found both");
     }
 }
 

@@ -1,5 +1,5 @@
 /// ImageDataset keeps labeled 8-bit images of one size in memory and returns views of them. Readers of file
-/// formats construct it; scaling pixels and copying a batch into a network's input are left to the caller.
+/// formats construct it; scaling pixels and copying a batch into a model's input are left to the caller.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,7 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// For n of at least this, torch.randperm draws 64 bits for each element.
+/// The smallest n for which torch.randperm draws 64 bits for each element.
 inline constexpr std::size_t first_large_permutation = std::numeric_limits<std::uint32_t>::max() / 20;
 
 /// PyTorch's generator uses only the low 32 bits of its seed.
@@ -67,8 +67,8 @@ template <std::unsigned_integral Index>
 }  // namespace detail
 
 /// Returns a permutation of 0..n-1, equal to `torch.randperm(n)` with a fresh CPU generator seeded with
-/// `seed`, of which only the low 32 bits are used. `Index` is any unsigned type that can hold n - 1;
-/// otherwise throws ArgumentError. Allocates n elements of this type.
+/// `seed`, of which only the low 32 bits are used. `Index` is any unsigned type. Throws ArgumentError if it
+/// cannot hold n - 1. Allocates n elements of this type.
 template <std::unsigned_integral Index = std::size_t>
 [[nodiscard]] std::vector<Index> random_permutation(std::size_t n, std::uint64_t seed) {
     constexpr std::size_t largest = std::numeric_limits<Index>::max();

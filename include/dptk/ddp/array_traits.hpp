@@ -1,6 +1,6 @@
 /// Array layout: where the elements of one array lie in memory. Contiguous ranges need nothing from this
 /// header. A specialization of ArrayTraits lets dptk use other arrays, such as the matrices of another
-/// library, as parameters. The headers in dptk/adapters specialize it.
+/// library, as parameters. The headers in dptk/adapters specialize ArrayTraits.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ namespace DPTK_NAMESPACE {
 /// Value of ParameterRef::layout for a column-major array, whose first index varies fastest.
 inline constexpr std::uint64_t column_major = 1;
 
-/// A non-owning view of an array's elements. The elements are contiguous or, in a part of a larger array,
-/// form runs of equal length at equal distances: element k lies k / run * stride + k % run elements after
-/// the first element. A contiguous array becomes one parameter. Otherwise each run becomes a parameter of
-/// its own, named "weight.run[3]".
+/// A non-owning view of an array's elements. The elements are contiguous, or form runs of equal length at
+/// equal distances if the array is a part of a larger one: element k lies k / run * stride + k % run
+/// elements after the first element. A contiguous array becomes one parameter. Otherwise each run becomes a
+/// parameter of its own, named "weight.run[3]".
 struct ArrayRef {
     /// Begins at the first element. `count` is the number of elements in all runs. `device` is the memory
-    /// in which they lie.
+    /// in which the elements lie.
     Buffer elements;
     /// The logical shape: rows, then columns, for either order of elements.
     std::vector<std::size_t> shape;
@@ -65,11 +65,11 @@ struct ArrayRef {
 /// };
 /// ```
 ///
-/// dptk calls array() at construction and in each step, on each rank, since the address may change. The
-/// address must not be const: dptk writes parameters. array() may throw if an array cannot be a parameter:
-/// DistributedDataParallel then throws ArgumentError with that text on all ranks. Arrays that are not
-/// borrowed ranges are kept by reference and must outlive the training. A specialization takes precedence
-/// over the treatment of a class as a contiguous range.
+/// dptk calls array() when a DistributedDataParallel is constructed and in each step, on each rank, since
+/// the address may change. The elements must not be const: dptk writes parameters. array() may throw if an
+/// array cannot be a parameter: DistributedDataParallel then throws ArgumentError with the exception's text
+/// on all ranks. Arrays that are not borrowed ranges are kept by reference and must outlive the training. A
+/// specialization takes precedence over the treatment of a class as a contiguous range.
 template <class A>
 struct ArrayTraits {};
 

@@ -1,5 +1,5 @@
-/// Model buffers, such as BatchNorm's running statistics: BufferSource re-reads the addresses of a model's
-/// state that is not a parameter.
+/// Model buffers, the state of a model besides its parameters, such as BatchNorm's running statistics:
+/// BufferSource re-reads their addresses.
 #pragma once
 
 #include <concepts>
@@ -17,9 +17,10 @@ namespace DPTK_NAMESPACE {
 /// collective.
 class BufferSource {
   public:
-    /// Accepts a range of contiguous ranges of any element type, or a tuple of such ranges, which must
-    /// outlive this object. Addresses are re-read at each step; the number of ranges and their sizes must
-    /// not change.
+    /// Accepts a range or a tuple of contiguous ranges of any element type. A variable is kept by reference
+    /// and must outlive this object; a temporary list of views or references is kept by value, and what
+    /// they refer to must outlive this object. Addresses are re-read at each step; the number of ranges and
+    /// their sizes must not change.
     template <MutableBufferList B>
         requires(!std::is_rvalue_reference_v<B &&> || BufferListOutlivesCall<B>) &&
                 (!std::same_as<std::remove_cvref_t<B>, BufferSource>)

@@ -1,6 +1,7 @@
 /// Gradient clipping by norm or by value, for averaged gradients in host memory. Averages are equal on all
 /// ranks, so that clipping does not communicate. DistributedDataParallel has members that clip its own
-/// averages, in host or device memory, and ShardedOptimizer has members that clip its parts of them.
+/// averages, in host or device memory, and ShardedOptimizer has members that clip each rank's part of the
+/// averages.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Calls action(element, store) for each gradient element, in double; store(value) replaces the element.
+/// Calls action(element, store) for each gradient element, converted to double; store(value) replaces the
+/// element.
 template <class Action>
 void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
     require_host_memory(parameters, "clipping and scaling");
@@ -37,8 +39,9 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     }
 }
 
-/// Returns the factor for gradients with this norm, at most 1, as PyTorch computes it. Returns NaN if the
-/// norm is infinite or NaN, so that training does not silently continue with such gradients.
+/// Returns the factor, at most 1, that clips gradients of norm `norm` to `max_norm`, as PyTorch computes
+/// it. Returns NaN if the norm is infinite or NaN, so that training does not silently continue with such
+/// gradients.
 [[nodiscard]] double clip_factor(double norm, double max_norm) noexcept;
 
 /// Divides the gradients by `scale`. Returns whether all were finite.
@@ -60,9 +63,9 @@ class GradientNorm {
     /// Holds a norm that is still being computed: an f64 in device memory.
     GradientNorm(std::shared_ptr<detail::DeviceLane> lane, detail::OwnedBuffer norm);
 
-    /// Returns the norm. If the gradients are in device memory, blocks until the norm is computed; call
-    /// value() before they are clipped again. Throws ArgumentError while a step is captured into a CUDA
-    /// graph.
+    /// Returns the norm. If the gradients are in device memory, blocks until the norm is computed, and must
+    /// be called before the gradients are clipped again, which overwrites the norm. Throws ArgumentError
+    /// while a step is captured into a CUDA graph.
     [[nodiscard]] double value() const;
 
   private:
@@ -71,8 +74,8 @@ class GradientNorm {
     detail::OwnedBuffer on_device_;
 };
 
-/// Scales all gradients so that their total norm is at most `max_norm`. Returns the norm before.
-/// `norm_type` is at least 1; infinity selects the largest absolute value. Equals
+/// Scales all gradients so that their total norm is at most `max_norm`. Returns the norm before scaling.
+/// `norm_type` is the p of the p-norm, at least 1; infinity selects the largest absolute value. Equals
 /// torch.nn.utils.clip_grad_norm_, except that all gradients become NaN if the norm is infinite or NaN.
 /// Throws ArgumentError if `norm_type` is below 1.
 double clip_grad_norm(const std::vector<ParameterRef>& parameters, double max_norm, double norm_type = 2);

@@ -22,7 +22,7 @@ namespace DPTK_NAMESPACE {
 struct HookBucket {
     /// One gradient of the bucket.
     struct Gradient {
-        /// The index of its parameter.
+        /// The index of the parameter, in registration order.
         std::size_t parameter = 0;
         std::vector<std::size_t> shape;  ///< The shape of the parameter.
         Buffer elements;                 ///< The elements of this gradient only.
@@ -31,23 +31,23 @@ struct HookBucket {
     /// The bucket's index in the order of sending. It is the same in each step, until buckets are rebuilt.
     std::size_t index = 0;
     bool is_last = false;  ///< Whether this is the last bucket of the step.
-    /// The number of the step, from 0.
+    /// The number of the step, counted from 0.
     std::size_t step = 0;
     /// The factor by which this rank's gradients have already been multiplied, so that the sum over the
     /// ranks is the average. If the gradients are in device memory, only `device_weight` holds the factor,
-    /// and this is NaN.
+    /// and `weight` is NaN.
     double weight = 1;
     /// All gradients, with padding zeros between them.
     Buffer elements;
     std::vector<Gradient> gradients;  ///< All gradients, in the order in which they lie in the bucket.
 
-    /// The stream on which `elements` are ready, if they are in device memory. A hook enqueues its work
-    /// there and need not wait for it; dptk reads the sum on the same stream.
+    /// The stream on which `elements` are ready, if they are in device memory. A hook enqueues its work on
+    /// this stream and need not block; dptk reads the sum on the same stream.
     StreamRef stream = {};
     /// The weight of this rank's gradients, as one f64 in device memory.
     Buffer device_weight = {};
-    /// The stream, events and kernels of dptk for this device, for dptk's own hooks: it may change in any
-    /// version. Null in host memory.
+    /// dptk's stream, events and kernels for the bucket's device. Only for dptk's own hooks: the class may
+    /// change in any version. Null if the bucket is in host memory.
     std::shared_ptr<detail::DeviceLane> lane = nullptr;
 };
 
@@ -62,12 +62,13 @@ class CommHook {
     /// Returns the hook's name and options, which must be equal on all ranks.
     [[nodiscard]] virtual std::string description() const = 0;
 
-    /// Replaces the bucket's elements with their sum over the ranks. Collective; blocks. It runs on a
-    /// background thread, overlapped with backward, if the transport supports that and a processor is free
-    /// for it; otherwise it runs inside synchronize() or mark_ready(). If the elements are in device
-    /// memory, it is called when the bucket is full, with that device as the current CUDA device, and need
-    /// not block. It must not call the DistributedDataParallel. Only this hook uses `group`. An exception
-    /// aborts the job.
+    /// Replaces the bucket's elements with their sum over the ranks. Collective; blocks. dptk calls
+    /// reduce() on a background thread, overlapped with backward, if the transport supports that and a
+    /// processor is free for the thread; otherwise inside synchronize() or mark_ready(). If the elements
+    /// are in device memory, dptk calls reduce() when the bucket is full, with the elements' device as the
+    /// current CUDA device, and reduce() need not block. reduce() must not call the
+    /// DistributedDataParallel. If the transport can duplicate groups, `group` is a duplicate that only
+    /// this hook uses. An exception aborts the job.
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
 
     /// Returns whether the hook enqueues the same device work in all subsequent steps. A CUDA graph
@@ -92,8 +93,8 @@ class FunctionHook final : public CommHook {
 
 }  // namespace detail
 
-/// Makes a communication hook of a function reduce(group, bucket), which does what CommHook::reduce
-/// describes.
+/// Makes a communication hook from a function reduce(group, bucket) that does what CommHook::reduce()
+/// documents.
 template <class F>
     requires std::invocable<F&, ProcessGroup&, HookBucket&>
 [[nodiscard]] std::shared_ptr<CommHook> comm_hook(F&& reduce) {

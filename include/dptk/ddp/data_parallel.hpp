@@ -1,8 +1,8 @@
 /// Single-process data parallelism: DataParallel trains several replicas of a model, each on a thread of
 /// its own, like PyTorch's nn.DataParallel. In each step, the main replica broadcasts its values to the
-/// other replicas, and their gradients are summed in the main replica. Prefer DistributedDataParallel if
-/// the program can run as several processes: it computes the same results with less overhead (docs/ddp.md
-/// compares them).
+/// other replicas, and the gradients of all replicas are summed in the main replica. Prefer
+/// DistributedDataParallel if the program can run as several processes: it computes the same results with
+/// less overhead (docs/ddp.md compares them).
 #pragma once
 
 #include <concepts>
@@ -26,9 +26,9 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// One replica and the thread that works on it. All member functions except start() run on that thread. If
-/// a collective step fails on one replica only, the job is aborted, so that the other replicas do not wait
-/// for it.
+/// One replica and the thread that works on it. All member functions run on that thread, except start() and
+/// parameters(). If a collective operation fails on one replica only, the job is aborted, so that the other
+/// replicas do not wait for this replica.
 class ModelReplica {
   public:
     explicit ModelReplica(ParameterSource source);
@@ -41,14 +41,15 @@ class ModelReplica {
 
     void leave() { group_.reset(); }
 
-    /// Throws ArgumentError if the parameters have changed.
+    /// Throws ArgumentError if the parameters' number, or the size, type or device of a parameter, has
+    /// changed.
     void read_addresses() { parameters_.read_addresses(); }
 
     /// Receives the main replica's values. Collective.
     void receive_values();
 
     /// Sets the main replica's gradients to the sum of all replicas' gradients, each multiplied by its
-    /// `weight`. Collective.
+    /// replica's `weight`. Collective.
     void reduce(double weight);
 
     /// Returns the parameters. May be called between steps, from any thread.
@@ -57,8 +58,8 @@ class ModelReplica {
   private:
     void compare();
 
-    /// Returns the parameters whose gradient is already the gradient of an earlier parameter (tied
-    /// parameters).
+    /// Returns the indices of the parameters whose gradient is already the gradient of an earlier parameter
+    /// (tied parameters).
     [[nodiscard]] std::vector<std::size_t> repeated_gradients() const;
 
     void reduce_gradients(double weight);
@@ -80,11 +81,12 @@ class DataParallel {
   public:
     /// Connects the replicas; the first one is the main replica. Throws ArgumentError if there is no
     /// replica, or if the parameters of a replica are unusable or on several devices. Throws MismatchError
-    /// if two replicas differ, including in which parameters are tied to one gradient.
+    /// if the parameters of two replicas differ, or if two replicas differ in which parameters share a
+    /// gradient.
     explicit DataParallel(std::vector<ParameterSource> replicas, ThreadOptions options = {});
 
-    /// Accepts a range of models, each with a for_each_parameter or a container of pairs of value and
-    /// gradient.
+    /// Accepts a range of models. Each model has a for_each_parameter, or is a container of pairs of value
+    /// and gradient.
     template <std::ranges::forward_range Models>
         requires(!std::same_as<std::ranges::range_value_t<Models>, ParameterSource>)
     explicit DataParallel(Models& models, ThreadOptions options = {})
@@ -97,20 +99,22 @@ class DataParallel {
     DataParallel& operator=(const DataParallel&) = delete;
 
     /// Runs one step over a batch of samples, which are given by their indices. All replicas receive the
-    /// main replica's values. The batch is split into parts whose sizes differ by at most one.
-    /// forward_backward(replica, part) computes the mean gradients over a part in the replica with that
-    /// index, on the replica's thread and device. Afterwards, the main replica's gradients are the mean
-    /// over the batch; those of the other replicas are unspecified. Replicas without samples are not
-    /// called. Returns the results of the calls, in the order of the parts. Blocks.
+    /// main replica's values. The batch is split into one part for each replica, and the sizes of the parts
+    /// differ by at most one. forward_backward(replica, part) is called with the index of a replica, on
+    /// this replica's thread and device, and computes this replica's gradients, as means over the samples
+    /// of the part. Afterwards, the main replica's gradients are the means over the batch; the other
+    /// replicas' gradients are unspecified. forward_backward is not called for an empty part. Returns the
+    /// results of the calls, in the order of the parts. Blocks.
     ///
-    /// Throws ArgumentError if the batch is empty, or if parameters have changed. If forward_backward
-    /// throws, the exception of the first such replica is rethrown after all replicas have finished; the
-    /// next step may then begin.
+    /// Throws ArgumentError if the batch is empty, or if the parameters' number, or the size, type or
+    /// device of a parameter, has changed. If forward_backward throws, the exception of the first such
+    /// replica is rethrown after all replicas have finished; the next step may then begin.
     template <class ForwardBackward>
         requires std::invocable<ForwardBackward&, std::size_t, std::span<const std::size_t>>
     auto step(std::span<const std::size_t> batch, ForwardBackward&& forward_backward) {
         using Result = std::invoke_result_t<ForwardBackward&, std::size_t, std::span<const std::size_t>>;
-        if (batch.empty()) throw ArgumentError("DataParallel::step: the batch is empty");
+        if (batch.empty())
+            throw ArgumentError("DataParallel::step: expected at least one sample, got an empty batch");
         if constexpr (std::is_void_v<Result>) {
             run_step(batch, forward_backward);
         } else {
@@ -170,7 +174,7 @@ class DataParallel {
         try {
             for (std::size_t number = 0; number < replicas_.size(); ++number)
                 works.push_back(replicas_[number].start([&, number] { action(replicas_[number], number); }));
-        } catch (const std::exception& error) {  // started replicas must not wait
+        } catch (const std::exception& error) {  // the started replicas must not wait for the others
             cause = std::current_exception();
             job_.job_state->fail(error.what());
         }

@@ -56,7 +56,7 @@ DPTK_INLINE void ModelReplica::compare() {
     std::string table = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
     for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
     for (const std::size_t i : repeated_gradients())
-        table += text("a gradient ", i, " that an earlier parameter has, too\n");
+        table += text("gradient ", i, " shared with an earlier parameter\n");
     check_equal_tables(*group_, "replicas", table);
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
 }
@@ -124,7 +124,7 @@ DPTK_INLINE std::span<const std::size_t> DataParallel::part_of(std::span<const s
 DPTK_INLINE void DataParallel::leave() noexcept {
     try {
         on_all([](detail::ModelReplica& replica, std::size_t) { replica.leave(); });
-    } catch (const std::exception&) {  // the constructor or step() has already reported it
+    } catch (const std::exception&) {  // the constructor or step() has already reported the error
     }
 }
 

@@ -27,9 +27,10 @@ namespace DPTK_NAMESPACE {
 /// temporaries do not compile. Addresses are re-read at each step; the number of parameters and their sizes
 /// must not change.
 ///
-/// The constructors are collective and throw the same error on all ranks: MismatchError if the number of
-/// parameters, a name, shape or dtype, or an option differs between ranks, naming the rank and the
-/// parameter; ArgumentError if a rank's containers are unusable. The group must outlive this object.
+/// The constructors are collective and throw the same error on all ranks. They throw MismatchError if the
+/// number of parameters, a name, a shape, a dtype or an option differs between ranks; its text names the
+/// rank and the parameter. They throw ArgumentError if a rank's containers are unusable. The group must
+/// outlive this object.
 class DistributedDataParallel {
   public:
     /// Accepts values and gradients in two containers of the same structure. ddp/parameters.hpp lists the
@@ -52,15 +53,15 @@ class DistributedDataParallel {
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,
                             const DistributedDataParallelOptions& options = {});
 
-    /// Begins a step. Optional: the first mark or synchronize() begins a step otherwise. Collective. If the
-    /// options have buffers, blocks until this rank has received rank 0's buffers; otherwise does not wait
-    /// for other ranks. Under Ready::marked, gradients must not move from this call, or the first mark,
-    /// until synchronize() returns.
+    /// Begins a step. Optional: otherwise, the first mark_ready(), mark_unused() or synchronize() begins
+    /// the step. Collective. If the options have buffers, blocks until this rank has received rank 0's
+    /// buffers; otherwise does not wait for other ranks. Under Ready::marked, gradients must stay at their
+    /// addresses from the beginning of the step until synchronize() returns.
     void begin_step() { reducer_->begin_step(); }
 
     /// Begins a step in which this rank has `sample_count` samples, which may be 0. The average then
-    /// weights each rank's gradients by its samples, which equals one process on the concatenated batch.
-    /// Either all ranks give a count, or none does.
+    /// weights each rank's gradients by its number of samples, so that the result equals that of one
+    /// process on the concatenated batch. Either all ranks give a count, or none does.
     void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
 
     /// Reports that gradient `i`, in registration order, is complete. For Ready::marked. May be called from
@@ -80,29 +81,31 @@ class DistributedDataParallel {
     /// ArgumentError on all ranks if any rank made a mistake in this step; the next step may then begin.
     ///
     /// If all gradients are in device memory and the program has dptk's CUDA kernels, the host does not
-    /// block: the gradients are the average for work that is enqueued on the options' stream from then on,
-    /// and errors are those of the previous step. With NCCL, such a step may be captured into a CUDA graph
-    /// on that stream, after two steps have run without capture.
+    /// block: work that is enqueued on options.stream after this call reads the averages, and this call
+    /// throws the errors of the previous step. With NCCL, such a step may be captured into a CUDA graph on
+    /// that stream, after two steps have run without capture.
     void synchronize() { reducer_->synchronize(); }
 
     /// Throws ArgumentError on all ranks for mistakes in earlier steps that synchronize() has not yet
-    /// reported: those of the last step on devices, and of steps in CUDA graphs. Collective; blocks until
-    /// these steps have finished.
+    /// reported: those of the last step with gradients in device memory, and those of steps in CUDA graphs.
+    /// Collective; blocks until these steps have finished.
     void check() { reducer_->check(); }
 
     /// Calls begin_step(sample_count) and synchronize(). For Ready::at_synchronize.
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
-    /// Disables steps and marks while the returned object exists, as PyTorch's no_sync does. The program's
-    /// gradients accumulate in place if the program does not set them to zero. The next step averages these
-    /// sums over the ranks. Throws ArgumentError during a step.
+    /// While the returned object exists, begin_step(), mark_ready(), mark_unused() and synchronize() do
+    /// nothing, as under PyTorch's no_sync; calls with a sample count throw ArgumentError. Gradients
+    /// accumulate in the program's own memory if the program does not set them to zero, and the next step
+    /// averages the accumulated gradients over the ranks. Throws ArgumentError during a step.
     [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
 
     /// Adds the gradients of a micro-batch, each the mean over `sample_count` samples, to internal sums,
     /// and sets the gradients to zero. The next step averages over these samples as well, so that
-    /// micro-batches equal one large batch. The last micro-batch may be accumulated too, followed by
-    /// synchronize(), or be the step's own, with begin_step(n) or synchronize(n). Does not communicate;
-    /// ranks may call it different numbers of times. Sums are in f32, or in f64 for f64 gradients.
+    /// micro-batches equal one large batch. For the last micro-batch, either call accumulate() and then
+    /// synchronize(), or pass its sample count n to begin_step(n) or synchronize(n) instead. Does not
+    /// communicate; ranks may call accumulate() different numbers of times. Sums are in f32, or in f64 for
+    /// f64 gradients.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
     /// Takes part in a step of the other ranks after this rank has run out of samples: see Join.
@@ -115,16 +118,17 @@ class DistributedDataParallel {
     /// Sets a communication hook that sums the buckets from the next step on: one from ddp/hooks/, or
     /// comm_hook(function). Null restores dptk's all-reduce. A hook is for one DistributedDataParallel.
     /// Throws MismatchError on all ranks if the ranks' hooks differ. Throws ArgumentError during a step, or
-    /// if synchronize() blocks for gradients in device memory (see synchronize()). Collective.
+    /// if gradients are in device memory and synchronize() nevertheless blocks the host (see
+    /// synchronize()). Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook);
 
     /// Scales all averages so that their total norm is at most `max_norm`. Call it between synchronize()
     /// and the optimizer's step. Equals torch.nn.utils.clip_grad_norm_, except that all averages become NaN
-    /// if the norm is infinite or NaN. `norm_type` is at least 1; infinity selects the largest absolute
-    /// value. Does not communicate, since the averages are equal on all ranks. If all gradients are on one
-    /// device, only value() of the result blocks. Throws ArgumentError if `norm_type` is below 1, during a
-    /// step, if synchronize() blocks for gradients in device memory (see synchronize()), or if the first
-    /// call happens in a step that is captured.
+    /// if the norm is infinite or NaN. `norm_type` is the p of the p-norm, at least 1; infinity selects the
+    /// largest absolute value. Does not communicate, since the averages are equal on all ranks. If all
+    /// gradients are on one device, only value() of the result blocks. Throws ArgumentError during a step,
+    /// if `norm_type` is below 1, if gradients are in device memory and synchronize() nevertheless blocks
+    /// the host (see synchronize()), or if the first call is captured into a CUDA graph.
     GradientNorm clip_grad_norm(double max_norm, double norm_type = 2);
 
     /// Clamps each average to [-limit, limit], as torch.nn.utils.clip_grad_value_ does.
@@ -132,24 +136,24 @@ class DistributedDataParallel {
 
     /// Divides the averages by `scale`, for losses that were multiplied by it: see LossScaler. Returns
     /// whether all were finite, with the same result on all ranks. Collective, blocks. Throws ArgumentError
-    /// in a step that is captured.
+    /// during a step, or if the call is captured into a CUDA graph.
     [[nodiscard]] bool unscale(double scale);
 
     /// Returns the parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept;
 
-    /// Returns the memory of gradient `i` in its bucket, in host memory. A program that computes the
-    /// gradient there, and gives this address as the gradient's, avoids the copies into and out of the
-    /// bucket. Buckets are then not rebuilt. Throws ArgumentError for another element type, and for
-    /// gradients in device memory.
+    /// Returns the host memory of gradient `i` in its bucket. A program that computes the gradient in this
+    /// memory, and passes its address as that of the gradient, avoids the copies into and out of the
+    /// bucket. Buckets are not rebuilt after this call. Throws ArgumentError for another element type, and
+    /// for gradients in device memory.
     template <Element T>
     [[nodiscard]] std::span<T> gradient_memory(std::size_t i) {
         const Buffer buffer = checked_gradient_buffer<T>(i, DeviceType::cpu);
         return {static_cast<T*>(buffer.data), buffer.count};
     }
 
-    /// Returns the memory of gradient `i` in its bucket, in device memory. Throws ArgumentError for another
-    /// element type, and for gradients in host memory.
+    /// Returns the device memory of gradient `i` in its bucket. Throws ArgumentError for another element
+    /// type, and for gradients in host memory.
     template <Element T>
     [[nodiscard]] DeviceSpan<T> gradient_memory_on_device(std::size_t i) {
         const Buffer buffer = checked_gradient_buffer<T>(i, DeviceType::cuda);
@@ -159,7 +163,8 @@ class DistributedDataParallel {
     /// Returns the memory of gradient `i` in its bucket, for any element type and device.
     [[nodiscard]] Buffer gradient_buffer(std::size_t i) { return reducer_->gradient_memory(i); }
 
-    /// Returns bucket sizes, bytes and times of the steps so far, on this rank.
+    /// Returns this rank's statistics: the sizes of the buckets, and the bytes and times of the steps so
+    /// far.
     [[nodiscard]] DdpStatistics statistics() const { return reducer_->statistics(); }
 
   protected:
@@ -170,21 +175,21 @@ class DistributedDataParallel {
   private:
     friend class Join;
 
-    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
-    /// are divided. Join calls it before each step.
+    /// Sets, for subsequent steps, how many ranks still have batches, which is the first of these ranks,
+    /// and by how many ranks averages are divided. Join calls this function before each step.
     void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     template <Element T>
     [[nodiscard]] Buffer checked_gradient_buffer(std::size_t i, DeviceType type) {
         const Buffer buffer = reducer_->gradient_memory(i);
         if (buffer.dtype != dtype_of<T>) {
-            throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype), ", not ",
-                                             dtype_name(dtype_of<T>)));
+            throw ArgumentError(detail::text("gradient ", i, " is of ", dtype_name(buffer.dtype),
+                                             ", but memory of ", dtype_name(dtype_of<T>), " was requested"));
         }
         if (buffer.device.type != type)
             throw ArgumentError(detail::text("gradient ", i, " is on ", device_name(buffer.device),
-                                             ": expected memory of ",
-                                             type == DeviceType::cpu ? "the host" : "a device"));
+                                             ": expected ", type == DeviceType::cpu ? "host" : "device",
+                                             " memory"));
         return buffer;
     }
 

@@ -22,8 +22,8 @@ namespace DPTK_NAMESPACE {
 /// Options of Join, named as in PyTorch. They must be equal on all ranks.
 struct JoinOptions {
     /// Selects the divisor of averages without sample counts: the number of all ranks if true, or the
-    /// number of ranks that still have batches if false. Averages with sample counts weight samples in
-    /// either case.
+    /// number of ranks that still have batches if false. With sample counts, averages are over the samples
+    /// in either case.
     bool divide_by_initial_world_size = true;
     /// Makes all ranks throw as soon as one rank has run out of batches.
     bool throw_on_early_termination = false;
@@ -37,17 +37,18 @@ class Join {
     /// object.
     explicit Join(ProcessGroup& group, JoinOptions options = {});
 
-    /// Registers other communication of a step; call it in the order in which a step communicates. shadow()
-    /// does the collectives of one step on a rank that has no batch. finish(last) is called on all ranks
-    /// when no rank has a batch left; `last` is one of the ranks that had the last batch.
+    /// Registers other communication of a step. Call the overloads of add() in the order in which a step
+    /// communicates. shadow() does the collectives of one step on a rank that has no batch. finish(last) is
+    /// called on all ranks when no rank has a batch left; `last` is one of the ranks that had the last
+    /// batch.
     void add(std::function<void()> shadow, std::function<void(int last)> finish = {});
 
     /// Registers a DistributedDataParallel. At the end, all ranks receive the values of a rank that had the
     /// last batch.
     void add(DistributedDataParallel& ddp);
 
-    /// Registers a ShardedOptimizer. A shadow still steps this rank's part of the parameters. `between`
-    /// must do the collectives that the program calls between synchronize() and step(), such as
+    /// Registers a ShardedOptimizer. A rank without batches still steps its part of the parameters.
+    /// `between` must do the collectives that the program calls between synchronize() and step(), such as
     /// sharded.clip_grad_norm().
     template <class O>
     void add(ShardedOptimizer<O>& sharded, std::function<void()> between = {}) {
@@ -64,8 +65,8 @@ class Join {
     /// rank has run out of batches, throws Error on all ranks in the same step.
     void begin_step() { static_cast<void>(exchange_presence(true)); }
 
-    /// Reports that this rank has run out of batches, and shadows the steps of the other ranks until they
-    /// have, too. Collective; blocks until then. Throws as begin_step() does.
+    /// Reports that this rank has run out of batches, and shadows the steps of the other ranks until no
+    /// rank has a batch left. Collective; blocks until then. Throws as begin_step() does.
     void finish();
 
   private:

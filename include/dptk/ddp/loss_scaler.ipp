@@ -13,9 +13,11 @@ DPTK_INLINE LossScaler::LossScaler(LossScalerOptions options)
                       options.growth_factor > 1 && options.backoff_factor > 0 && options.backoff_factor < 1 &&
                       options.growth_interval > 0;
     if (!good)
-        throw ArgumentError(
-            "LossScaler: init_scale must be positive, growth_factor above 1, backoff_factor in (0, 1), "
-            "and growth_interval positive");
+        throw ArgumentError(detail::text(
+            "LossScaler: expected a finite init_scale above 0, growth_factor above 1, backoff_factor in "
+            "(0, 1) and growth_interval above 0, got ",
+            options.init_scale, ", ", options.growth_factor, ", ", options.backoff_factor, " and ",
+            options.growth_interval));
 }
 
 DPTK_INLINE bool LossScaler::unscale(ProcessGroup& group, const std::vector<ParameterRef>& parameters) const {

@@ -1,5 +1,5 @@
-/// NoSync, the scope in which gradients accumulate locally: what no_sync() of DistributedDataParallel and
-/// ShardedOptimizer returns.
+/// NoSync, a scope in which gradients accumulate locally. no_sync() of DistributedDataParallel and of
+/// ShardedOptimizer returns a NoSync.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -10,8 +10,9 @@ namespace detail {
 class GradientReducer;
 }  // namespace detail
 
-/// Disables steps and marks while it exists, so that gradients accumulate in the program's own memory.
-/// Programs get one from no_sync(); it must not outlive the object that returned it.
+/// While a NoSync exists, steps and marks do nothing, so that gradients accumulate in the program's own
+/// memory. Programs get a NoSync from no_sync(). It must not outlive the object whose no_sync() returned
+/// it.
 class NoSync {
   public:
     /// For no_sync() of dptk's own classes. Throws ArgumentError during a step.

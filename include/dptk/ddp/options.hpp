@@ -28,29 +28,30 @@ struct DistributedDataParallelOptions {
     /// The size, in MiB, of the first bucket that is sent. Default: bucket_cap_mb if that is set, otherwise
     /// 1.
     std::optional<double> first_bucket_mb = std::nullopt;
-    /// Whether gradients are marked as ready one by one: see Ready.
+    /// When a gradient may be sent: see Ready.
     Ready ready = Ready::at_synchronize;
     /// The model's state besides its parameters, such as BatchNorm's statistics. With broadcast_buffers,
     /// all ranks receive rank 0's buffers at the beginning of each step. Buffers must be all in host
-    /// memory, or all on devices. The latter requires gradients on the same devices, and a mistake on rank
-    /// 0 then leaves the other ranks' buffers unspecified.
+    /// memory, or all on devices. Buffers on devices require that all gradients are on devices, with a
+    /// gradient on each buffer's device. If rank 0 then makes a mistake, the other ranks' buffers are
+    /// unspecified.
     std::optional<BufferSource> buffers = std::nullopt;
     /// Whether all ranks receive rank 0's buffers at the beginning of each step.
     bool broadcast_buffers = true;
     /// Under Ready::marked: treats a gradient that is not marked before synchronize() as unused, instead of
-    /// as an error. The gradient of a parameter that no rank uses is left unchanged; if some ranks use it,
-    /// the others contribute zeros. Costs a collective with one byte per parameter.
+    /// as an error. The gradient of a parameter that no rank uses is left unchanged; if only some ranks use
+    /// a parameter, the others contribute zeros. Costs a collective with one byte per parameter.
     bool find_unused_parameters = false;
     /// Promises that the same parameters are used in each step, so that find_unused_parameters checks only
     /// the first step.
     bool static_graph = false;
-    /// Requires that gradients lie in the memory that gradient_memory(i) returns. Another address is an
-    /// error of the step.
+    /// Requires that gradients lie in the memory that gradient_memory(i) returns. A gradient at another
+    /// address makes synchronize() throw ArgumentError.
     bool gradient_as_bucket_view = false;
     /// Whether all ranks receive rank 0's values at construction.
     bool init_sync = true;
     /// The stream on which gradients in device memory are computed and used. Default: the default stream.
-    /// It must outlive the DistributedDataParallel. It is not compared between ranks.
+    /// The stream must outlive the DistributedDataParallel, and is not compared between ranks.
     StreamRef stream = {};
     /// Names of parameters that are neither broadcast at construction nor averaged.
     std::vector<std::string> parameters_to_ignore = {};

@@ -16,37 +16,39 @@
 namespace DPTK_NAMESPACE {
 
 /// What ParameterRef::lazy_gradient does if the gradient does not exist yet: return a null pointer, or
-/// allocate it.
+/// allocate the gradient.
 enum class IfMissing { null, make };
 
-/// One parameter of a model, non-owning. A model's for_each_parameter(sink) may pass it to the sink, and
-/// parameters() returns it. Value and gradient are `count` contiguous elements of `dtype` each, on one
-/// device. dptk writes rank 0's values and the averages into this memory, and asks for the addresses again
-/// in each step.
+/// Describes one parameter of a model, without owning its memory. A model's for_each_parameter(sink) may
+/// pass a ParameterRef to the sink, and DistributedDataParallel::parameters() returns all of them. Value
+/// and gradient are `count` contiguous elements of `dtype` each, on one device. dptk writes rank 0's values
+/// and the averages into this memory, and asks for the addresses again in each step.
 ///
 /// All ranks must have equally many parameters, in the same order, with equal name, dtype, shape, count and
 /// layout; otherwise MismatchError is thrown. The number of parameters, and the count, dtype and device of
-/// each, must not change after construction; otherwise ArgumentError is thrown.
+/// each, must not change after a DistributedDataParallel has been constructed; otherwise ArgumentError is
+/// thrown.
 struct ParameterRef {
-    /// The name for error messages: "weights[2]", "conv1.bias". ParameterSink generates a name if it is
-    /// empty.
+    /// The name for error messages: "weights[2]", "conv1.bias". If the name is empty, ParameterSink
+    /// generates one.
     std::string name;
-    /// The logical shape, first dimension first, independent of the order in memory. Its product may be
-    /// below `count` if a backend's layout has padding.
+    /// The logical shape, first dimension first, independent of the order in memory. The product of the
+    /// dimensions may be below `count` if a backend's layout has padding.
     std::vector<std::size_t> shape;
     DType dtype = DType::f32;  ///< Element type of value and gradient: a floating-point type.
     Device device = {};        ///< The memory in which value and gradient lie. Default: host memory.
     /// The number of elements of the value, and of the gradient, including padding.
     std::size_t count = 0;
     void* value = nullptr;  ///< The first element. May be null only if `count` is 0.
-    /// The gradient's first element. Null if another container has the gradient, or if it is lazy.
+    /// The gradient's first element. Null if another container has the gradient, or if the gradient is
+    /// lazy.
     void* gradient = nullptr;
-    /// Returns the current address of a lazy gradient, whose memory each backward allocates;
-    /// only under Ready::marked. `gradient` is then null until mark_ready(i, gradient). accumulate() calls
-    /// this function, and so does synchronize() for gradients that this rank has not marked; it may throw.
-    /// The memory must exist until synchronize() has returned, and during subsequent calls such as
-    /// clip_grad_norm(). With IfMissing::make, the new gradient may be uninitialized: the caller overwrites
-    /// all of it.
+    /// A function that returns the current address of a lazy gradient: a gradient whose memory is allocated
+    /// by each backward. Only under Ready::marked. `gradient` is then null until mark_ready(i, gradient) is
+    /// called. accumulate() calls this function, and synchronize() calls it for gradients that this rank
+    /// has not marked; the function may throw. The gradient's memory must exist until synchronize() has
+    /// returned, and during subsequent calls such as clip_grad_norm(). With IfMissing::make, the new
+    /// gradient may be uninitialized: the caller overwrites all of it.
     std::function<void*(IfMissing)> lazy_gradient = {};
     /// Distinguishes memory layouts of one logical shape. 0 means row-major; other values are column_major,
     /// or a number that the program chooses, such as a hash of strides. Must be equal on all ranks.
@@ -60,7 +62,7 @@ namespace detail {
 void require_host_memory(std::span<const ParameterRef> parameters, std::string_view who);
 
 /// Throws ArgumentError if a parameter has a lazy gradient. `who` names the feature that does not support
-/// them.
+/// lazy gradients.
 void require_lasting_gradients(std::span<const ParameterRef> parameters, std::string_view who);
 
 }  // namespace detail

@@ -17,8 +17,8 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// Whether a copy refers to the same elements, as for spans and other borrowed ranges, views of device
-/// memory, and tuples of references or views.
+/// Whether a copy of a T refers to the same elements as the original. This holds for spans and other
+/// borrowed ranges, views of device memory, and tuples of references or views.
 template <class T>
 inline constexpr bool is_reference_like = std::is_lvalue_reference_v<T> || std::ranges::borrowed_range<T>;
 
@@ -31,8 +31,8 @@ inline constexpr bool is_reference_like<std::tuple<T...>> = (is_reference_like<T
 template <class A, class B>
 inline constexpr bool is_reference_like<std::pair<A, B>> = is_reference_like<A> && is_reference_like<B>;
 
-/// Whether const and mutable containers return the same view type T, so that only a const view object marks
-/// a view of a const container. Adapters specialize it.
+/// Whether T is a view type of which a const container returns a `const T` and a mutable container a T, so
+/// that a const object of type T is a view of a const container. Adapters specialize this variable.
 template <class T>
 inline constexpr bool is_const_of_const = false;
 
@@ -62,10 +62,11 @@ template <class Container>
 }  // namespace detail
 
 /// Finds the parameters and gradients of a model in each step. DistributedDataParallel and similar classes
-/// make one from a model, or from values and gradients. A program makes one itself to pass replicas of
-/// several types to DataParallel, or a model to ReproducibleDataParallel. It holds references to containers
-/// and copies of views, but neither elements nor addresses; a copy refers to the same containers.
-/// ddp/parameters.hpp lists the supported containers. No call is collective.
+/// make a ParameterSource from a model, or from values and gradients. A program makes one itself to pass
+/// replicas of several types to DataParallel, or a model to ReproducibleDataParallel. A ParameterSource
+/// holds references to containers, and views by value, but neither elements nor addresses. A copy of a
+/// ParameterSource refers to the same containers. ddp/parameters.hpp lists the supported containers. No
+/// call is collective.
 class ParameterSource {
   public:
     /// Accepts a model, or a container of pairs of value and gradient. An owning container is kept by
@@ -75,8 +76,9 @@ class ParameterSource {
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     explicit ParameterSource(Model&& model) : values_(detail::visitor_of(std::forward<Model>(model))) {}
 
-    /// Accepts values and gradients in two containers of the same structure. The first parameter that is
-    /// found in one belongs to the first in the other, and so on. Names are taken from the values.
+    /// Accepts values and gradients in two containers of the same structure. The first value that is found
+    /// belongs to the first gradient that is found, and so on. Names are taken from the container of
+    /// values.
     template <class Values, class Gradients>
     ParameterSource(Values&& values, Gradients&& gradients)
         : values_(detail::visitor_of(std::forward<Values>(values))),
@@ -84,9 +86,9 @@ class ParameterSource {
 
     /// Returns all parameters, always in the same order, with their current addresses, which are valid
     /// until a container moves its memory. Throws ArgumentError if a parameter has no gradient; if its
-    /// gradient differs in type, size, shape, order of elements or device; if it has no floating-point
-    /// type; or if it is on a device and the program has no device support. Also throws what the program's
-    /// own for_each_parameter throws.
+    /// gradient differs in type, size, shape, order of elements or device; if the parameter's type is not a
+    /// floating-point type; or if the parameter is on a device and the program has no device support. Also
+    /// throws what the program's own for_each_parameter throws.
     [[nodiscard]] std::vector<ParameterRef> collect() const;
 
   private:

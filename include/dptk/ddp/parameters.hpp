@@ -1,6 +1,6 @@
 /// Parameter discovery: finds the parameters in a model or in containers. for_each_parameter(model, sink)
-/// is the customization point. It uses a member function of the model, then a function found by ADL, then
-/// the built-in support for the following types, nested to any depth:
+/// is the customization point. It calls a member function of the model if there is one, otherwise a
+/// function found by ADL, otherwise dptk's own support for the following types, nested to any depth:
 /// - a contiguous range of floating-point numbers, which is one parameter;
 /// - device memory with data(), size() and device(), which is one parameter;
 /// - an array of a library for which dptk/adapters has a header, which is one parameter;
@@ -97,11 +97,11 @@ template <FloatingElements R>
 /// ranges, or device memory, of equal size; a shape() member gives their dimensions.
 class ParameterSink {
   public:
-    /// Adds a parameter as described. If its name is empty, it is named path(), or by its index, "[3]", if
-    /// the path is empty.
+    /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
+    /// path() is empty.
     void operator()(ParameterRef parameter);
 
-    /// Adds one array: a value whose gradient is in another container, or that gradient.
+    /// Adds one array: either a value or a gradient, for values and gradients in two containers.
     template <detail::FloatingElements Value>
     void operator()(Value&& value) {
         const ArrayRef array = detail::array_of(value);
@@ -124,33 +124,35 @@ class ParameterSink {
             parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
     }
 
-    /// Adds a value and its gradient with a name, which is appended to the path as inside() does.
+    /// Adds a value and its gradient under a name, which is appended to path() as by inside().
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(std::string_view name, Value&& value, Gradient&& gradient) {
         inside(name, [&] { (*this)(std::forward<Value>(value), std::forward<Gradient>(gradient)); });
     }
 
-    /// Appends `step` to the names of the parameters that `visit` adds: inside("[3]", ...) within "weights"
-    /// makes "weights[3]".
+    /// Calls visit() with `element` appended to path(), and thereby to the names of the parameters that
+    /// visit() adds: inside("[3]", ...) within "weights" makes "weights[3]".
     template <class Visit>
-    void inside(std::string_view step, Visit&& visit) {
+    void inside(std::string_view element, Visit&& visit) {
         const std::size_t length = path_.size();
-        if (!path_.empty() && !step.empty() && step.front() != '[') path_ += '.';
-        path_ += step;
+        if (!path_.empty() && !element.empty() && element.front() != '[') path_ += '.';
+        path_ += element;
         visit();
         path_.resize(length);
     }
 
-    /// Returns the name of the place that is being visited, such as "layers[3].weight". It is empty at the
-    /// top level.
+    /// Returns the path to the part of the model that is being visited, such as "layers[3].weight", or an
+    /// empty text at the top level.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    /// Returns the parameters that were added so far, in this order. They may be modified or moved out.
+    /// Returns the parameters that were added so far, in the order of their addition. They may be modified
+    /// or moved out.
     [[nodiscard]] std::vector<ParameterRef>& parameters() noexcept { return parameters_; }
 
   private:
     [[nodiscard]] std::string next_name() const;
 
-    /// Adds an array as one parameter or, if it is not contiguous, each of its runs as "weight.run[3]".
+    /// Adds an array as one parameter if it has `run` elements, otherwise each run of `run` elements as a
+    /// parameter, such as "weight.run[3]".
     void add(const ArrayRef& array, std::size_t run);
 
     void add_piece(std::string name, const Buffer& elements, std::vector<std::size_t> shape,

@@ -20,11 +20,12 @@ namespace DPTK_NAMESPACE {
 /// many pieces, one after the other, and the gradients of all pieces are summed in the order of a fixed
 /// binary tree. Piece s consists of the samples that DistributedSampler(size, shards, s) returns.
 ///
-/// 1, 2, 4 and 8 ranks then compute the same bits, if the program's own arithmetic does so for one piece:
-/// the same binary on the same kind of machine. Compared with DistributedDataParallel, nothing overlaps
-/// backward. Each rank keeps additional copies of its gradients, about log2 of its number of pieces, in f32
-/// (f64 for f64). If `shards` and the number of ranks are not both powers of two, a rank's pieces may not
-/// form one node of the tree; the rank then sends one copy for each node.
+/// 1, 2, 4 and 8 ranks compute the same bits, provided that the program computes the same bits for one
+/// piece on each rank, as the same binary does on the same kind of machine. Unlike in
+/// DistributedDataParallel, nothing overlaps backward, and each rank keeps additional copies of its
+/// gradients: about log2 of its number of pieces, in f32, or in f64 for f64 gradients. If `shards` and the
+/// number of ranks are not both powers of two, a rank's pieces may form several nodes of the tree instead
+/// of one; the rank then sends one copy for each node.
 class ReproducibleDataParallel {
   public:
     /// Accepts values and gradients as DistributedDataParallel does, and broadcasts rank 0's values.
@@ -41,16 +42,18 @@ class ReproducibleDataParallel {
     /// for_each_parameter, or with a container of pairs of value and gradient.
     ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards);
 
-    /// Returns the indices of the pieces that this rank computes, in this order.
+    /// Returns the indices of the pieces that this rank computes, in the order in which it computes them.
     [[nodiscard]] std::vector<std::size_t> shards() const;
 
-    /// Adds the gradients of this rank's next piece, the mean over its `sample_count` samples, which may be
-    /// 0. Throws ArgumentError if this rank has already added all of its pieces. Does not communicate.
+    /// Adds the gradients of this rank's next piece, which are means over the piece's samples.
+    /// `sample_count` is the number of these samples and may be 0. Throws ArgumentError if this rank has
+    /// already added all of its pieces. Does not communicate.
     void add_shard(std::size_t sample_count);
 
     /// Ends the step: on return, the gradients are the mean over all pieces' samples. Collective, blocks.
-    /// Throws ArgumentError on all ranks if a rank has not added all of its pieces, or if its parameters
-    /// have changed since construction; the next step may then begin.
+    /// Throws ArgumentError on all ranks if a rank has not added all of its pieces, or if the number of its
+    /// parameters, or the size, type or device of a parameter, has changed since construction; the next
+    /// step may then begin.
     void synchronize();
 
     /// Returns the parameters in registration order, with the addresses of the last piece.
@@ -88,7 +91,8 @@ class ReproducibleDataParallel {
     /// Computes gradients = total * factor.
     void write_gradients(double factor);
 
-    /// Calls action(gradient, its place in the rows) for each parameter.
+    /// Calls action(gradient, elements) for each parameter, where `elements` are the gradient's elements in
+    /// `memory`.
     template <class Action>
     void for_each_gradient(Action&& action, Memory& memory) const {
         for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -111,7 +115,8 @@ class ReproducibleDataParallel {
     /// each rank sums its slice, and an all-gather distributes the results.
     void exchange();
 
-    /// Computes the sum below a node, and returns its address, which is that of the leftmost part.
+    /// Computes the sum of the leaves below a node, and returns the sum's address. place(node) returns the
+    /// address of a node's sum if this sum is already known, otherwise null. Overwrites known sums.
     template <class Place>
     std::byte* evaluate(const detail::TreeNode& node, std::size_t row, std::size_t count,
                         Place&& place) const {

@@ -48,8 +48,8 @@ DPTK_INLINE std::vector<std::size_t> ReproducibleDataParallel::shards() const {
 DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
     const detail::TreeNode own = range_of(group_.rank());
     if (own.first + added_ == own.end)
-        throw ArgumentError(
-            detail::text("rank ", group_.rank(), ": all ", added_, " shards of the step have been added"));
+        throw ArgumentError(detail::text("rank ", group_.rank(), ": all ", added_,
+                                         " shards of the step have been added: call synchronize() first"));
     read_addresses();
     Sum leaf{{own.first + added_, own.first + added_ + 1}, take_memory()};
     if (sample_count > 0 && problem_.empty()) {

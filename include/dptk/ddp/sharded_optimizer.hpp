@@ -1,6 +1,6 @@
 /// Sharded optimizer, ZeRO stage 1 (Rajbhandari et al., ZeRO, SC 2020): each rank receives an equal part of
-/// the averaged gradients, steps these parameters only, and keeps only that part of the optimizer's state.
-/// The new values are then sent to all ranks.
+/// the averaged gradients, updates only the parameters of this part, and keeps only this part of the
+/// optimizer's state. The new values are then sent to all ranks.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ template <std::floating_point T>
 class FunctionOptimizer {
   public:
     using Scalar = T;  ///< The element type of values and gradients.
-    /// A function that is called with a slot, its values, which it updates, and their averaged gradients.
+    /// The type of the function. Its arguments are a slot, the slot's values, which the function updates,
+    /// and the averaged gradients of these values.
     using Function = std::function<void(std::size_t, std::span<T>, std::span<const T>)>;
 
     /// Accepts the function that steps one slot.
@@ -57,18 +58,19 @@ class FunctionOptimizer {
 /// Options of ShardedOptimizer, in addition to DistributedDataParallelOptions. They must be equal on all
 /// ranks.
 struct ShardedOptimizerOptions {
-    /// Makes step() compute the averages as well. If all ranks share one host's memory, each piece is
-    /// summed over the ranks, stepped, and written to all ranks while it is in the processor's caches.
+    /// Makes step() compute the averages as well. If all ranks share one host's memory, each piece of the
+    /// parameters is averaged, stepped, and written to all ranks while it is in the processor's caches.
     /// Otherwise, these phases run one after the other. Averages cannot be clipped or unscaled with this
     /// option, and nothing overlaps backward.
     bool fused_step = false;
-    /// Allows values to live in value_memory(i), so that they need not be copied. The name is PyTorch's.
+    /// Allows the program to keep its values in value_memory(i), which avoids copies. The name is
+    /// PyTorch's.
     bool parameters_as_bucket_view = false;
 };
 
 /// Replaces DistributedDataParallel and the optimizer in a training loop: call begin_step(), backward (with
-/// marks under Ready::marked), synchronize(), and step(). Containers, options and weights are those of
-/// DistributedDataParallel. All parameters must have the optimizer's element type.
+/// marks under Ready::marked), synchronize(), and step(). Containers, options and sample counts are those
+/// of DistributedDataParallel. All parameters must have the optimizer's element type.
 template <Optimizer O>
 class ShardedOptimizer {
   public:
@@ -114,8 +116,8 @@ class ShardedOptimizer {
 
     /// Begins a step, as DistributedDataParallel::begin_step does. Collective.
     void begin_step() { reducer_->begin_step(); }
-    /// Begins a step in which this rank has `sample_count` samples; the average weights its gradients by
-    /// them. Either all ranks give a count, or none does.
+    /// Begins a step in which this rank has `sample_count` samples, by which the average weights this
+    /// rank's gradients. Either all ranks give a count, or none does.
     void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
     /// Reports that gradient `i`, in registration order, is complete. For Ready::marked. May be called from
     /// any thread.
@@ -123,9 +125,10 @@ class ShardedOptimizer {
     /// Reports that parameter `i` is unused in this step on this rank, which contributes zeros. For
     /// Ready::marked.
     void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
-    /// Disables steps and marks while the returned object exists: see DistributedDataParallel::no_sync.
+    /// Makes steps and marks do nothing while the returned object exists: see
+    /// DistributedDataParallel::no_sync.
     [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
-    /// Adds a micro-batch's gradients to internal sums, and sets them to zero: see
+    /// Adds a micro-batch's gradients to internal sums, and sets the gradients to zero: see
     /// DistributedDataParallel::accumulate. Does not communicate.
     void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
 
@@ -143,9 +146,9 @@ class ShardedOptimizer {
     /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) { reducer_->broadcast_values(root); }
 
-    /// Steps this rank's part, and sends its values to all ranks. Call it after synchronize(). Collective,
-    /// blocks. Throws ArgumentError if synchronize() was not called since the last step(). An exception of
-    /// the optimizer aborts the job.
+    /// Updates this rank's part of the parameters, and sends the new values to all ranks. Call it after
+    /// synchronize(). Collective, blocks. Throws ArgumentError if synchronize() was not called since the
+    /// last step(). An exception of the optimizer aborts the job.
     void step() {
         if (reducer_->steps() == steps_)
             throw ArgumentError("step() without synchronize(): call synchronize() first");
@@ -158,7 +161,7 @@ class ShardedOptimizer {
     }
 
     /// Scales all averages so that their total norm is at most `max_norm`, as clip_grad_norm does in one
-    /// process. Returns the norm before. Call it after synchronize(). Collective, blocks.
+    /// process. Returns the norm before scaling. Call it after synchronize(). Collective, blocks.
     double clip_grad_norm(double max_norm) {
         check_has_averages("clip_grad_norm");
         double sum = 0;
@@ -204,9 +207,9 @@ class ShardedOptimizer {
         return {static_cast<Scalar*>(buffer.data), buffer.count};
     }
 
-    /// Returns memory with the values of parameter `i`, which is up to date at construction and after each
-    /// step(). A program that keeps its values there avoids copies; it may start to do so between any two
-    /// steps. Throws ArgumentError without parameters_as_bucket_view, and for an ignored parameter.
+    /// Returns memory that contains the current values of parameter `i` after construction and after each
+    /// step(). A program that keeps its values in this memory avoids copies, and may start to do so between
+    /// any two steps. Throws ArgumentError without parameters_as_bucket_view, and for an ignored parameter.
     [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
         if (!options_.parameters_as_bucket_view)
             throw ArgumentError("value_memory() requires ShardedOptimizerOptions::parameters_as_bucket_view");
@@ -214,15 +217,15 @@ class ShardedOptimizer {
         return shards_->value_memory(i);
     }
 
-    /// Returns the optimizer that steps this rank's part, for example to change its learning rate. Change
-    /// it identically on all ranks.
+    /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
+    /// ranks must make the same changes.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
 
     /// Returns the optimizer's state of all parameters, in registration order, on rank `root`, and an empty
     /// state on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
     [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
         ProcessGroup& group = reducer_->group();
-        std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and of steps
+        std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and the number of steps
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             const OptimizerState<Scalar> own = optimizer_.state(slot);
             sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
@@ -241,9 +244,9 @@ class ShardedOptimizer {
         return all;
     }
 
-    /// Restores a state that state() returned, for any number of ranks: each rank takes its own part. All
-    /// ranks must pass the same state. Throws ArgumentError if it belongs to other parameters. Does not
-    /// communicate.
+    /// Restores a state that state() returned, even with another number of ranks: each rank uses its own
+    /// part. All ranks must pass the same state. Throws ArgumentError if the state belongs to other
+    /// parameters. Does not communicate.
     void load_state(const std::vector<OptimizerState<Scalar>>& all) {
         if (all.size() != parameters().size())
             throw ArgumentError(detail::text("load_state: expected an optimizer's state of ",
@@ -273,8 +276,8 @@ class ShardedOptimizer {
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
 
-    /// Sets, for subsequent steps, how many ranks still have batches, the first of them, and by what averages
-    /// are divided. Join calls it before each step.
+    /// Sets, for subsequent steps, how many ranks still have batches, which is the first of these ranks,
+    /// and by how many ranks averages are divided. Join calls this function before each step.
     void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
 
     /// The pieces of this rank. A piece's index is its slot.
@@ -311,7 +314,7 @@ class ShardedOptimizer {
 
     void step_in_shared_memory() {
         const trace::Span span("fused step");
-        reducer_->group().barrier();  // all ranks have filled their buckets, and none still reads its values
+        reducer_->group().barrier();  // all ranks have filled their buckets, no rank still reads its values
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             shards_->reduce(pieces()[slot], reducer_->reduction());
             step_piece(slot);

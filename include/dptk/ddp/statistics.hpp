@@ -28,7 +28,8 @@ struct DdpStatistics {
     std::vector<std::size_t> first_bucket_bytes;
     /// Bytes of gradients in each bucket now, in the order of sending.
     std::vector<std::size_t> bucket_bytes;
-    /// The parameters in the order in which they became ready in the last step. For Ready::marked.
+    /// The indices of the parameters, in the order in which they became ready in the last step. Empty under
+    /// Ready::at_synchronize.
     std::vector<std::size_t> arrival_order;
     std::size_t steps = 0;  ///< The number of completed steps.
     /// The total bytes of the buckets of all steps.

@@ -20,10 +20,11 @@ namespace DPTK_NAMESPACE::nn {
 /// A parameter of a layer, with its gradient, in the backend's memory layout. `count()` may exceed the
 /// number of elements in the shape; the surplus is padding, which is zero in values and gradients.
 /// - `name()`: "weight" or "bias"; `shape()`: PyTorch's shape
-/// - `layout()`: 0 for row-major, otherwise a hash; memory can be copied unchanged if the hashes are equal
+/// - `layout()`: 0 for row-major, otherwise a hash; parameters with equal hashes have the same layout
 /// - `values()`, `gradient()`: views of the elements
 /// - `set_value_storage(storage)`: moves the values to `storage`, which has `count()` elements
-/// - `set_gradient_storage(storage)`: makes gradients be written to `storage`, of `count()` elements
+/// - `set_gradient_storage(storage)`: makes the layer write the gradient to `storage`, which has `count()`
+///   elements
 /// - `import_values`, `export_values`, `export_gradient`: convert from and to row-major host memory
 template <class P, class Scalar, class Elements>
 concept LayerParameter = requires(P& parameter, const P& constant, Elements storage, std::span<Scalar> out,
@@ -41,8 +42,8 @@ concept LayerParameter = requires(P& parameter, const P& constant, Elements stor
     parameter.export_gradient(out);
 };
 
-/// A layer, for one network and any batch size. Calls have this order: forward, then, any number of times,
-/// backward_parameters and optionally backward_input for the batch of the last forward.
+/// A layer of one network, for any batch size. After a forward, backward_parameters may be called any number
+/// of times, each time optionally followed by backward_input. Both apply to the batch of the last forward.
 /// - `forward(input)`: returns the output. The input must stay unchanged until the backward calls are done.
 /// - `parameters()`: returns the parameters in registration order, weight before bias
 /// - `backward_parameters(output_gradient)`: overwrites the gradients of all parameters
@@ -64,8 +65,8 @@ concept NetworkLayer = requires(L& layer, const Activation& activation) {
 /// - `make_layers(specs, shapes, generator)`: returns the layers; `shapes` is shapes_through() of the specs.
 ///   Draws initial_values() for each parameter in registration order, so that all backends start with equal
 ///   values.
-/// - `wrap(input)`: converts an input [n, ...] to an activation; the first step of forward
-/// - `wrap_gradient(output_gradient)`: converts an output gradient; the first step of backward
+/// - `wrap(input)`: converts an input [n, ...] to an activation; called at the start of each forward
+/// - `wrap_gradient(output_gradient)`: converts an output gradient; called at the start of each backward
 /// - `store(activation, tensor)`: writes the elements of an activation to a tensor that has enough room
 template <class B>
 concept NetworkBackend = LayerParameter<typename B::Parameter, typename B::Scalar, typename B::Elements> &&

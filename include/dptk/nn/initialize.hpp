@@ -16,12 +16,12 @@ namespace DPTK_NAMESPACE::nn {
 /// the standard distributions.
 using Generator = std::mt19937_64;
 
-/// Returns a uniform number in [-1, 1) from 53 random bits. Every step is exact, so that all compilers give
-/// the same result.
+/// Returns a uniform number in [-1, 1) from 53 random bits. Every operation is exact, so that all compilers
+/// give the same result.
 [[nodiscard]] double uniform_symmetric(Generator& generator);
 
-/// Returns `count` values from U(-1/√fan_in, 1/√fan_in), in row-major order. This is Kaiming uniform with a
-/// = √5, which PyTorch uses for the weights of Linear and Conv2d, and also what it uses for their biases.
+/// Returns `count` values from U(-1/√fan_in, 1/√fan_in), in row-major order. PyTorch uses this distribution
+/// for the weights (Kaiming uniform with a = √5) and for the biases of Linear and Conv2d.
 /// `fan_in` is the number of inputs of one output: in_features, or channels · kernel_size².
 template <std::floating_point T>
 [[nodiscard]] std::vector<T> initial_values(std::size_t count, std::size_t fan_in, Generator& generator) {

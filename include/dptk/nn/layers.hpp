@@ -1,5 +1,5 @@
-/// Descriptions of layers, independent of the backend that computes them. A list of them, an input shape
-/// and a seed define a Sequential on any backend. Names and defaults are PyTorch's.
+/// Descriptions of layers, independent of the backend that computes them. A list of such descriptions, an
+/// input shape and a seed define a Sequential on any backend. Names and defaults are PyTorch's.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ struct MaxPool2d {
 /// Reshapes any input to {features}, in row-major order.
 struct Flatten {};
 
-/// A layer of any of these kinds.
+/// The description of a layer of any kind.
 using LayerSpec = std::variant<Linear, Conv2d, ReLU, MaxPool2d, Flatten>;
 
 /// Returns the name of a layer for messages, such as "Conv2d".

@@ -25,7 +25,7 @@ DPTK_INLINE void require_image(std::string_view layer, const Shape& input) {
 }
 
 DPTK_INLINE void require_positive(std::string_view layer, std::string_view option, std::size_t value) {
-    if (value == 0) throw ArgumentError(text(layer, ": ", option, " must be at least 1"));
+    if (value == 0) throw ArgumentError(text(layer, ": ", option, " must be at least 1, got 0"));
 }
 
 DPTK_INLINE Shape shape_after(const Linear& linear, const Shape& input) {

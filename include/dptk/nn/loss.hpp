@@ -1,5 +1,5 @@
-/// Softmax cross-entropy, the loss for classification. Computes its mean over a batch, its gradient, and
-/// the number of correct predictions, in one pass over row-major logits.
+/// Softmax cross-entropy, the loss for classification. Computes the mean loss of a batch, the gradient of
+/// this mean, and the number of correct predictions, in one pass over row-major logits.
 #pragma once
 
 #include <cmath>
@@ -19,15 +19,15 @@ namespace DPTK_NAMESPACE::nn {
 struct LossResult {
     /// The mean over the samples, in nats.
     double loss = 0;
-    /// The number of samples whose largest logit is that of their label. Of equal logits the first one
-    /// counts.
+    /// The number of samples whose largest logit is that of their label. Among equal logits, the first
+    /// counts as the largest.
     std::size_t correct = 0;
 };
 
 namespace detail {
 
-/// Processes one sample: writes softmax(logits) to `probabilities`, and returns log(Σ exp) relative to the
-/// largest logit.
+/// Processes one sample: writes softmax(logits) to `probabilities`, and returns log(Σ exp(logit -
+/// logits[largest])). `largest` is the index of the largest logit.
 template <std::floating_point T>
 double softmax(std::span<const T> logits, std::size_t largest, std::span<T> probabilities) {
     const double shift = static_cast<double>(logits[largest]);
@@ -55,9 +55,9 @@ bool is_class(Label label, std::size_t classes) {
 }  // namespace detail
 
 /// Computes softmax cross-entropy: the mean over the batch of log(Σ exp(logits)) - logits[label]. `logits`
-/// are [n, classes], row-major, with n `labels`, each in [0, classes). `gradient` becomes [n, classes], the
-/// gradient of the mean with respect to the logits: (softmax(logits) - one_hot(label)) / n. Throws
-/// ArgumentError if a label is not a class, or if the numbers of labels and samples differ.
+/// are [n, classes], row-major, with n `labels`, each in [0, classes). Resizes `gradient` to [n, classes],
+/// and sets it to the gradient of the mean with respect to the logits: (softmax(logits) - one_hot(label)) /
+/// n. Throws ArgumentError if a label is not a class, or if the numbers of labels and samples differ.
 template <std::floating_point T, std::integral Label>
 LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label> labels,
                                  Tensor<T>& gradient) {

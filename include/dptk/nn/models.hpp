@@ -17,12 +17,13 @@ namespace DPTK_NAMESPACE::nn {
 /// Returns a multi-layer perceptron with hidden layers of 256 and 128, for any image size.
 [[nodiscard]] std::vector<LayerSpec> mlp(std::size_t classes);
 
-/// Returns a network like LeNet-5, but with ReLU and max pooling, and with padding that keeps the size in
-/// both convolutions, so that images must be at least 4 × 4.
+/// Returns a network like LeNet-5, but with ReLU and max pooling. Both convolutions keep the image size by
+/// padding. Images must be at least 4 × 4.
 [[nodiscard]] std::vector<LayerSpec> lenet(std::size_t classes);
 
-/// Returns two 3 × 3 convolutions (64 and 128 channels), each with ReLU and pooling, and a hidden layer of
-/// 512, for images of at least 4 × 4. It has 4.3 million parameters for 3 × 32 × 32 images and 10 classes.
+/// Returns a network of two 3 × 3 convolutions (64 and 128 channels), each followed by ReLU and pooling, and
+/// one hidden layer of 512. Images must be at least 4 × 4. The network has 4.3 million parameters for images
+/// of 3 × 32 × 32 and 10 classes.
 [[nodiscard]] std::vector<LayerSpec> convnet(std::size_t classes);
 
 namespace detail {
@@ -36,8 +37,8 @@ inline constexpr std::array<NamedModel, 3> models{{{"mlp", mlp}, {"lenet", lenet
 
 }  // namespace detail
 
-/// Returns the model named "mlp", "lenet" or "convnet", for command lines. Throws ArgumentError that lists
-/// the names if no such model exists.
+/// Returns the model named "mlp", "lenet" or "convnet", for command lines. For any other name, throws an
+/// ArgumentError that lists these names.
 [[nodiscard]] std::vector<LayerSpec> make_model(std::string_view name, std::size_t classes);
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -39,7 +39,7 @@ class Sequential {
     using Scalar = typename Backend::Scalar;  ///< The element type of parameters, inputs and outputs.
     /// The tensor type, in host or device memory, depending on the backend.
     using Tensor = typename Backend::Tensor;
-    /// A view of a parameter's elements, in the same kind of memory.
+    /// A view of a parameter's elements, in the same kind of memory as Tensor.
     using Elements = typename Backend::Elements;
 
     /// Makes a network of the layers `specs` for samples of `input_shape`, which excludes the batch
@@ -66,8 +66,8 @@ class Sequential {
     Sequential& operator=(Sequential&&) noexcept = default;
 
     /// Returns the output [n, ...output_shape()] for the input [n, ...input_shape()]. n may differ between
-    /// calls; resources for a batch size are created at its first use and kept. The input must exist,
-    /// unchanged, until the last backward for it; the output is valid until the next forward. Throws
+    /// calls; resources for a batch size are created at its first use and kept. The input must stay valid
+    /// and unchanged until the last backward for it. The output is valid until the next forward. Throws
     /// ArgumentError if the input has another shape, or if n is 0.
     const Tensor& forward(const Tensor& input) {
         const std::size_t n = input.shape().empty() ? 0 : input.shape()[0];
@@ -136,19 +136,20 @@ class Sequential {
     /// Returns the number of parameters: a weight and a bias count as two.
     [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 
-    /// Makes subsequent gradients of parameter `i` be written to `storage`, which must outlive the network
-    /// or the next call for `i`. Releases the network's own memory for this gradient. `storage` has
-    /// ParameterRef::count elements and should be aligned to 64 bytes. Throws ArgumentError if its size
-    /// differs.
+    /// Makes the network write subsequent gradients of parameter `i` to `storage`, which must stay valid
+    /// until the network is destroyed or the next call for `i` has returned. Releases the network's own
+    /// memory for this gradient. `storage` must have ParameterRef::count elements, otherwise throws
+    /// ArgumentError, and should be aligned to 64 bytes.
     void set_gradient_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the gradient storage", storage.size(), parameter.count());
         parameter.set_gradient_storage(storage);
     }
 
-    /// Moves the values of parameter `i` to `storage`, which must outlive the network or the next call for
-    /// `i`, for example memory that a ShardedOptimizer updates. `storage` has ParameterRef::count elements
-    /// and should be aligned to 64 bytes. Throws ArgumentError if its size differs.
+    /// Moves the values of parameter `i` to `storage`, for example memory that a ShardedOptimizer updates.
+    /// `storage` must stay valid until the network is destroyed or the next call for `i` has returned. It
+    /// must have ParameterRef::count elements, otherwise throws ArgumentError, and should be aligned to 64
+    /// bytes.
     void set_value_storage(std::size_t i, Elements storage) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the value storage", storage.size(), parameter.count());
@@ -210,7 +211,7 @@ class Sequential {
     void require_count(std::size_t i, const char* what, std::size_t found, std::size_t expected) const {
         if (found != expected)
             throw ArgumentError(dptk::detail::text("Sequential: ", what, " for parameter ", names_[i],
-                                                   " should have ", expected, " elements, but has ", found));
+                                                   ": expected ", expected, " elements, got ", found));
     }
 
     Parameter& parameter_at(std::size_t i) {

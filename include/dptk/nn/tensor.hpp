@@ -1,6 +1,6 @@
 /// Tensor, a dense row-major array in host memory, for data loaders and for the inputs and outputs of
-/// networks. It owns its memory, aligned to 64 bytes, and keeps it when it is resized to fewer elements, so
-/// that training steps after the first ones allocate nothing.
+/// networks. A tensor owns its memory, which is aligned to 64 bytes. Resizing to fewer elements keeps the
+/// memory, so that training steps after the first ones allocate nothing.
 #pragma once
 
 #include <algorithm>
@@ -131,10 +131,10 @@ class Tensor {
     /// Returns a read-only view of all elements.
     [[nodiscard]] std::span<const T> values() const noexcept { return {data(), size_}; }
 
-    /// Returns element `index` in row-major order, which must be less than size(); this is not checked.
+    /// Returns element `index` in row-major order. `index` must be less than size(); this is not checked.
     [[nodiscard]] T& operator[](std::size_t index) noexcept { return data()[index]; }
 
-    /// Returns element `index` for reading, without a check.
+    /// Returns element `index` for reading. `index` must be less than size(); this is not checked.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
 
     /// Sets all elements to `value`.

@@ -73,8 +73,8 @@ class AdamBase {
     /// Returns the learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
-    /// Returns both moments of a slot, m and then v, for checkpoints. Has no arrays before the slot's first
-    /// step.
+    /// Returns both moments of a slot, m and then v, for checkpoints. The state has no arrays before the
+    /// slot's first step.
     [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
 
     /// Restores a state that state(slot) returned. Throws ArgumentError for a state of another kind of
@@ -88,7 +88,8 @@ class AdamBase {
         detail::require_not_negative(name, "weight_decay", options.weight_decay);
         for (const double beta : {options.beta1, options.beta2}) {
             if (!(beta >= 0 && beta < 1))
-                throw ArgumentError(detail::text(name, ": betas must be in [0, 1), but one is ", beta));
+                throw ArgumentError(
+                    detail::text(name, ": invalid beta ", beta, ": expected beta1 and beta2 in [0, 1)"));
         }
         set_lr(options.lr);
     }
@@ -109,8 +110,8 @@ class Adam : public AdamBase<T, WeightDecay::in_gradient> {
 };
 
 /// `torch.optim.AdamW`: p -= lr · weight_decay · p, then Adam's step without the penalty. The default
-/// options have PyTorch's weight_decay of 0.01; an AdamOptions that the caller constructs has 0 unless it
-/// is set.
+/// options have PyTorch's weight_decay of 0.01; an AdamOptions that the caller constructs has a
+/// weight_decay of 0 unless the caller sets another.
 template <std::floating_point T>
 class AdamW : public AdamBase<T, WeightDecay::of_values> {
   public:

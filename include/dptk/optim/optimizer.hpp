@@ -46,8 +46,8 @@ class OptimizerSlots {
     /// `name` is the optimizer's name in messages; each slot that is used has `arrays` arrays.
     OptimizerSlots(std::string_view name, std::size_t arrays) : name_(name), arrays_(arrays) {}
 
-    /// Returns the state of the slot that performs a step. On the first step its arrays are zeros. Throws
-    /// ArgumentError if sizes do not match.
+    /// Counts a step of the slot, and returns the slot's state, whose arrays are zeros in the first step.
+    /// Throws ArgumentError if sizes do not match.
     [[nodiscard]] OptimizerState<T>& begin_step(std::size_t slot, std::size_t values, std::size_t gradients) {
         if (values != gradients)
             throw ArgumentError(text(name_, ": slot ", slot, " has ", values, " values but ", gradients,
@@ -58,7 +58,7 @@ class OptimizerSlots {
         for (const std::vector<T>& array : state.arrays) {
             if (array.size() != values)
                 throw ArgumentError(text(name_, ": expected ", array.size(), " values in slot ", slot,
-                                         ", the size of its state, got ", values));
+                                         ", as many as its state has, got ", values));
         }
         ++state.steps;
         return state;

@@ -63,8 +63,8 @@ class SGD {
     /// Returns the learning rate of the next step.
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
-    /// Returns the momentum of a slot, for checkpoints. Has no arrays without momentum, and before the
-    /// slot's first step.
+    /// Returns the momentum of a slot, for checkpoints. The state has no arrays if options.momentum is 0,
+    /// or before the slot's first step.
     [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
 
     /// Restores a state that state(slot) returned. Throws ArgumentError for a state of another kind of

@@ -16,8 +16,8 @@ namespace DPTK_NAMESPACE {
 template <class T>
 class ImageBatch {
   public:
-    /// Copies the images `indices` of the dataset, with every pixel multiplied by `scale`. Reuses the
-    /// memory.
+    /// Copies the images `indices` of the dataset, with every pixel multiplied by `scale`. Replaces
+    /// the previous batch.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices, T scale) {
         images_.resize(nn::Shape{indices.size(), dataset.channels(), dataset.height(), dataset.width()});
         labels_.clear();

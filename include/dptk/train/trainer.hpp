@@ -68,8 +68,10 @@ class Trainer {
     }
 
     /// Trains one epoch with SGD, in the sample order that (seed, epoch) determines, with at most
-    /// batch_size samples per rank and step. Calls `on_progress` on all ranks about twenty times.
-    /// Collective. With a GPU, the host waits for the GPU only before these calls and at the end.
+    /// batch_size samples per step and rank (or shard). Calls `on_progress` on all ranks at regular
+    /// intervals, 20 to 39 times, or after each step if the epoch has fewer than 20. Collective. With a GPU,
+    /// the host waits for the GPU only before it calls `on_progress`, in the first step of each batch size,
+    /// and if the GPU has not yet loaded the previous batches.
     ///
     /// Throws Error on all ranks if the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
@@ -118,7 +120,7 @@ class Trainer {
     /// Sums over this rank's samples, in the backend's memory.
     using Totals = typename Computation::Totals;
 
-    /// Checks the options on all ranks, so that no rank continues with different ones. Collective.
+    /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Collective.
     void check_options() {
         std::string problem;
         if (options_.batch_size == 0) {
@@ -140,7 +142,8 @@ class Trainer {
                          options_.cuda_graph));
     }
 
-    /// Returns samplers for this rank's share of the epoch's samples: one, or one for each of its shards.
+    /// Returns the samplers of this rank's share of the epoch's samples: one sampler, or with reproducible
+    /// shards one for each of this rank's shards.
     [[nodiscard]] std::vector<DistributedSampler> own_samplers(const ImageDataset& dataset, int epoch) const {
         const DistributedSamplerOptions options{.seed = options_.seed, .padding = Padding::none};
         std::vector<DistributedSampler> samplers;

@@ -15,7 +15,7 @@ namespace DPTK_NAMESPACE {
 /// Options of a Trainer. They must be equal on all ranks unless their comment says otherwise.
 struct TrainerOptions {
     int epochs = 10;  ///< The number of planned epochs, for progress output; train_epoch() runs one.
-    /// The number of samples per rank, or per shard with reproducible shards.
+    /// The number of samples per step and rank, or with reproducible shards, per step and shard.
     std::size_t batch_size = 32;
     SgdOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
     /// The seed of the order of the samples.
@@ -27,18 +27,18 @@ struct TrainerOptions {
     Ready ready = Ready::at_synchronize;
     /// How buckets are summed: see DistributedDataParallel::set_comm_hook().
     std::shared_ptr<CommHook> comm_hook = nullptr;
-    /// The number of pieces into which each step's batch is split. Results then have the same bits for
-    /// every number of ranks: see ReproducibleDataParallel. If 0, DistributedDataParallel is used. Only for
+    /// The number of shards that make up each step's batch. If not 0, results have the same bits for every
+    /// number of ranks: see ReproducibleDataParallel. If 0, DistributedDataParallel is used. Only for
     /// networks in host memory.
     std::size_t reproducible_shards = 0;
-    /// For networks on a GPU: after a few steps, a step with a full batch is captured into a CUDA graph,
-    /// and the graph is launched for subsequent steps, which leaves the host almost no work. With several
-    /// ranks this requires NCCL and one process per rank: while a step is captured, no other thread may
-    /// wait for a GPU or allocate GPU memory.
+    /// For networks on a GPU: whether a step with a full batch is captured into a CUDA graph, after a few
+    /// other steps. The graph is launched for subsequent steps with full batches, which leaves the host
+    /// almost no work. With several ranks, graphs require NCCL and one process per rank: while a step is
+    /// captured, no other thread may wait for a GPU or allocate GPU memory.
     bool cuda_graph = false;
-    /// For networks on a GPU: datasets are copied to the device, one byte per pixel, when a pass over them
-    /// begins, and the last two are kept. Otherwise each batch is uploaded while the previous one is
-    /// computed. Ranks may have different values of this option.
+    /// For networks on a GPU: if true, a dataset is copied to the device, one byte per pixel, when a pass
+    /// over it begins, and the two datasets that were used last are kept. If false, each batch is uploaded
+    /// while the previous one is computed. Ranks may have different values of this option.
     bool data_on_device = false;
 };
 

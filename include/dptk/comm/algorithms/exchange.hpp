@@ -27,8 +27,8 @@ class Scratch {
     Buffer buffer_;
 };
 
-/// Returns the sizes of `ranks` slices of `count` elements. They differ by at most 1; larger slices come
-/// first.
+/// Partitions `count` elements into `ranks` slices, and returns the number of elements of each slice. The
+/// numbers differ by at most 1; larger slices come first.
 [[nodiscard]] std::vector<std::size_t> slice_counts(std::size_t count, int ranks);
 
 /// A buffer that is partitioned into one slice per rank.
@@ -66,7 +66,8 @@ class Messages {
     virtual void shift(const Buffer& out, const Buffer& in) = 0;
 };
 
-/// Messages over a transport. Does not deadlock if send blocks until the message is received.
+/// Messages over a transport. exchange() and shift() do not deadlock even if send() blocks until the message
+/// is received.
 template <Transport T>
 class MessagesOver final : public Messages {
   public:
@@ -81,8 +82,9 @@ class MessagesOver final : public Messages {
         send_and_receive(out, partner, in, partner, rank() < partner);
     }
 
-    /// Even ranks send first, odd ranks receive first. With an odd number of ranks, both the
-    /// last rank and rank 0 send first, but rank 0 sends to rank 1, which receives.
+    /// Even ranks send first, odd ranks receive first. With an odd number of ranks, both the last rank and
+    /// its successor, rank 0, send first. This does not deadlock, since rank 0 sends to rank 1, which
+    /// receives first.
     void shift(const Buffer& out, const Buffer& in) override {
         send_and_receive(out, (rank() + 1) % size(), in, (rank() + size() - 1) % size(), rank() % 2 == 0);
     }

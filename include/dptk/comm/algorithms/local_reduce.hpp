@@ -54,19 +54,18 @@ struct Arithmetic<T> {
     using type = float;
 };
 
-/// Computes into[i] = into[i] op from[i]. `avg` adds; the caller divides after the last rank. Both buffers
-/// have the same dtype and count.
+/// Computes into[i] = into[i] op from[i]. For `avg`, only adds; the caller divides after the last rank's
+/// elements have been added. Both buffers have the same dtype and count.
 void combine(const Buffer& into, const Buffer& from, const Reduction& reduction);
 
-/// Computes to[i] = from[i] * factor for real and complex buffers, in float for the 16-bit formats. `from`
-/// may be to.data.
+/// Computes to[i] = from[i] * factor for real and complex buffers, in float for f16 and bf16. `from` may be
+/// to.data.
 void scale(const Buffer& to, const void* from, double factor);
 
-/// Computes data[i] = data[i] / divisor for real and complex buffers: the last step of an average.
+/// Computes data[i] = data[i] / divisor for real and complex buffers, to turn a sum into an average.
 void divide(const Buffer& data, double divisor);
 
-/// Returns the dtype of partial results, which is f32 for the 16-bit formats, so that the result is rounded
-/// only once.
+/// Returns the dtype of partial results. For f16 and bf16 it is f32, so that the result is rounded only once.
 [[nodiscard]] constexpr DType accumulation_dtype(DType dtype) noexcept {
     return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
 }
@@ -78,10 +77,10 @@ void divide(const Buffer& data, double divisor);
 /// pairs of different dtypes.
 void convert(const Buffer& to, const Buffer& from);
 
-/// Computes results[k][i] = sources[0][i] op sources[1][i] op ..., in this order, and divides by
-/// job.divisor if the reduction averages. `like` has the dtype of the sources, `result` is that of the
-/// results; they are equal, or, in sums and averages, one is f32 and the other one f16 or bf16. 16-bit
-/// formats are computed in float and rounded once.
+/// Computes results[k][i] = sources[0][i] op sources[1][i] op ..., in this order, and divides by job.divisor
+/// if the reduction averages. `like` has the dtype of the sources; `result` is the dtype of the results. Both
+/// dtypes are equal or, in sums and averages, one is f32 and the other one is f16 or bf16. f16 and bf16 are
+/// computed in float and rounded once.
 void reduce_together(VectorSum job, const Buffer& like, DType result, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -7,16 +7,16 @@
 
 namespace DPTK_NAMESPACE::algorithms::ring {
 
-/// Sends each rank's slice to all ranks. On entry, slice r holds the elements of rank r on that rank.
+/// Sends each rank's slice to all ranks. On entry, slice r of rank r's buffer holds the elements of rank r.
 /// Blocks.
 void all_gather(Messages& messages, const Slices& slices);
 
-/// Computes slice r of the result in slice r of rank r's buffer; the other slices hold partial results.
-/// Blocks. For an average, the caller divides the sum.
+/// Computes slice r of the result in slice r of rank r's buffer. On return, the other slices hold partial
+/// results. Blocks. For an average, the caller divides the sum.
 void reduce_scatter(Messages& messages, const Slices& slices, const Reduction& reduction);
 
-/// Combines all ranks' elements in place: a ring reduce-scatter and a ring all-gather. Blocks. Does not
-/// divide averages. The operation must be commutative.
+/// Combines all ranks' elements in place: a ring reduce-scatter and a ring all-gather. Blocks. For an
+/// average, the caller divides the sum. The operation must be commutative.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::algorithms::ring

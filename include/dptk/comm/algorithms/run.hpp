@@ -1,5 +1,6 @@
-/// Executes a collective: by the transport's native verb if it has one that fits, otherwise over send and
-/// recv, by the algorithms of comm/algorithms/. All ranks get bitwise identical results.
+/// Executes a collective, either by the transport's native verb, if the transport has one that supports the
+/// call, or over send and recv by the algorithms of comm/algorithms/. All ranks get bitwise identical
+/// results.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +18,24 @@ namespace algorithms {
 /// Copies `from` to `to`, unless they are at the same address.
 void place(const Buffer& to, const Buffer& from);
 
-/// Returns whether the reduction requires the `slices` algorithm if the transport does not support it
-/// natively.
+/// Returns whether a reduction that the transport does not support natively requires the `slices` algorithm.
 [[nodiscard]] bool needs_slices(DType dtype, const Reduction& reduction) noexcept;
 
 /// Returns the algorithm that AllReduceAlgorithm::automatic selects: recursive doubling up to 64 KiB, since
-/// it has the fewest rounds; recursive halving while bytes / ranks, the size of a ring's messages, is at
-/// most 512 KiB, since latency would dominate a ring; and a ring for larger buffers.
+/// it has the fewest rounds; recursive halving if bytes / ranks, the size of a message in a ring, is at most
+/// 512 KiB, since latency would dominate a ring; and a ring for larger buffers.
 [[nodiscard]] AllReduceAlgorithm choose_all_reduce(std::size_t bytes, int ranks) noexcept;
 
-/// Combines all ranks' elements in place. Divides averages.
+/// Combines all ranks' elements in place. For an average, also divides the sum.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction,
                 AllReduceAlgorithm algorithm);
 
-/// Combines all ranks' elements into the root's buffer, in place. Other ranks' buffers are unchanged.
+/// Combines all ranks' elements into the root's buffer, in place. For an average, also divides the sum. Other
+/// ranks' buffers are unchanged.
 void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
-/// Combines the inputs, which hold size() slices of output's size; rank r gets slice r.
+/// Combines the inputs of all ranks. Each input holds size() slices of the size of `output`; rank r gets
+/// slice r of the result. For an average, also divides the sum.
 void reduce_scatter(Messages& messages, const Buffer& input, const Buffer& output,
                     const Reduction& reduction);
 
@@ -43,7 +45,7 @@ void scatter(Messages& messages, const Buffer& input, const Buffer& output, int 
 /// Collects the ranks' inputs in the root's output, in rank order.
 void gather(Messages& messages, const Buffer& input, const Buffer& output, int root);
 
-/// Sends part r of the input to rank r, and receives part r of the output from it.
+/// Sends part r of the input to rank r, and receives part r of the output from rank r.
 void all_to_all(Messages& messages, const Buffer& input, const Buffer& output);
 
 /// Executes the call over send and recv only.
@@ -57,8 +59,8 @@ template <Transport T>
     return !needs_slices(dtype, reduction);
 }
 
-/// Executes the call by the transport's native verb. Returns false, and does nothing, if it has none that
-/// fits.
+/// Executes the call by the transport's native verb. If the transport has no native verb that supports the
+/// call, does nothing and returns false.
 template <Transport T>
 [[nodiscard]] bool run_natively(T& transport, const Collective& call) {
     if (reduces(call.verb) && !reduces_natively<T>(call.input.dtype, call.reduction)) return false;

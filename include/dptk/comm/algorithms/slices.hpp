@@ -1,6 +1,6 @@
-/// Direct reduce-scatter in rank order, rounded once: each rank collects its slice of all ranks' buffers,
-/// and combines it in accumulation_dtype. For 16-bit formats, and for user-defined operations, which need
-/// only be associative.
+/// Direct reduce-scatter in rank order, rounded once: each rank receives its slice of every other rank's
+/// buffer, and combines the slices in accumulation_dtype. For f16 and bf16, and for user functions, which
+/// need not be commutative.
 #pragma once
 
 #include "dptk/comm/algorithms/exchange.hpp"
@@ -8,7 +8,8 @@
 
 namespace DPTK_NAMESPACE::algorithms::slices {
 
-/// Combines this rank's slice of all ranks' inputs into `output`. Blocks. Divides averages.
+/// Combines this rank's slice of all ranks' inputs into `output`. For an average, also divides the sum.
+/// Blocks.
 void reduce_scatter(Messages& messages, const Slices& input, const Buffer& output,
                     const Reduction& reduction);
 

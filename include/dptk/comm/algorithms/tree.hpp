@@ -14,8 +14,8 @@ void broadcast(Messages& messages, const Buffer& data, int root);
 /// Blocks. For an average, the caller divides the sum.
 void reduce(Messages& messages, const Buffer& data, const Reduction& reduction, int root);
 
-/// Combines all ranks' elements in place: a tree reduce to rank 0, then a tree broadcast. Blocks. Does not
-/// divide averages.
+/// Combines all ranks' elements in place: a tree reduce to rank 0, then a tree broadcast. Blocks. For an
+/// average, the caller divides the sum.
 void all_reduce(Messages& messages, const Buffer& data, const Reduction& reduction);
 
 }  // namespace DPTK_NAMESPACE::algorithms::tree

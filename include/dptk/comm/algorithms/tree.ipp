@@ -8,11 +8,11 @@ namespace DPTK_NAMESPACE::algorithms::tree {
 
 DPTK_INLINE void broadcast(Messages& messages, const Buffer& data, int root) {
     const int size = messages.size();
-    const int position = (messages.rank() - root + size) % size;  // the root's is 0
+    const int position = (messages.rank() - root + size) % size;  // the root's position is 0
     const auto rank_at = [&](int other) { return (other + root) % size; };
 
-    // A rank receives from the position without its highest bit, then sends to the positions with a higher
-    // bit.
+    // A rank receives from the position that equals its own without the highest set bit. It then sends to the
+    // positions that equal its own with one higher bit set.
     int reach = 1;
     while (reach <= position) reach *= 2;
     if (position > 0) messages.recv(data, rank_at(position - reach / 2));

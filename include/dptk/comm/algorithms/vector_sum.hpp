@@ -235,8 +235,8 @@ class VectorLoop {
     }
 
   private:
-    /// Divides the sum by the divisor. For a power of two, as most world sizes are, it multiplies by the
-    /// reciprocal, which gives bitwise the same result.
+    /// Divides the sum by the divisor. If the divisor is a power of two, as most world sizes are, multiplies
+    /// by the reciprocal, which gives bitwise the same result.
     struct Division {
         explicit Division(double divisor_)
             : divisor(static_cast<Lane>(divisor_)), factor(static_cast<Lane>(1 / divisor_)) {

@@ -57,18 +57,18 @@ class TrackedWork final : public WorkState {
     DPTK_INLINE std::exception_ptr error() override;
 
     /// Returns the error of an abandoned operation even after error() has returned it: the operation may
-    /// still access its memory, so that it must be kept alive.
+    /// still access its memory, which must be kept alive.
     DPTK_INLINE std::exception_ptr unreported_error() override;
 
     [[nodiscard]] int source_rank() const override { return work_->source_rank(); }
 
   private:
-    /// Fails the job if the error is not agreed between the ranks, as in a blocking call.
+    /// Fails the job if the error is not agreed between the ranks, as a blocking call does.
     void report_error();
 
     void finish();
 
-    /// Returns whether the operation was abandoned because the job has failed: it will not complete.
+    /// Returns whether the job has failed. If so, the operation is abandoned, and its error is the job's.
     [[nodiscard]] bool given_up();
 
     std::shared_ptr<WorkState> work_;

@@ -1,6 +1,6 @@
-/// Collective mismatch and deadlock detection (DPTK_DEBUG=detail): before each collective of a channel, its
-/// ranks compare their calls over the control plane. If the calls differ, or if ranks wait for each other
-/// in different groups, all of them throw the same MismatchError before any data is communicated.
+/// Collective mismatch and deadlock detection (DPTK_DEBUG=detail): before each collective of a channel, the
+/// channel's ranks compare their calls over the control plane. If the calls differ, or if ranks wait for each
+/// other in different groups, all waiting ranks throw the same MismatchError before any data is communicated.
 #pragma once
 
 #include <chrono>
@@ -27,12 +27,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Records on which channel the program waits, and how many calls it has made on each. A rank that waits in
-/// one group is known not to make a call in another one only if all its calls come from one thread. All
-/// channels of a rank share one object.
+/// Records on which channel the program waits, and how many calls it has made on each channel. A wait in one
+/// group excludes a call in another group only if all calls of the rank come from one thread; otherwise,
+/// waits_on() returns false. A channel shares the object with its duplicates and subgroups.
 class CallerState {
   public:
-    /// Records during its lifetime that the calling thread waits on that channel.
+    /// Records, as long as the scope exists, that the calling thread waits on `channel`.
     class WaitScope {
       public:
         WaitScope(CallerState& caller, const std::string& channel);
@@ -46,8 +46,8 @@ class CallerState {
 
     [[nodiscard]] bool waits_on(std::string_view channel) const;
 
-    /// Counts a call of the program on that channel, which the calling or the channel's background thread
-    /// will execute. Sends nothing: a WaitRecord publishes the counts.
+    /// Counts a call that the program makes on `channel`, and that the calling thread or the channel's
+    /// background thread will execute. Sends nothing: a WaitRecord publishes the counts.
     void announce(const std::string& channel);
 
     void forget(const std::string& channel);
@@ -65,8 +65,8 @@ class CallerState {
     std::map<std::string, std::uint64_t> announced_;
 };
 
-/// What a rank publishes while it waits: the call, its channel, the ranks that have not arrived, and the
-/// calls that its background threads will still execute.
+/// What a rank publishes while it waits: the call, the call's channel, the ranks that have not arrived, and
+/// how many calls the program has made on each channel, including those that background threads will execute.
 struct WaitRecord {
     std::string channel;
     std::uint64_t number = 0;
@@ -127,13 +127,14 @@ class CallChecker {
 
     void post_verdict(const WaitRecord& place, std::string_view verdict);
 
-    /// Returns the verdict on the ranks that have arrived.
+    /// Compares the calls of the ranks that have arrived. Returns agreed_verdict, or a text that names the
+    /// different calls.
     [[nodiscard]] std::string compare(const WaitRecord& here, std::string_view first);
 
     [[nodiscard]] std::string await(const WaitRecord& here, std::string_view first);
 
-    /// Publishes in which call this rank waits, and for which ranks, if the program itself waits. Returns
-    /// whether it did.
+    /// If the program itself waits on this channel, publishes in which call and for which ranks. Returns
+    /// whether a wait was published.
     bool publish_wait(const WaitRecord& here);
 
     /// The last of the channel's calls that a rank has reached.
@@ -144,23 +145,23 @@ class CallChecker {
 
     [[nodiscard]] Arrival arrival(std::string_view channel, int rank);
 
-    /// Returns whether the rank has reached the call. Its background thread may be in this call while the
-    /// program waits in another one.
+    /// Returns whether the rank has reached the call. A background thread of the rank may be in this call
+    /// while the program waits in another call.
     [[nodiscard]] bool has_arrived(int rank, const WaitRecord& place);
 
-    /// Returns a rank that has closed the channel without reaching this call.
+    /// Returns a rank that has closed the channel without reaching this call, if there is one.
     [[nodiscard]] std::optional<int> find_departed_rank(const WaitRecord& here);
 
     [[nodiscard]] PeerLostError peer_lost_error(const WaitRecord& here, int rank);
 
     [[nodiscard]] std::map<int, WaitRecord> read_waiting();
 
-    /// Looks for a cycle of ranks that wait for each other, and posts a verdict if there is one. The cycle
-    /// is read twice: since calls are numbered, ranks that are in it both times were in it throughout,
-    /// unless the verdict on one of the calls has been posted already.
+    /// Looks for a cycle of ranks that wait for each other, and posts a verdict if there is a cycle. The
+    /// waits are read twice: since calls are numbered, ranks that wait in the same call both times have
+    /// waited in that call throughout, unless a verdict on one of the calls has been posted already.
     void detect_deadlock();
 
-    /// Erases the keys of a call; all ranks have reached the call after it.
+    /// Erases the keys of a call. Requires that all ranks have reached the next call.
     void forget(std::uint64_t number);
 
     std::shared_ptr<ControlPlane> control_;

@@ -221,7 +221,8 @@ DPTK_INLINE std::string CallChecker::await(const WaitRecord& here, std::string_v
                 post_verdict(here, differences);
                 continue;
             }
-            // A rank that has read the verdict may close the channel before this rank has read it.
+            // After a deadlock verdict, another rank may close the channel before this rank has read the
+            // verdict.
             const std::optional<int> left = find_departed_rank(here);
             if (left && left == left_before) throw peer_lost_error(here, *left);
             left_before = left;

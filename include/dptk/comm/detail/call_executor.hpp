@@ -38,7 +38,7 @@ struct CallExecutor {
     std::shared_ptr<T> transport;
     ChannelJob job;
     std::shared_ptr<CallTracker> tracker;
-    /// Null unless DPTK_DEBUG asks for it.
+    /// Null unless DPTK_DEBUG=detail enables the check.
     std::shared_ptr<CallChecker> checker;
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) const {
@@ -49,7 +49,7 @@ struct CallExecutor {
         }
     }
 
-    /// Returns what run(call, algorithm) executes later, on another thread.
+    /// Returns a function that carries out the call later, possibly on another thread.
     [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
         if constexpr (HasPrepare<T>) return transport->prepare(call);
         return [on = transport, call, algorithm] { algorithms::run(*on, call, algorithm); };
@@ -70,8 +70,8 @@ struct CallExecutor {
         run(call, algorithm);
     }
 
-    /// Executes the call in the transport's non-blocking form, if it has one, and waits for it: MPI does
-    /// not match a blocking collective with a non-blocking one.
+    /// Executes the call in the transport's non-blocking form, if there is one for this call, and waits until
+    /// the call has ended: MPI does not match a blocking collective with a non-blocking one.
     void run_nonblocking(const Collective& call) const {
         const ActiveCall active(*tracker, call);
         const std::shared_ptr<WorkState> work = transport->start(call);
@@ -101,8 +101,8 @@ struct CallExecutor {
     /// it is more specific.
     void throw_if_failed() const {
         const JobState& job_state = *job.control->job_state();
-        const bool job_has_failed =
-            job_state.failed();  // read first: a transport records its failure before the job's
+        // Read before the transport's failure, which is always recorded before it fails the job.
+        const bool job_has_failed = job_state.failed();
         if constexpr (HasRethrow<T>) transport->rethrow_failure();
         if (job_has_failed) job_state.check();
     }

@@ -70,7 +70,7 @@ class Channel {
     /// does).
     [[nodiscard]] DPTK_INLINE virtual bool takes_device_memory(const Collective& call) const;
 
-    /// Executes the call after all calls that were started before. Blocks.
+    /// Executes the call, after all earlier calls that use the same memory. Blocks.
     virtual void run(const Collective& call) = 0;
 
     /// Starts the call and returns at once. The operation owns `keep_alive` until it ends. For host memory,
@@ -78,12 +78,12 @@ class Channel {
     [[nodiscard]] virtual Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                      std::function<void()> then = {}) = 0;
 
-    /// Returns whether the devices of the call are connected already. The call is valid only if the result
-    /// is the same on all ranks.
+    /// Returns whether the devices of `call` are connected already. `call` is valid only if the result is the
+    /// same on all ranks.
     [[nodiscard]] DPTK_INLINE virtual bool is_connected_for(const DeviceCall& call) const;
 
-    /// Executes a call over several devices in each process, in their memory. All ranks have checked their
-    /// calls. Collective. Throws ArgumentError if the channel does not support several devices.
+    /// Executes a call on device memory of several devices in each process. Requires that all ranks have
+    /// checked their calls. Collective. Throws ArgumentError if the channel does not support several devices.
     DPTK_INLINE virtual void run_on_devices(const DeviceCall& call);
 
     /// Sends or receives a message, and returns the peer's rank. Blocks.
@@ -112,15 +112,15 @@ class Channel {
     /// Collective.
     [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-    /// Allocates such memory on a CUDA device; the default is the current device. Collective. Subsequent
-    /// calls may use memory of that device, which may be one of several. Throws ArgumentError if the
-    /// transport supports only host memory.
+    /// Allocates zeroed device memory that the transport accesses without a copy, by default on the current
+    /// CUDA device. Collective. Subsequent calls may use memory of this device, and of all devices that were
+    /// used before. Throws ArgumentError if the transport supports only host memory.
     [[nodiscard]] virtual DeviceMemory allocate_on_device(std::size_t bytes,
                                                           std::optional<int> device = {}) = 0;
 
-    /// Returns the addresses, by rank, at which this process accesses the memory of every rank that
-    /// corresponds to `memory`, which lies in an allocation. Returns an empty list, on all ranks, if it
-    /// cannot access them. Writes become visible to other ranks after a barrier.
+    /// For `memory` in an allocation of this channel, returns, by rank, the addresses at which this process
+    /// accesses the corresponding memory of every rank. Returns an empty list, on all ranks, if the processes
+    /// cannot access each other's memory. Writes become visible to other ranks after a barrier.
     [[nodiscard]] DPTK_INLINE virtual std::vector<void*> peer_memory(const Buffer& memory) const;
 
     /// Returns whether calls may use device memory.

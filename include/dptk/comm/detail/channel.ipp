@@ -17,8 +17,8 @@ DPTK_INLINE bool Channel::is_connected_for(const DeviceCall& call) const {
 DPTK_INLINE void Channel::run_on_devices(const DeviceCall& call) {
     static_cast<void>(call);
     throw ArgumentError(
-        "calls on several devices per process need a ProcessGroup over MPI, Gloo or threads, which connects "
-        "the devices itself; this group cannot");
+        "this group does not support calls on several devices per process: use a ProcessGroup over MPI, Gloo "
+        "or threads");
 }
 
 DPTK_INLINE std::vector<void*> Channel::peer_memory(const Buffer& memory) const {

@@ -36,7 +36,7 @@ DPTK_INLINE Buffer DeviceCall::sum_like() const {
     return a.dtype == b.dtype && a.element_size() == b.element_size();
 }
 
-/// Returns in what the devices' buffers differ; empty if they have the same dtype and count.
+/// Returns how the devices' buffers differ; empty if they have the same dtype and count.
 [[nodiscard]] DPTK_INLINE std::string unequal_devices(const std::vector<Buffer>& buffers) {
     for (std::size_t i = 1; i < buffers.size(); ++i) {
         if (same_elements(buffers[0], buffers[i]) && buffers[0].count == buffers[i].count) continue;
@@ -46,7 +46,7 @@ DPTK_INLINE Buffer DeviceCall::sum_like() const {
     return {};
 }
 
-/// Returns what is wrong with the memory in which the buffers are; empty if it is valid.
+/// Returns why the devices of the buffers are invalid; empty if they are valid.
 [[nodiscard]] DPTK_INLINE std::string mixed_memory(const DeviceCall& call) {
     for (std::size_t i = 0; i < call.devices(); ++i) {
         if (call.inputs[i].device != call.outputs[i].device)

@@ -24,7 +24,7 @@ class DeviceGroup {
     /// Executes a call that has been checked on all ranks. Collective.
     virtual void run(const DeviceCall& call) = 0;
 
-    /// Blocks until all started calls have ended. Throws their error if one has failed.
+    /// Blocks until all started calls have ended. Throws the error of a call that has failed.
     virtual void finish() {}
 };
 
@@ -34,8 +34,8 @@ struct DeviceTransportEntry {
     std::string_view name;
     /// If several transports are registered, the one with the highest preference is used.
     int preference = 0;
-    /// Creates a channel for the memory of `device`, or of the current device, between the ranks of `host`,
-    /// which outlives it. Collective over `host`. Throws an agreed error if it fails.
+    /// Creates a channel between the ranks of `host` for the memory of `device`, by default the current
+    /// device. `host` must outlive the channel. Collective over `host`. Throws if the ranks cannot connect.
     std::unique_ptr<Channel> (*connect)(Channel& host, std::optional<int> device);
     /// Connects several devices in each process. Collective over `host`.
     std::unique_ptr<DeviceGroup> (*connect_several)(Channel& host, const std::vector<int>& devices);
@@ -49,8 +49,8 @@ DPTK_EXPORT inline NamedEntries<DeviceTransportEntry>& device_registry() {
 /// Adds a transport, unless one of that name is registered already. Returns whether it was added.
 bool register_device_transport(const DeviceTransportEntry& entry);
 
-/// Returns the transport that DPTK_DEVICE_BACKEND names, or else the preferred one. Throws ArgumentError if
-/// it is not registered.
+/// Returns the transport that DPTK_DEVICE_BACKEND names, or the preferred one if the variable is not set.
+/// Throws ArgumentError if no such transport is registered.
 [[nodiscard]] DeviceTransportEntry choose_device_transport();
 
 }  // namespace DPTK_NAMESPACE::detail

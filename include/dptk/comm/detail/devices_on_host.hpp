@@ -37,13 +37,13 @@ void check_devices(Group& group, const DeviceCall& call) {
     check_equal_tables(group, "calls over devices", description);
 }
 
-/// Combines the inputs of this rank's devices into `sum`, in device order, and in pieces that fit the
-/// cache. The dtype of `sum` may be wider.
+/// Combines the inputs of this rank's devices into `sum`, in device order, and in pieces that fit the cache.
+/// The dtype of `sum` may be wider than that of the inputs.
 void combine_devices(const Buffer& sum, const DeviceCall& call);
 
-/// Combines the inputs of all devices of all ranks, using `sum` as workspace. Returns the part of it that
-/// holds this rank's result: all of it, or one slice for reduce_scatter. After reduce only the root's is
-/// valid.
+/// Combines the inputs of all devices of all ranks, using `sum` as workspace. Returns the part of `sum` that
+/// holds this rank's result: all of `sum`, or one slice for reduce_scatter. After reduce, only the root's
+/// result is valid.
 template <class Group>
 [[nodiscard]] Buffer reduce_devices(Group& group, const DeviceCall& call, const Buffer& sum) {
     combine_devices(sum, call);
@@ -60,7 +60,7 @@ template <class Group>
     return result;
 }
 
-/// Executes the call; all ranks have checked their calls.
+/// Executes the call. Requires that all ranks have checked their calls.
 template <class Group>
 void run_devices_on_host(Group& group, const DeviceCall& call) {
     const auto send_reduced = [&](auto&& deliver) {

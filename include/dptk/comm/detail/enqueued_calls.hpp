@@ -32,7 +32,7 @@ class EnqueuedCalls {
         if (!call.shared_shape().on_device()) work.wait();
     }
 
-    /// Starts the call concurrently with the subsequent work of its stream.
+    /// Starts the call, which runs concurrently with the subsequent work of its stream.
     [[nodiscard]] Work start(const Collective& call, AllReduceAlgorithm algorithm,
                              std::shared_ptr<const void> keep_alive) {
         launch_messages();
@@ -40,13 +40,13 @@ class EnqueuedCalls {
                         [&] { return executor_->transport->enqueue_beside(call); }));
     }
 
-    /// Prepares for messages. Must be called before the first one.
+    /// Prepares for messages. Must be called before the first message.
     void open_messages(std::shared_ptr<CallTracker> tracker) {
         messages_ = StreamCalls::make(std::move(tracker));
     }
 
-    /// Launches the message together with those that were started. The message's stream waits for it; the
-    /// host blocks only if the buffer is in host memory.
+    /// Launches the message together with the messages that were started before. The message's stream waits
+    /// for the message; the host blocks only if the buffer is in host memory.
     void run(const Message& message) {
         Work work = start(message, nullptr);
         if (message.buffer.on_device()) {

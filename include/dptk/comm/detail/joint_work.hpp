@@ -8,7 +8,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns a Work that is done when all of `parts` are. Its error is that of the first part that has one.
+/// Returns a Work that is done when all of `parts` are. Its error is the error of the first failed part.
 [[nodiscard]] Work join_works(const std::vector<Work>& parts);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -22,7 +22,7 @@ class MessageBatch {
   public:
     using Owners = std::vector<std::shared_ptr<const void>>;
 
-    /// Enqueues the messages, whose memory `owners` keep alive, and returns their common work.
+    /// Enqueues the messages and returns their common work. The owners keep the messages' memory alive.
     using Launch = std::function<std::shared_ptr<WorkState>(std::span<const Message>, Owners owners)>;
 
     explicit MessageBatch(Launch launch);
@@ -30,8 +30,8 @@ class MessageBatch {
     /// Adds a message. Returns false, and does not add it, if the batch has been launched already.
     [[nodiscard]] bool add(const Message& message, std::shared_ptr<const void> keep_alive);
 
-    /// Launches the batch, on any thread; subsequent calls do nothing. Blocks until the messages are
-    /// enqueued on the GPU. If this fails, all messages of the batch have that error.
+    /// Launches the batch, on any thread; subsequent calls do nothing. Blocks until the messages are enqueued
+    /// on the GPU. An error of the launch becomes the error of all messages of the batch.
     void launch();
 
     /// Returns the common work of all messages; null before the launch, and if the launch has failed.
@@ -50,8 +50,8 @@ class MessageBatch {
     WorkError error_;
 };
 
-/// A message of a batch. Waiting for it, or polling it, launches the whole batch and waits for, or polls,
-/// all of its messages.
+/// A message of a batch. A wait for one message, or a poll, launches the whole batch, and waits for or polls
+/// all messages of the batch.
 class BatchedMessage final : public WorkState {
   public:
     BatchedMessage(std::shared_ptr<MessageBatch> batch, const Message& message);

@@ -1,5 +1,5 @@
-/// A registry of named entries, to which headers add themselves when a program includes them. Each name is
-/// added once, since several shared libraries may include the same header.
+/// A registry of named entries. A header adds its entry when a program includes the header. Each name is
+/// added only once, since several shared libraries may include the same header.
 #pragma once
 
 #include <algorithm>

@@ -90,23 +90,23 @@ class RoutedChannel final : public Channel {
 
     [[nodiscard]] Channel& route(const Buffer& buffer);
 
-    /// Returns the host channel, after launching the messages that were started on devices: a call on the
-    /// host may wait for a rank that waits for one of them.
+    /// Launches the messages that were started on devices, and returns the host channel: a call on the host
+    /// may wait for a rank that waits for one of these messages.
     [[nodiscard]] Channel& host();
 
-    /// Returns the channel of a device. If other devices are connected but not this one, returns that of
-    /// the first device, which reports the error.
+    /// Returns the channel of a device. If only other devices are connected, returns the channel of the first
+    /// of them: calls on that channel throw, because the memory is on another device.
     [[nodiscard]] Channel& device_channel(int device);
 
-    /// Returns the channel of a device, and connects it at the first call, which is collective.
+    /// Returns the channel of a device. The first call for a device connects the channel, and is collective.
     [[nodiscard]] Channel& connect_once(int device);
 
     /// Chooses the device transport, and checks that all ranks choose the same one. Collective.
     [[nodiscard]] DeviceTransportEntry choose();
 
     std::unique_ptr<Channel> host_;
-    // Destroyed before host_. Kept in the order in which they were connected, which is the same on all
-    // ranks.
+    // The channels of devices, in the order in which the devices were connected, which is the same on all
+    // ranks. Destroyed before host_.
     std::vector<Connected> devices_;
     std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
 };

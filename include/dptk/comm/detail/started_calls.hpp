@@ -1,5 +1,5 @@
-/// Started operations of one channel that progress, or are executed, only while the caller waits. They are
-/// kept alive here until they have ended, even if the caller drops their Work.
+/// Started operations of one channel that progress, or are executed, only while the caller waits. The
+/// operations are kept alive until they have ended, even if the caller drops their Work.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A deferred operation: it is executed, after those that were deferred before it, when the caller waits
-/// for it or polls it, since no background thread may execute it.
+/// A deferred operation. No background thread may execute it, so it is executed when the caller waits for it
+/// or polls it, after all operations that were deferred earlier.
 class DeferredWork final : public WorkState {
   public:
     DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before);
@@ -43,8 +43,8 @@ class StartedCalls {
     /// Adds a message that progresses while the caller waits.
     void add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive);
 
-    /// Adds a call that `operation` executes when the caller waits for it. It executes after started calls
-    /// that use the same memory.
+    /// Adds a call that `operation` executes when the caller waits for the call. The call is executed after
+    /// started calls that use the same memory.
     [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
                                                    std::shared_ptr<const void> keep_alive);
 
@@ -52,14 +52,14 @@ class StartedCalls {
     [[nodiscard]] bool has_deferred() const;
 
     /// Completes the operations that must end before `call`: deferred calls, and calls that use the same
-    /// memory. A barrier also requires all started calls and the messages whose Work was dropped; it throws
-    /// the first error of an operation whose Work was dropped.
+    /// memory. Before a barrier, also completes all started calls and the messages whose Work was dropped,
+    /// and throws the first error of an operation whose Work was dropped.
     void finish_before(const Collective& call);
 
-    /// Completes all operations when the channel closes.
+    /// Completes all operations when the channel closes. Throws the first error that was not reported.
     void finish_all();
 
-    /// Waits until no operation uses its memory. For failed jobs whose operations end when the job fails.
+    /// Waits until all operations have ended. Called after a failure of the job that ends the operations.
     void await_end();
 
     /// Leaks the operations that cannot be stopped, together with their memory.

@@ -1,6 +1,6 @@
 /// Calls of one channel that execute on a GPU stream. The calls and the memory that they use are kept alive
-/// until they have ended, even if the caller drops their Work. While calls are in flight, the channel's
-/// CallTracker shows the last one as active, so that timeouts apply to calls for which the host does not
+/// until the calls have ended, even if the caller drops their Work. While calls are in flight, the channel's
+/// CallTracker shows the last call as active, so that timeouts apply to calls for which the host does not
 /// wait.
 #pragma once
 

@@ -109,7 +109,7 @@ class TransportChannel final : public Channel {
         check_memory(call);
         if constexpr (HasEnqueue<T>) {
             Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
-            if (then) work.wait();  // a call on host memory: it has ended already
+            if (then) work.wait();  // does not block: `then` implies host memory, so the call has ended
             if (then) then();
             return work;
         }
@@ -237,8 +237,9 @@ class TransportChannel final : public Channel {
     void monitored_barrier(std::chrono::milliseconds timeout) override {
         if (size() > 1 && !control().has_store()) {
             throw ArgumentError(text("rank ", rank(),
-                                     ": monitored_barrier requires a control plane, but the transport ",
-                                     backend(), " has none here"));
+                                     ": monitored_barrier requires a control plane with a store, which the "
+                                     "transport ",
+                                     backend(), " does not have in this job"));
         }
         executor_->throw_if_failed();
         in_order([&] {
@@ -254,8 +255,8 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] ChannelIdentity next_identity(std::span<const int> ranks,
                                                 std::optional<std::chrono::milliseconds> timeout) override {
-        // Subgroups that one call creates differ in their first rank; a rank outside all of them needs no
-        // name.
+        // The subgroups that one call creates differ in their first rank, which makes their names unique. A
+        // rank that is in none of these subgroups needs no name.
         const int first = ranks.empty() ? -1 : ranks.front();
         ChannelIdentity next{.name = text(identity().name, '.', tracker().next_child(), '-', first),
                              .ranks = {},
@@ -338,7 +339,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] std::string no_devices_text() const {
         return "the transport " + backend() +
-               " supports only host memory. To use device memory, call a ProcessGroup, in a program that "
+               " supports only host memory. For device memory, use a ProcessGroup in a program that "
                "includes <dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>";
     }
 
@@ -347,7 +348,8 @@ class TransportChannel final : public Channel {
         executor_->abort_job_on_error(operation);
     }
 
-    /// Calls abort_job_on_error after everything that was started before has ended.
+    /// Runs the operation after all deferred and queued operations have ended. Fails the job if an error is
+    /// not agreed between the ranks.
     template <class Operation>
     void in_order(Operation&& operation) {
         launch_started();
@@ -375,8 +377,8 @@ class TransportChannel final : public Channel {
         return std::make_shared<CheckedWork>(std::move(work), executor_->checker);
     }
 
-    /// Starts a call that the transport progresses while the caller waits. If the transport cannot, the
-    /// call is deferred and executed when the caller waits for it.
+    /// Starts a call that the transport progresses while the caller waits. A call that the transport cannot
+    /// start is deferred: it is executed when the caller waits for it.
     std::shared_ptr<WorkState> start_by_caller(const Collective& call, std::shared_ptr<const void> keep_alive,
                                                std::function<void()> then) {
         if constexpr (HasStart<T>) {

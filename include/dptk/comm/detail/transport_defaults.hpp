@@ -17,8 +17,8 @@ namespace DPTK_NAMESPACE::detail {
 /// Allocates zeroed memory, aligned to 64 bytes.
 [[nodiscard]] std::shared_ptr<void> allocate_aligned(std::size_t bytes);
 
-/// Returns the transport's control plane; if it has none, creates one without a store, which enforces
-/// timeouts.
+/// Returns the transport's control plane. If the transport has none, creates a control plane that has no
+/// store and only enforces timeouts.
 template <Transport T>
 [[nodiscard]] std::shared_ptr<ControlPlane> control_of(const T& transport) {
     if constexpr (HasControl<T>) {

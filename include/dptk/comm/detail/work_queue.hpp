@@ -1,5 +1,5 @@
 /// A queue that runs the operations of one channel in the order in which they were started, on a background
-/// thread that is created at the first of them.
+/// thread that is created for the first operation.
 #pragma once
 
 #include <chrono>
@@ -57,16 +57,17 @@ class WorkQueue {
 
     std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
 
-    /// Returns whether no operation is queued or running, so that the caller may run one itself.
+    /// Returns whether no operation is queued or running. If so, the caller may run an operation itself.
     [[nodiscard]] bool idle() const;
 
-    /// Throws the first error of the failed operations whose Work was dropped. Each is reported once.
+    /// Throws the first error among the failed operations whose Work was dropped, and forgets all of these
+    /// operations.
     void rethrow_dropped_error();
 
     /// Runs all queued operations, then ends the thread. Blocks.
     void finish();
 
-    /// Ends queued operations with an error, and does not wait for the one that is running.
+    /// Ends queued operations with an error, and does not wait for the operation that is running.
     void abandon();
 
   private:

@@ -1,6 +1,6 @@
-/// Cancellation of Gloo's waits from another thread. Gloo itself only closes all connections after a
-/// timeout, and a thread that waits for a partially transferred message does not even notice that. So the
-/// buffers that Gloo's algorithms use are wrapped and registered here.
+/// Cancellation of Gloo's waits from another thread. By itself, Gloo only closes all connections after a
+/// timeout, which a thread that waits for a partially transferred message does not notice. So the buffers
+/// that Gloo's algorithms use are wrapped and registered here.
 #pragma once
 
 #include <gloo/common/error.h>
@@ -21,7 +21,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Registry of the buffers of one mesh with which threads may be waiting.
+/// Registry of the buffers of one mesh on which threads may be waiting.
 class GlooCancellation {
   public:
     using UnboundBuffer = gloo::transport::UnboundBuffer;
@@ -37,7 +37,7 @@ class GlooCancellation {
 
     [[nodiscard]] std::string cause() const;
 
-    /// Requires that ended() is true.
+    /// Returns when the waits were canceled. Requires that ended() is true.
     [[nodiscard]] std::chrono::steady_clock::time_point ended_at() const;
 
     /// Throws gloo::IoException if the waits were canceled.

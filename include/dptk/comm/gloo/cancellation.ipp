@@ -88,7 +88,7 @@ class CancellableGlooBuffer final : public gloo::transport::UnboundBuffer {
     }
 
   private:
-    /// Throws if a wait was aborted: Gloo's algorithms would continue as if the data had arrived.
+    /// Throws if a wait was aborted: otherwise Gloo's algorithms would continue as if the data had arrived.
     bool completed(bool completed) const {
         if (completed) return true;
         throw gloo::IoException(cancellation_->cause());

@@ -14,8 +14,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Blocks SIGPIPE in this thread while it exists. Gloo writes to sockets without MSG_NOSIGNAL, so that a
-/// closed connection would kill this process.
+/// Blocks SIGPIPE in the calling thread during this object's lifetime. Gloo writes to sockets without
+/// MSG_NOSIGNAL, so a closed connection would otherwise kill this process.
 class BrokenPipeIgnored {
   public:
     BrokenPipeIgnored();
@@ -28,17 +28,17 @@ class BrokenPipeIgnored {
     sigset_t before_;
 };
 
-/// Returns the only IPv4 address that is not a loopback address. If there are several or none, returns the
-/// address of this host's name, or else a loopback address. Name servers are only asked if necessary, since
-/// many ranks that ask at once wait for seconds.
+/// Returns the only IPv4 address that is not a loopback address. If there are several such addresses or none,
+/// returns the address to which this host's name resolves, or else a loopback address. The name is resolved
+/// only if necessary: if many ranks query name servers at once, they wait for seconds.
 [[nodiscard]] std::string default_address(const std::vector<InterfaceAddress>& addresses);
 
-/// Returns the numeric address on which to listen. `interface` is the name of a network interface, a host
-/// name or an address of this host, or empty for the default. Throws ArgumentError if it is none of these.
-/// May block in the system's resolver.
+/// Returns the numeric address on which to listen. `interface` is a network interface, a host name or an
+/// address of this host, or empty for the default. Throws ArgumentError if `interface` is none of these. May
+/// block in the system's resolver.
 [[nodiscard]] std::string choose_address(const std::string& interface);
 
-/// Creates a Gloo device that listens at this address. Starts a thread. Throws Gloo's exceptions.
+/// Creates a Gloo device that listens at `address`. Starts a thread. Throws Gloo's exceptions.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -28,7 +28,7 @@ DPTK_INLINE BrokenPipeIgnored::~BrokenPipeIgnored() {
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-/// Returns a list for messages: "lo (127.0.0.1), eth0 (10.0.0.7)".
+/// Returns a list for error texts: "lo (127.0.0.1), eth0 (10.0.0.7)".
 [[nodiscard]] DPTK_INLINE std::string interfaces_text(const std::vector<InterfaceAddress>& addresses) {
     std::string out;
     for (const InterfaceAddress& one : addresses) {
@@ -38,7 +38,7 @@ DPTK_INLINE BrokenPipeIgnored::~BrokenPipeIgnored() {
     return out.empty() ? "none" : out;
 }
 
-/// Returns the addresses of this host to which a name resolves. Each address of 127.0.0.0/8 means the
+/// Returns the addresses of this host to which `name` resolves. Any address in 127.0.0.0/8 stands for the
 /// loopback interface.
 [[nodiscard]] DPTK_INLINE std::vector<InterfaceAddress> resolve_here(
     const std::string& name, const std::vector<InterfaceAddress>& addresses) {

@@ -1,5 +1,6 @@
-/// Full mesh of TCP connections for Gloo's algorithms. The ranks exchange their addresses through a Store;
-/// a thread detects lost connections; any thread can end all waits. Translates Gloo's errors into dptk's.
+/// Full mesh of TCP connections for Gloo's algorithms. The ranks exchange their addresses through a Store. A
+/// thread detects lost connections, and any thread can end all waits. Gloo's errors are translated into
+/// dptk's.
 #pragma once
 
 #include <gloo/barrier.h>
@@ -37,9 +38,10 @@ namespace DPTK_NAMESPACE::detail {
 /// What a rank publishes before the ranks connect: its host, and the addresses at which it listens.
 struct GlooPeerInfo {
     std::string host;
-    /// The numeric address, for messages.
+    /// The numeric address, for error texts.
     std::string address;
-    /// Gloo's binary addresses, concatenated in rank order; all have the same size.
+    /// The binary addresses of this rank's Gloo pairs, one for each rank, concatenated in rank order; all
+    /// have the same size.
     std::string endpoints;
 
     [[nodiscard]] std::string to_value() const;
@@ -60,9 +62,10 @@ struct GlooMeshOptions {
     /// The numeric address at which the device listens.
     std::string address;
     std::shared_ptr<Store> store;
-    /// The prefix of the keys. Must be unique among the meshes in one store.
+    /// The prefix of the keys in the store. Must be unique among the meshes that use this store.
     std::string name;
-    /// Timeout until all ranks have published their info, and again until they are connected.
+    /// Timeout for each of two phases: until all ranks have published their info, and then until all ranks
+    /// are connected.
     std::chrono::milliseconds timeout;
     std::shared_ptr<JobState> job_state;
 };
@@ -89,9 +92,9 @@ class GlooMesh final : public FailureListener {
     /// Returns the number of this rank's next point-to-point message. Thread-safe.
     [[nodiscard]] std::uint64_t next_message() noexcept { return messages_++; }
 
-    /// Runs an operation that calls Gloo. If Gloo throws, closes all connections and throws an error of
-    /// dptk, with the job's first cause if that is known soon. Once the connections are closed, throws
-    /// without running the operation.
+    /// Runs an operation that calls Gloo. If Gloo throws, closes all connections and throws one of dptk's
+    /// errors, with the job's first cause if that cause becomes known soon. If the connections are already
+    /// closed, throws without running the operation.
     template <class Operation>
     void run(std::string_view what, Operation&& operation) {
         if (cancellation_->ended()) throw_ended(what);
@@ -115,7 +118,7 @@ class GlooMesh final : public FailureListener {
     /// Barrier of all ranks. Must be called inside run().
     void barrier(std::chrono::milliseconds timeout = longest_wait);
 
-    /// Marks that this rank makes no more calls.
+    /// Records that this rank makes no more calls.
     void begin_to_close() noexcept { closing_ = true; }
 
     [[nodiscard]] bool has_ended() const noexcept;
@@ -130,7 +133,7 @@ class GlooMesh final : public FailureListener {
     /// How long to wait for the job's first cause after a lost connection.
     static constexpr std::chrono::milliseconds cause_delay{2000};
     static constexpr std::uint32_t shutdown_tag = 0xffff'ffff;
-    /// Gloo's collectives use small numbers in the most significant byte.
+    /// Gloo's collectives use slots with small numbers in the most significant byte.
     static constexpr std::uint64_t watch_slot = std::uint64_t{0x41} << 56;
 
     /// A Gloo context over pairs that are already connected.
@@ -144,8 +147,8 @@ class GlooMesh final : public FailureListener {
         : rank_(options.rank), size_(options.size), job_state_(options.job_state) {}
 
     /// Throws the error of an operation whose connections are closed: the job's first cause, which names the
-    /// lost rank, if it is known within `cause_delay` of the closing; otherwise PeerLostError with this
-    /// mesh's own cause.
+    /// lost rank, if that cause is known within `cause_delay` of the closing; otherwise PeerLostError with
+    /// this mesh's own cause.
     [[noreturn]] void throw_ended(std::string_view what) const;
 
     template <class Action>
@@ -205,7 +208,7 @@ class GlooMesh final : public FailureListener {
         }
     }
 
-    /// Starts a thread that waits for a message from all ranks, and ends all other waits when a connection
+    /// Starts a thread that waits for messages that no rank sends, and ends all other waits when a connection
     /// is lost. Gloo reports a lost connection only to threads that wait for the start of a message.
     void watch_connections(gloo::transport::Context& pairs);
 
@@ -228,8 +231,8 @@ class GlooMesh final : public FailureListener {
     std::atomic<std::uint64_t> messages_ = 0;
 };
 
-/// Orderly shutdown: keeps a closed mesh connected until all ranks have closed theirs. Owned by the thread
-/// that waits for them.
+/// Orderly shutdown: keeps the connections of a closed mesh open until all ranks have closed their meshes.
+/// Owned by the thread that waits for the other ranks.
 class GlooShutdown final : public WatchdogTask {
   public:
     static void begin(const std::shared_ptr<GlooMesh>& mesh, const std::shared_ptr<ControlPlane>& control);

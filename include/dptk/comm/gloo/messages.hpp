@@ -1,6 +1,6 @@
-/// Point-to-point messages over Gloo. Gloo kills the process if a message has another size than its
-/// receiver expects. So each message is sent as two: a header with its size and a number, and its data,
-/// tagged with that number.
+/// Point-to-point messages over Gloo. Gloo kills the process if a message has another size than the receiver
+/// expects. So each message is sent as two Gloo messages: a header with the size and a number, and the data,
+/// which is tagged with this number.
 #pragma once
 
 #include <gloo/context.h>
@@ -23,11 +23,11 @@ class GlooMessage {
     /// `number` must be unique among the messages of this rank.
     GlooMessage(gloo::Context& context, const Message& message, std::uint64_t number);
 
-    GlooMessage(const GlooMessage&) = delete;  // Gloo keeps pointers to its members
+    GlooMessage(const GlooMessage&) = delete;  // Gloo keeps pointers to the members
     GlooMessage& operator=(const GlooMessage&) = delete;
 
     /// Blocks until the message is transferred. Returns the other rank. Throws MismatchError if the message
-    /// has another size; its sender then keeps waiting.
+    /// and the receive buffer differ in size; the sender then keeps waiting.
     int complete();
 
   private:

@@ -34,7 +34,7 @@ DPTK_INLINE int GlooMessage::complete() {
     head_buffer_->waitRecv(&from, longest_wait);
     if (head_[0] != message_.buffer.bytes()) {
         throw MismatchError(text("rank ", from, " sends ", head_[0], " bytes to rank ", context_.rank,
-                                 ", which expects ", message_.buffer.bytes()));
+                                 ", which expects ", message_.buffer.bytes(), " bytes"));
     }
     if (has_data()) {
         data_buffer_->recv(from, data_slot());

@@ -39,23 +39,24 @@ struct GlooOptions {
     std::shared_ptr<Store> store = nullptr;
     /// The prefix of the keys in the store. Transports that share a store need different prefixes.
     std::string name = "gloo";
-    /// Where to listen: a network interface, or a host name or address of this host. If it is empty, the
-    /// only IPv4 address that is not a loopback address is used. If there are several or none, the default
-    /// is the address of the host's name, or else a loopback address.
+    /// Where to listen: a network interface, or a host name or address of this host. If empty, the rank
+    /// listens at the only IPv4 address of its host that is not a loopback address. If there are several such
+    /// addresses or none, the rank listens at the address to which the host's name resolves, or else at a
+    /// loopback address.
     std::string interface = "";
-    /// Timeout for connecting: until all ranks have published their addresses, and again until they are
-    /// connected.
+    /// Timeout for each of two phases of connecting: until all ranks have published their addresses, and then
+    /// until all ranks are connected.
     std::chrono::milliseconds timeout = default_timeout;
-    /// The control plane of the job. If the job fails, this transport's waits end. If it is null, one that
-    /// only has timeouts is created for `job_state`.
+    /// The control plane of the job. If the job fails, this transport's waits end. If null, a control plane
+    /// that only has timeouts is created for `job_state`.
     std::shared_ptr<detail::ControlPlane> control = nullptr;
     /// The state that reports that the job has failed. Only used if `control` is null.
     std::shared_ptr<detail::JobState> job_state = nullptr;
-    /// The host of each rank, by rank. If it is empty, each rank counts as a host of its own.
+    /// The host of each rank, by rank. If empty, each rank counts as the only rank on its host.
     std::vector<std::string> hosts = {};
 };
 
-/// A Transport over Gloo. Its collectives have no timeouts of their own; the control plane enforces them.
+/// A Transport over Gloo. Its collectives have no timeouts of their own; the control plane enforces timeouts.
 class GlooTransport {
   public:
     static constexpr bool interruptible = true;
@@ -75,19 +76,19 @@ class GlooTransport {
     /// The numeric address at which this rank listens. Empty if there is only one rank.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-    /// Sends a message. Blocks. Like all messages, throws ArgumentError if the peer is not another rank.
+    /// Sends a message. Blocks. Like all message calls, throws ArgumentError if the peer is not another rank.
     void send(const Buffer& buffer, int to, int tag) { complete({Verb::send, buffer, to, tag}); }
 
-    /// Receives a message. Blocks. Throws MismatchError if the message has another size; its sender then
-    /// keeps waiting.
+    /// Receives a message. Blocks. Throws MismatchError if the message and `buffer` differ in size; the
+    /// sender then keeps waiting.
     void recv(const Buffer& buffer, int from, int tag) { complete({Verb::recv, buffer, from, tag}); }
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
-    /// Posts the message on this thread, and waits for it on a thread of its own, since Gloo only offers
-    /// blocking waits.
+    /// Posts the message on this thread, and waits for the message on a separate thread, since Gloo only
+    /// offers blocking waits.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
     /// Whether Gloo carries out the reduction. Gloo sums around a ring, in the buffer's own dtype.
@@ -112,11 +113,11 @@ class GlooTransport {
     /// Returns a transport with connections of its own, over the same device. Collective.
     [[nodiscard]] GlooTransport duplicate();
 
-    /// Creates a transport over these ranks. Blocks until all of them have called it.
+    /// Creates a transport over `ranks`. Blocks until all of these ranks have made the call.
     [[nodiscard]] GlooTransport subgroup(std::span<const int> ranks, std::string_view name);
 
     /// Starts an orderly shutdown. Does not block. The connections stay open until all ranks have called
-    /// this, so that no data is lost that is still being sent; the program's end waits for that.
+    /// leave(), so that no data is lost that is still being sent. The program's end waits for the shutdown.
     void leave() noexcept;
 
   private:

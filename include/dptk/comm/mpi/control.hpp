@@ -38,7 +38,8 @@ class MpiControl {
     [[nodiscard]] std::shared_ptr<ControlPlane> make();
 
   private:
-    /// Timeout for the connection to rank 0's store. Without a connection the job only has timeouts.
+    /// Timeout for the connection to rank 0's store. Without this connection, lost ranks are only detected by
+    /// timeouts.
     static constexpr std::chrono::milliseconds connect_timeout{10000};
 
     struct PeerInfo {
@@ -51,11 +52,12 @@ class MpiControl {
         std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
     }
 
-    /// Returns the labels of all ranks. Collective. Throws MismatchError on all ranks if their versions of
-    /// dptk differ.
+    /// Returns the labels of all ranks. Collective. Throws MismatchError on all ranks if the ranks use
+    /// different versions of dptk.
     [[nodiscard]] std::vector<std::string> exchange_peer_info() const;
 
-    /// Returns the store of all ranks, or null on all of them if one cannot connect to it. Collective.
+    /// Returns the store that all ranks share, or null on all ranks if any rank cannot connect to the store.
+    /// Collective.
     [[nodiscard]] std::shared_ptr<Store> connect();
 
     void broadcast(std::string& line) const;

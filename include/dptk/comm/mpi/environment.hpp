@@ -41,10 +41,11 @@ void check_mpi(int status, std::string_view call);
 class DPTK_EXPORT MpiEnvironment {
   public:
     /// Returns the one instance of this process. The first call initializes MPI with MPI_THREAD_MULTIPLE,
-    /// unless the program has already done so; MPI is then finalized when the program ends. The first call
-    /// must be made by the main thread.
+    /// unless the program has already initialized MPI. If dptk has initialized MPI, dptk finalizes MPI when
+    /// the program ends. The first call must be made by the main thread.
     [[nodiscard]] static MpiEnvironment& get() {
-        // Constructed first, so that its stores close after the other ranks have ended.
+        // Constructed first and therefore destroyed last, so that the stores that this process serves close
+        // after the other ranks have ended.
         static_cast<void>(detail::ProgramEnd::get());
         // Never destroyed, because statics of the program may outlive it.
         static MpiEnvironment& environment = *new MpiEnvironment;
@@ -55,8 +56,8 @@ class DPTK_EXPORT MpiEnvironment {
     MpiEnvironment(const MpiEnvironment&) = delete;
     MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-    /// Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE). Otherwise no thread of dptk calls
-    /// MPI.
+    /// Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE). If not, dptk's own threads do not
+    /// call MPI.
     [[nodiscard]] bool allows_threads() const noexcept { return thread_level_ == MPI_THREAD_MULTIPLE; }
 
     /// Whether the calling thread may call MPI.
@@ -82,14 +83,14 @@ class DPTK_EXPORT MpiEnvironment {
     void work_ended() noexcept { --works_; }
     [[nodiscard]] bool has_work() const noexcept { return works_ > 0; }
 
-    /// Sets how long the program's end waits for the other ranks at most.
+    /// Sets the maximum time for which the program's end waits for the other ranks.
     void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
 
     /// Logs the message and ends all ranks by MPI_Abort. If this thread may not call MPI, ends this process
     /// only; the launcher then ends the others.
     void end_job(const std::string& message) const noexcept;
 
-    /// Ends a failed job and logs its cause.
+    /// Ends a failed job. Logs the cause if the failure is local.
     void end_job() const noexcept;
 
   private:
@@ -102,13 +103,13 @@ class DPTK_EXPORT MpiEnvironment {
 
     void end_program();
 
-    /// Waits for ranks that are still running after this rank has closed its groups, and ends the job if it
-    /// fails meanwhile. A job must not be aborted while this rank waits in MPI_Finalize: Open MPI's mpirun
-    /// may hang.
+    /// Waits for ranks that are still running after this rank has closed its groups, and ends the job if the
+    /// job fails meanwhile. A job must not be aborted while this rank waits in MPI_Finalize, since Open MPI's
+    /// mpirun may then hang.
     void end_failed_job() const;
 
-    /// Runs at the start of MPI_Finalize, also if the program calls it: MPI first deletes the attributes of
-    /// MPI_COMM_SELF.
+    /// Runs at the start of MPI_Finalize, even if the program itself calls MPI_Finalize: MPI first deletes
+    /// the attributes of MPI_COMM_SELF.
     static int before_finalize(MPI_Comm, int, void* environment, void*);
 
     /// Ends the job on std::terminate. An uncaught exception runs no destructors, so the other ranks would
@@ -143,10 +144,9 @@ class DPTK_EXPORT MpiEnvironment {
         std::_Exit(EXIT_FAILURE);  // the launcher ends the other ranks
     }
 
-    /// Called before MPI_Finalize, which would hang silently if another rank waited for this one in a
-    /// collective: waits until all ranks have reached the end of their programs. If this rank called exit()
-    /// while a group was open, aborts the job if the other ranks have not ended within `grace_period`.
-    /// Always aborts it after the timeout.
+    /// Waits until all ranks have reached the end of their programs. Called before MPI_Finalize, which would
+    /// hang silently if another rank waited for this rank in a collective. Aborts the job after the timeout
+    /// or, if this rank called exit() while a group was open, after `grace_period`.
     void wait_for_all_ranks() const;
 
     /// How long exit() with an open group waits for the other ranks to end.

@@ -44,14 +44,14 @@ class OwnedMpiComm {
 };
 
 #ifdef MPICH_VERSION
-// MPICH 4.0 crashes if the root is not rank 0.
+// MPICH 4.0 crashes in MPI_Reduce with MPI_IN_PLACE if the root is not rank 0.
 inline constexpr bool mpi_reduces_in_place_at_any_root = false;
 #else
 inline constexpr bool mpi_reduces_in_place_at_any_root = true;
 #endif
 
-/// Whether this MPI is CUDA-aware. Looks the query up at run time, because Open MPI and MPICH do not always
-/// declare it.
+/// Whether this MPI is CUDA-aware. Looks up MPIX_Query_cuda_support at run time, because Open MPI and MPICH
+/// do not always declare this function.
 [[nodiscard]] inline bool mpi_is_cuda_aware() {
     static const bool aware = [] {
         const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
@@ -85,7 +85,7 @@ class MpiTransport {
     /// Sends the buffer as one MPI message of any length. Blocks.
     void send(const Buffer& buffer, int to, int tag);
 
-    /// Receives one message. Blocks. Throws MismatchError if the message has another size.
+    /// Receives one message. Blocks. Throws MismatchError if the message and `buffer` differ in size.
     void recv(const Buffer& buffer, int from, int tag) { static_cast<void>(receive(buffer, from, tag)); }
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag) { return receive(buffer, MPI_ANY_SOURCE, tag); }
@@ -105,8 +105,8 @@ class MpiTransport {
         return is_builtin && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
     }
 
-    /// Whether MPI can carry out the call on device memory. It cannot compute averages, because the host
-    /// does the division.
+    /// Whether MPI can carry out the call on device memory. MPI has no averages, and dptk can divide their
+    /// sums only in host memory.
     [[nodiscard]] bool takes_device_memory(const Collective& call) const;
 
     void all_reduce(const Buffer& data, const Reduction& reduction);
@@ -129,7 +129,8 @@ class MpiTransport {
 
     void barrier();
 
-    /// Lets MPI progress the operations that were started in this process. Returns whether there are any.
+    /// Lets MPI progress the operations that were started in this process. Returns whether any are still
+    /// pending.
     [[nodiscard]] bool progress();
 
     /// Starts all_reduce, broadcast, all_gather or barrier as a nonblocking MPI operation. Returns null for
@@ -138,7 +139,7 @@ class MpiTransport {
 
     [[nodiscard]] MpiTransport duplicate();
 
-    /// Creates a transport over these ranks. Blocks until all of them have called it.
+    /// Creates a transport over `ranks`. Blocks until all of these ranks have made the call.
     [[nodiscard]] MpiTransport subgroup(std::span<const int> ranks, std::string_view);
 
   private:
@@ -148,7 +149,7 @@ class MpiTransport {
     struct Counts {
         explicit Counts(const Buffer& each);
 
-        /// Whether an int can hold `parts` times the count, because some MPI algorithms use such offsets.
+        /// Whether `parts` times the count fits into an int. Some MPI algorithms use such offsets.
         [[nodiscard]] bool fit(int parts) const noexcept;
 
         std::size_t all;
@@ -166,8 +167,8 @@ class MpiTransport {
 
     [[nodiscard]] static detail::OwnedMpiComm duplicate_of(MPI_Comm comm);
 
-    /// Calls action(piece, count, type) for pieces whose count fits into an int. For an empty buffer, calls
-    /// it once with count 0.
+    /// Calls action(piece, count, type) for pieces of the buffer whose count fits into an int. For an empty
+    /// buffer, calls `action` once with count 0.
     template <class Action>
     static void in_pieces(const Buffer& buffer, Action&& action) {
         const MPI_Datatype type = detail::mpi_datatype(buffer.dtype);
@@ -181,8 +182,7 @@ class MpiTransport {
         } while (done < all);
     }
 
-    /// Carries out the call by point-to-point messages. Used if the counts are too large for MPI's
-    /// collective.
+    /// Carries out the call by point-to-point messages, if the counts are too large for MPI's collective.
     void over_messages(const Collective& call);
 
     [[nodiscard]] std::size_t unsigned_size() const noexcept { return static_cast<std::size_t>(size_); }

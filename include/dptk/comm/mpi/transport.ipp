@@ -187,7 +187,7 @@ DPTK_INLINE void MpiTransport::barrier() {
 }
 
 DPTK_INLINE bool MpiTransport::progress() {
-    int found = 0;  // needed also without work: MPI may still transfer data of a call that has returned
+    int found = 0;  // needed even without work: MPI may still transfer data of a call that has returned
     check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.get(), &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
     return MpiEnvironment::get().has_work();
 }
@@ -333,7 +333,7 @@ DPTK_INLINE void MpiTransport::check_size(const MPI_Status& status, const Buffer
     const std::string sent =
         received == MPI_UNDEFINED ? "incomplete elements" : detail::text(count * bytes, " bytes");
     throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", sent, " to rank ", rank,
-                                     ", which expects ", buffer.bytes()));
+                                     ", which expects ", buffer.bytes(), " bytes"));
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -7,7 +7,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::string too_long_text(int from, int to, std::size_t expected_bytes) {
-    return text("rank ", from, " sent a message to rank ", to, " that is longer than the expected ",
+    return text("rank ", from, " sent rank ", to, " a message that is longer than the expected ",
                 expected_bytes, " bytes");
 }
 
@@ -48,7 +48,7 @@ DPTK_INLINE void MpiWork::check_message(int result) const {
     int error_class = MPI_SUCCESS;
     if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-        throw MismatchError(receiver < 0 ? "received more bytes in a collective than expected: its buffers "
+        throw MismatchError(receiver < 0 ? "received more bytes in a collective than expected: the buffers "
                                            "must have equal sizes on all ranks"
                                          : too_long_text(last_.MPI_SOURCE, receiver, expected_bytes));
     }

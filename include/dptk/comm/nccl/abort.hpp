@@ -17,7 +17,7 @@ struct NcclHandle {
     /// Held by the thread that is inside NCCL.
     std::mutex mutex;
     ncclComm_t comm = nullptr;
-    /// NCCL writes to it from its own thread when it has connected, or has failed to connect.
+    /// Written by a thread of NCCL when the communicator has connected, or has failed to connect.
     ncclComm_t connecting = nullptr;
     /// Whether `comm` must no longer be used.
     bool ended = false;
@@ -31,14 +31,15 @@ struct NcclHandle {
     /// Frees the unused memory. Requires that NCCL has ended the communicator.
     void free_unused();
 
-    /// Takes the communicator, to end it, once no thread is inside NCCL. Returns null if another thread has
-    /// already taken it.
+    /// Returns the communicator, which the caller must destroy or abort, and sets `comm` to null. Blocks
+    /// while another thread is inside NCCL. Returns null if another thread has already taken the
+    /// communicator.
     [[nodiscard]] ncclComm_t take();
 };
 
-/// Aborts communicators that were connected together. Aborts each once, one after the other, since NCCL
-/// does not lock the state that such communicators share; and on a thread of its own, since ncclCommAbort
-/// may hang.
+/// Aborts communicators that were connected together. Each communicator is aborted once. They are aborted one
+/// after the other, since NCCL does not lock the state that they share, and on a separate thread, since
+/// ncclCommAbort may hang.
 class NcclAbort {
   public:
     explicit NcclAbort(std::vector<std::shared_ptr<NcclHandle>> handles);
@@ -46,7 +47,7 @@ class NcclAbort {
     /// Starts the abort. Does not block.
     void start() noexcept;
 
-    /// Blocks until all communicators are aborted, for at most some seconds. Returns immediately if the
+    /// Blocks until all communicators are aborted, for at most a few seconds. Returns immediately if the
     /// abort was not started.
     void wait() noexcept;
 

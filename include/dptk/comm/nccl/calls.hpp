@@ -15,14 +15,14 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Issues NCCL calls on a communicator. Its device must be the current one.
+/// Issues NCCL calls on a communicator. The communicator's device must be the current device.
 class NcclCalls {
   public:
     explicit NcclCalls(std::shared_ptr<NcclComm> comm);
 
     [[nodiscard]] const StreamMemoryPool& pool();
 
-    /// Returns a work that completes when all operations that the stream has so far are done.
+    /// Returns a work that completes when all operations that are on the stream now have completed.
     [[nodiscard]] std::shared_ptr<WorkState> work_after(StreamRef stream) const;
 
     /// Copies the elements on the stream, unless both buffers are the same.
@@ -50,9 +50,9 @@ class NcclCalls {
         std::size_t count = 0;
     };
 
-    /// Splits a weighted sum so that NCCL computes all of its elements. With a single rank, NCCL (such as
-    /// 2.28) divides the elements among one block per 16 KiB, at most 32, and skips the remainder of the
-    /// division. There is no remainder for whole multiples of 16 KiB, or for one block.
+    /// Splits a weighted sum so that NCCL computes all of its elements. With a single rank, NCCL (seen in
+    /// 2.28) divides the elements among blocks, one per 16 KiB but at most 32, and does not compute the
+    /// remainder of this division. A multiple of 16 KiB has no remainder, nor has a part that fits one block.
     [[nodiscard]] std::vector<Part> parts_of_weighted(const NcclElements& in) const;
 
     void issue_reduction(const Collective& call, const Part& part, ncclDataType_t type, ncclRedOp_t op,

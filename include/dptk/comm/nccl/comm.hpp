@@ -1,6 +1,6 @@
-/// NCCL communicator with timeouts and error propagation. It uses NCCL's non-blocking mode, the only one
-/// that can be aborted safely: after each call it polls until NCCL has accepted the call, and makes no
-/// other call before.
+/// NCCL communicator with timeouts and error propagation. Uses NCCL's non-blocking mode, since only
+/// non-blocking communicators can be aborted safely: after each call, the communicator polls until NCCL has
+/// accepted the call, and makes no other call meanwhile.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@
 
 namespace DPTK_NAMESPACE {
 
-/// The owner of an ncclComm_t, which ends it.
+/// The owner of an ncclComm_t: who destroys the communicator.
 enum class NcclOwner : std::uint8_t {
-    caller,  ///< The caller ends it. If the job fails, its operations continue.
-    dptk,    ///< dptk closes it with its transport, and aborts it if the job fails.
+    caller,  ///< The caller destroys the communicator, whose operations continue if the job fails.
+    dptk,    ///< dptk closes the communicator with its transport, and aborts it if the job fails.
 };
 
 namespace detail {
@@ -36,22 +36,22 @@ namespace detail {
 struct NcclCommOptions {
     int rank = 0;
     int size = 1;
-    /// The rank in the job, for messages.
+    /// The rank in the job, for error texts.
     int job_rank = 0;
     /// The CUDA device of the communicator.
     int device = 0;
-    /// Timeout of each call until NCCL has accepted it.
+    /// The time limit for NCCL to accept a call.
     std::chrono::milliseconds timeout = default_timeout;
     std::shared_ptr<JobState> job_state;
 };
 
-/// An ncclComm_t with timeouts. If the job fails, it is aborted.
+/// An ncclComm_t with timeouts. If the job fails, the communicator is aborted, unless the caller owns it.
 class NcclComm final : public FailureListener {
   public:
-    /// Connects to the other ranks that have the same id. Blocks until all ranks have called it.
+    /// Connects to the other ranks that pass the same id. Blocks until all ranks have called connect().
     [[nodiscard]] static std::shared_ptr<NcclComm> connect(NcclCommOptions options, const ncclUniqueId& id);
 
-    /// Connects several devices of this process at once; each is a rank.
+    /// Connects several devices of this process at once; each device is a rank.
     [[nodiscard]] static std::vector<std::shared_ptr<NcclComm>> connect(
         const std::vector<NcclCommOptions>& each, const ncclUniqueId& id);
 
@@ -59,7 +59,7 @@ class NcclComm final : public FailureListener {
     [[nodiscard]] static std::shared_ptr<NcclComm> wrap(ncclComm_t raw, NcclCommOptions options,
                                                         NcclOwner owner);
 
-    /// Aborts the communicator if it was not closed.
+    /// Aborts the communicator if it was not closed, unless the caller owns it.
     DPTK_INLINE ~NcclComm() override;
     NcclComm(const NcclComm&) = delete;
     NcclComm& operator=(const NcclComm&) = delete;
@@ -72,8 +72,8 @@ class NcclComm final : public FailureListener {
     [[nodiscard]] const std::shared_ptr<JobState>& job_state() const noexcept { return options_.job_state; }
 
     /// Runs calls(ncclComm_t), which makes NCCL calls and returns their result. Blocks until NCCL has
-    /// accepted them and they are on the streams. Throws ArgumentError, BackendError or PeerLostError if
-    /// NCCL or the job fails, and TimeoutError at the timeout.
+    /// accepted the calls and enqueued them on their streams. Throws ArgumentError, BackendError or
+    /// PeerLostError if NCCL or the job fails, and TimeoutError at the timeout.
     template <class Calls>
     void launch(const char* what, Calls&& calls) {
         check_not_failed();
@@ -117,7 +117,7 @@ class NcclComm final : public FailureListener {
         });
     }
 
-    /// Closes the communicators together with the other ranks. If the job has failed, aborts them.
+    /// Closes the communicators together with the other ranks. If the job has failed, aborts them instead.
     static void close_together(const std::vector<std::shared_ptr<NcclComm>>& comms);
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
@@ -132,8 +132,8 @@ class NcclComm final : public FailureListener {
         });
     }
 
-    /// Deregisters memory that is no longer used. Returns whether it may be freed now. If NCCL cannot
-    /// deregister it, it is freed when the communicator ends.
+    /// Deregisters memory that is no longer used. Returns whether the caller may free the memory now. Memory
+    /// that NCCL cannot deregister is freed when the communicator ends.
     [[nodiscard]] bool deregister_memory(void* data) noexcept {
         const std::lock_guard lock(handle_->mutex);
         const auto found = handle_->registered.find(data);
@@ -147,33 +147,35 @@ class NcclComm final : public FailureListener {
     }
 #endif
 
-    /// Whether the communicator or the job has failed, so that enqueued operations will not complete.
-    /// Queries NCCL if no other thread is inside it.
+    /// Whether the communicator or the job has failed, so that enqueued operations will not complete. Queries
+    /// NCCL, unless another thread is in a call on this communicator.
     [[nodiscard]] bool failed();
 
-    /// Returns the error of this rank, or else the error of the job; null if nothing has failed.
+    /// Returns the error of this rank, or else the error of the job; null if neither has failed.
     [[nodiscard]] std::exception_ptr failure();
 
     /// Throws the error of this rank, if there is one.
     void rethrow_failure();
 
-    /// Stores the error of this rank. Keeps the first one.
+    /// Stores the error of this rank, unless an earlier error is already stored.
     void set_failure(std::exception_ptr failure);
 
-    /// Called when the job has failed, on any thread, perhaps one that is inside launch(). Does not block.
+    /// Called when the job has failed, on any thread, possibly one that is inside launch(): starts the abort,
+    /// unless the caller owns the communicator. Does not block.
     DPTK_INLINE void wake() noexcept override;
 
-    /// After a failure, blocks until the communicator is aborted, for at most some seconds.
+    /// After a failure, blocks until the communicator is aborted, for at most a few seconds.
     void wait_for_abort() noexcept { abort_->wait(); }
 
-    /// After a failure, whether the communicator is aborted, or cannot be.
+    /// After a failure: whether the communicator is aborted, or will never be.
     [[nodiscard]] bool is_over() { return owner_ == NcclOwner::caller || abort_->is_over(); }
 
     /// Fails the job because `what` has exceeded the timeout. Throws TimeoutError.
     void give_up_on(const char* what);
 
-    /// Closes the communicator together with the other ranks. Blocks until all of them close it and all
-    /// enqueued operations are done. If the job has failed, aborts it.
+    /// Closes the communicator together with the other ranks. Blocks until all ranks have called close() and
+    /// all enqueued operations are done. If the job has failed, aborts the communicator instead. Does nothing
+    /// if the caller owns the communicator.
     void close();
 
   private:
@@ -182,14 +184,14 @@ class NcclComm final : public FailureListener {
     /// Calls ncclCommInitRankConfig in the non-blocking mode.
     [[nodiscard]] ncclResult_t start_connecting(const ncclUniqueId& id);
 
-    /// Throws the error of this rank, or else of the job, if there is one.
+    /// Throws the error of this rank, or else the error of the job, if one of them has failed.
     void check_not_failed();
 
     /// Throws if the communicator has failed or was ended. Requires the lock.
     void check_alive();
 
-    /// Runs the function; if it throws, fails the job and waits for the abort. The streams must not be used
-    /// before that if NCCL has not accepted a call.
+    /// Runs the function; if it throws, fails the job and waits for the abort: if NCCL has not accepted a
+    /// call, the call's streams must not be used before the abort.
     template <class Function>
     void break_job_on_error(Function&& function) {
         const auto break_job = [&](std::string cause, Failure kind) {
@@ -211,7 +213,7 @@ class NcclComm final : public FailureListener {
 
     void close_with_others();
 
-    /// Calls ncclCommDestroy, after the communicator was finalized.
+    /// Calls ncclCommDestroy. Requires that the communicator was finalized.
     void destroy();
 
     void deregister_all();

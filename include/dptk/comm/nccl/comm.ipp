@@ -69,7 +69,7 @@ DPTK_INLINE bool NcclComm::failed() {
         if (!lock || handle_->comm == nullptr) return false;
         const ncclResult_t state = query_state();
         if (state == ncclSuccess || state == ncclInProgress) return false;
-        set_failure(failure_of("in the background", state));
+        set_failure(failure_of("asynchronous NCCL error", state));
     }
     job_state()->fail(failure_text());
     return true;
@@ -130,7 +130,7 @@ DPTK_INLINE ncclResult_t NcclComm::start_connecting(const ncclUniqueId& id) {
 }
 
 DPTK_INLINE void NcclComm::check_not_failed() {
-    // Read first: an error of this rank is stored before it fails the job.
+    // Read before this rank's error, which is always stored before it fails the job.
     const bool job_has_failed = job_state()->failed();
     rethrow_failure();
     if (job_has_failed) job_state()->check();

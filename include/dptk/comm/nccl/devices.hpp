@@ -10,8 +10,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Connects these devices of all processes. Collective over `host`, which must outlive the result. If the
-/// devices cannot be connected, throws the same error on all ranks.
+/// Connects `devices` of all processes. Collective over `host`, which must outlive the result. If the devices
+/// cannot be connected, throws the same error on all ranks.
 [[nodiscard]] std::unique_ptr<DeviceGroup> connect_nccl_devices(Channel& host,
                                                                 const std::vector<int>& devices);
 

@@ -25,7 +25,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class NcclDevices final : public DeviceGroup {
   public:
-    /// Connects the devices, as connect_nccl_devices() says.
+    /// See connect_nccl_devices().
     NcclDevices(Channel& host, const std::vector<int>& devices) : host_(host), devices_(devices) {
         const ChannelJob& job = host.job();
         std::vector<int> ranks(static_cast<std::size_t>(host.size()));
@@ -82,7 +82,7 @@ class NcclDevices final : public DeviceGroup {
 
     void finish() override {
         calls_->finish();
-        // Read first: an error of this rank is stored before it fails the job.
+        // Read before this rank's error, which is always stored before it fails the job.
         const bool job_has_failed = host_.control().job_state()->failed();
         comms_[0]->rethrow_failure();
         if (job_has_failed) host_.control().job_state()->check();

@@ -18,7 +18,7 @@ class NcclGroup {
 
     void add(ncclResult_t result) noexcept;
 
-    /// Ends the group. Returns the first error of one of its calls, or else the result of the group.
+    /// Ends the group. Returns the error of the first call that has failed, or else the result of the group.
     [[nodiscard]] ncclResult_t end() noexcept;
 
   private:

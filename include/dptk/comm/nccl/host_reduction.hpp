@@ -52,14 +52,15 @@ class NcclHostReduction {
     }
 
   private:
-    /// The size of one piece of all ranks together.
+    /// The size of one piece, summed over all ranks.
     static constexpr std::size_t pieces_bytes = std::size_t{4} << 20;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(comm_.size()); }
 
     [[nodiscard]] bool receives() const noexcept;
 
-    /// Receives `count` elements of each rank, starting at `done`, in `gathered_`.
+    /// Sends this rank's elements, and receives `count` elements of each rank, starting at element `done`, in
+    /// `gathered_`.
     void exchange(std::size_t done, std::size_t count);
 
     /// Returns the weights of all ranks; empty if the call has none.
@@ -81,7 +82,7 @@ class NcclHostReduction {
 
     void combine(std::size_t count, const std::vector<double>& weights);
 
-    /// Computes the weighted sum in the accumulation dtype, so that it is rounded once.
+    /// Computes the weighted sum in the accumulation dtype, so that the sum is rounded only once.
     static void combine_weighted(const Buffer& result, const std::vector<Buffer>& parts,
                                  const std::vector<double>& weights);
 

@@ -1,4 +1,4 @@
-/// Call into a GPU library that may hang: it runs on a thread of its own, with a time limit.
+/// Calls into GPU libraries that may hang: each call runs on a thread of its own, with a time limit.
 #pragma once
 
 #include <chrono>
@@ -19,15 +19,15 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A call that runs on a thread of its own. If it exceeds its limit, its devices are marked as stuck until
-/// it returns: operations that would wait for these devices are skipped, and if the process exits
-/// meanwhile, it does so by _Exit(EXIT_FAILURE), since the libraries' exit handlers would hang too.
+/// A call that runs on a thread of its own. If the call exceeds its limit, its devices are marked as stuck
+/// until the call returns: dptk skips operations that would wait for these devices, and a process that exits
+/// meanwhile exits by _Exit(EXIT_FAILURE), since the libraries' exit handlers would hang too.
 class MayHangCall {
   public:
     /// Limit for calls that normally return at once.
     static constexpr std::chrono::milliseconds short_limit{3000};
 
-    /// Starts the call. If it does not return within `limit`, an error is logged that names it as `what`.
+    /// Starts the call. If the call exceeds `limit`, wait() or is_over() logs an error that names it `what`.
     [[nodiscard]] static std::shared_ptr<MayHangCall> start(std::string what, std::vector<int> devices,
                                                             std::chrono::milliseconds limit,
                                                             std::function<void()> function);
@@ -45,7 +45,8 @@ class MayHangCall {
   private:
     MayHangCall(std::string what, std::vector<int> devices, std::chrono::milliseconds limit);
 
-    /// Whether the call has exceeded its limit. Marks its devices the first time. Requires the lock.
+    /// Whether the call has exceeded its limit. The first time that it has, marks its devices as stuck and
+    /// logs an error. Requires the lock.
     [[nodiscard]] bool is_stuck() {
         if (ended_ || !deadline_.passed()) return false;
         if (std::exchange(stuck_, true)) return true;
@@ -57,7 +58,8 @@ class MayHangCall {
         static const int registered = std::atexit(&end_process);
         static_cast<void>(registered);
         log(LogLevel::error, -1,
-            text(what_, " does not return: ", names, " is not released, and the process will end by _Exit"));
+            text(what_, " has exceeded its time limit: until it returns, ", names,
+                 " is not released, and the process would exit by _Exit"));
         return true;
     }
 

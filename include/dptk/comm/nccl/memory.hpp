@@ -13,8 +13,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The memory pool for StreamMemory of one device. Other devices with peer access can access it, because
-/// NCCL lets the devices of one process read each other's buffers directly.
+/// The memory pool for StreamMemory on one device. Other devices with peer access can access the memory of
+/// the pool, because NCCL lets the devices of one process read each other's buffers directly.
 class StreamMemoryPool {
   public:
     explicit StreamMemoryPool(int device);
@@ -26,7 +26,8 @@ class StreamMemoryPool {
     [[nodiscard]] cudaMemPool_t get() const noexcept { return pool_; }
 
   private:
-    /// Keeps freed memory in the pool. By default, each synchronization would return it to the system.
+    /// Keeps up to 64 MiB of freed memory in the pool. By default, each synchronization would return freed
+    /// memory to the system.
     void keep_freed_memory();
 
     void open_to_others(int device);
@@ -34,8 +35,8 @@ class StreamMemoryPool {
     cudaMemPool_t pool_ = nullptr;
 };
 
-/// Stream-ordered device memory. It may be destroyed as soon as all operations that use it are on the
-/// stream. Neither allocation nor release blocks.
+/// Stream-ordered device memory. The object may be destroyed as soon as all operations that use the memory
+/// are enqueued on the stream. Neither allocation nor release blocks.
 class StreamMemory {
   public:
     StreamMemory(const StreamMemoryPool& pool, std::size_t bytes, StreamRef stream);
@@ -53,8 +54,9 @@ class StreamMemory {
     StreamRef stream_;
 };
 
-/// Allocates zeroed memory on the communicator's device by ncclMemAlloc. It is registered while the
-/// communicator is open. Releasing it waits until the device has completed all its operations. Collective.
+/// Allocates zeroed memory on the communicator's device by ncclMemAlloc, and registers it until the
+/// communicator closes; uses cudaMalloc if NCCL is older than 2.19. Releasing the memory waits until the
+/// device has completed all of its operations. Collective.
 [[nodiscard]] std::shared_ptr<void> allocate_by_nccl(const std::shared_ptr<NcclComm>& comm,
                                                      std::size_t bytes);
 

@@ -23,7 +23,7 @@ namespace DPTK_NAMESPACE::detail {
 
 /// What a rank sends to the others before they connect. Trivially copyable.
 struct NcclPeerInfo {
-    /// The id of the new communicator. All ranks use the one of rank 0.
+    /// The id of the new communicator. All ranks use the id that rank 0 sends.
     ncclUniqueId id = {};
     int version = 0;
     /// The rank in the job.
@@ -45,7 +45,8 @@ void write_text(std::array<char, n>& to, std::string_view from) {
     std::memcpy(to.data(), from.data(), std::min(from.size(), n - 1));
 }
 
-/// Runs an action that this rank needs to connect. If it throws, records the error in the info.
+/// Runs an action that must succeed before this rank can connect. If the action throws, records the error in
+/// `info`, unless an error is already recorded there.
 template <class Action>
 void record_problem(NcclPeerInfo& info, Action&& action) {
     try {
@@ -66,12 +67,13 @@ enum class SharedGpus { refused, allowed };
 /// Throws an agreed error, the same on all ranks, if these ranks cannot connect.
 void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, SharedGpus shared);
 
-/// Sets a host id for NCCL that is unique to this process, so that NCCL treats it as a host of its own.
-/// Must be called before any NCCL function.
+/// Sets the environment variable NCCL_HOSTID to a value that is unique to this process, so that NCCL treats
+/// the process as a host of its own. Does not overwrite a value that the user has set. Must be called before
+/// any NCCL function.
 void set_unique_host_id();
 
-/// Exchanges the infos of all ranks through a store, and returns them by rank. Collective; blocks. Throws
-/// TimeoutError, which names the missing ranks.
+/// Exchanges the infos of all ranks through a store, and returns them by rank. Collective; blocks. At the
+/// timeout, throws a TimeoutError that names the missing ranks.
 [[nodiscard]] std::vector<NcclPeerInfo> exchange_peer_info_in_store(Store& store, const std::string& name,
                                                                     int rank, int size,
                                                                     const NcclPeerInfo& own,

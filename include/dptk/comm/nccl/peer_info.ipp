@@ -21,8 +21,8 @@ DPTK_INLINE NcclPeerInfo NcclPeerInfo::from_bytes(std::string_view bytes) {
     return info;
 }
 
-/// Returns the version of the loaded NCCL library, as NCCL_VERSION_CODE. Throws BackendError if it lacks
-/// functions that this program calls.
+/// Returns the version of the loaded NCCL library, in the format of NCCL_VERSION_CODE. Throws BackendError if
+/// the library lacks functions that this program calls.
 [[nodiscard]] DPTK_INLINE int nccl_runtime_version() {
     int version = 0;
     if (const ncclResult_t result = ncclGetVersion(&version); result != ncclSuccess)
@@ -30,7 +30,8 @@ DPTK_INLINE NcclPeerInfo NcclPeerInfo::from_bytes(std::string_view bytes) {
     constexpr int needed = nccl_allocates ? NCCL_VERSION(2, 19, 0) : NCCL_VERSION(2, 14, 0);
     if (version >= needed) return version;
     throw BackendError(text("this program was compiled for NCCL ", NCCL_VERSION_CODE, " but has loaded NCCL ",
-                            version, ", which lacks functions that it calls: expected at least ", needed));
+                            version, ", which lacks functions that the program calls: expected at least ",
+                            needed));
 }
 
 DPTK_INLINE NcclPeerInfo make_nccl_peer_info(int rank, int job_rank, int device) {

@@ -1,6 +1,6 @@
 /// NCCL transport: collectives between ranks that have one GPU each. Calls on device memory are enqueued on
-/// CUDA streams, and the host does not wait. Calls on host memory copy the elements to the GPU and back,
-/// and block; so a group over NCCL alone supports all verbs.
+/// CUDA streams, and the host does not wait. Calls on host memory copy the elements to the GPU and back, and
+/// block. A group over NCCL needs no other transport.
 ///
 /// NCCL sums in its own order and in the elements' own dtype; see docs/collectives.md. Reductions that NCCL
 /// does not support (bitwise operations, 16-bit integers, products of complex numbers, user-defined
@@ -43,14 +43,14 @@ struct NcclOptions {
     std::optional<int> device = std::nullopt;
     /// Timeout for connecting, and for every call until it is enqueued on the GPU.
     std::chrono::milliseconds timeout = default_timeout;
-    /// Whether several processes may use the same GPU: NCCL then treats them as different hosts and
-    /// connects them by sockets. Must be equal on all ranks. The default is whether DPTK_NCCL_SHARE_GPU is
-    /// 1.
+    /// Whether several processes may use the same GPU: NCCL then treats them as different hosts and connects
+    /// them by sockets. Must be equal on all ranks. The default is true if DPTK_NCCL_SHARE_GPU is 1, and
+    /// false otherwise.
     std::optional<bool> share_gpu = std::nullopt;
-    /// The control plane of the job. If the job fails, this transport's operations are aborted. If it is
-    /// null, one that only has timeouts is created for `job_state`.
+    /// The control plane of the job. If the job fails, this transport's operations are aborted. If `control`
+    /// is null, a control plane that only enforces timeouts is created for `job_state`.
     std::shared_ptr<detail::ControlPlane> control = nullptr;
-    /// The state that reports that the job has failed. Only used if `control` is null.
+    /// The state that records whether the job has failed. Only used if `control` is null.
     std::shared_ptr<detail::JobState> job_state = nullptr;
 };
 
@@ -71,9 +71,9 @@ class NcclTransport {
     /// Overload for ranks that exchange their peer info without a store.
     NcclTransport(NcclOptions options, const PeerInfoExchange& exchange);
 
-    /// Creates a transport over an existing communicator, on its device. Collective over `comm`. With
-    /// NcclOwner::caller, `comm` must live until the transport is closed. Ignores rank, size and device of
-    /// the options. Timeouts of NCCL's calls on the host require that `comm` was created with
+    /// Creates a transport over an existing communicator, on the device of `comm`. Collective over `comm`.
+    /// With NcclOwner::caller, `comm` must live until the transport is closed. Ignores rank, size and device
+    /// of the options. Timeouts of NCCL's calls on the host require that `comm` was created with
     /// config.blocking = 0.
     NcclTransport(ncclComm_t comm, NcclOwner owner, NcclOptions options = {});
 
@@ -90,9 +90,9 @@ class NcclTransport {
     /// Throws the error of this rank, if there is one.
     void rethrow_failure();
 
-    /// Enqueues a call on its stream. A call on host memory has completed when this returns. If the stream
-    /// is being captured, the call becomes part of the CUDA graph; the caller then waits for the graph, not
-    /// for the returned work.
+    /// Enqueues a call on its stream. A call on host memory has completed when enqueue() returns. If the
+    /// stream is being captured, the call becomes part of the CUDA graph; the caller then waits for the
+    /// graph, not for the returned work.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue(const Collective& call);
 
     /// Enqueues a call on the transport's own stream, after the operations that are already enqueued on the
@@ -103,9 +103,9 @@ class NcclTransport {
     /// stream.
     void follow(const Message& message);
 
-    /// Enqueues messages on the transport's own stream, where they run concurrently. Messages of host
-    /// memory have completed when this returns. Messages between two ranks arrive in the order in which
-    /// they were sent; tags are ignored.
+    /// Enqueues messages on the transport's own stream, where they run concurrently. Messages of host memory
+    /// have completed when the function returns. Messages between two ranks arrive in the order in which they
+    /// were sent; tags are ignored.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_together(std::span<const Message> messages);
 
     void send(const Buffer& buffer, int to, int tag) { transfer({Verb::send, buffer, to, tag, {}}); }
@@ -114,7 +114,7 @@ class NcclTransport {
     /// Returns a transport with a communicator of its own, on the same device. Collective.
     [[nodiscard]] NcclTransport duplicate();
 
-    /// Creates a transport over these ranks. Blocks until all of them have called it.
+    /// Creates a transport over `ranks`. Blocks until all of these ranks have called subgroup().
     [[nodiscard]] NcclTransport subgroup(std::span<const int> ranks, std::string_view);
 
     /// Allocates device memory by ncclMemAlloc and registers it. Collective.
@@ -144,7 +144,7 @@ class NcclTransport {
 
     [[nodiscard]] NcclTransport part(const std::vector<int>& ranks);
 
-    /// Exchanges the infos of some ranks, including this one, through this communicator.
+    /// Exchanges the peer infos of some ranks, including this rank, through this communicator.
     [[nodiscard]] std::vector<detail::NcclPeerInfo> exchange_peer_info(const std::vector<int>& ranks,
                                                                        const detail::NcclPeerInfo& own);
 

@@ -215,11 +215,11 @@ DPTK_INLINE std::vector<detail::NcclPeerInfo> NcclTransport::exchange_peer_info(
         }
     });
     Work exchanged(calls_->work_after(own_stream()));
-    // The limit is longer than the timeout: if a channel tracks the call, it first reports the missing
-    // ranks.
+    // The limit is longer than the timeout, so that a channel that tracks the call can report the missing
+    // ranks first.
     const detail::Deadline deadline(std::min(options_.timeout, detail::longest_wait) +
                                     std::chrono::milliseconds(500));
-    if (!exchanged.wait(deadline.left())) comm_->give_up_on("the ranks' exchange of addresses");
+    if (!exchanged.wait(deadline.left())) comm_->give_up_on("the exchange of peer info");
     cuda::detail::copy_bytes(peers.data(), all.data(), bytes * ranks.size(), own_stream());
     own_stream().synchronize();
     return peers;
@@ -237,8 +237,9 @@ DPTK_INLINE void NcclTransport::transfer(const Message& message) {
 
 DPTK_INLINE void NcclTransport::check_device(const Buffer& buffer) const {
     if (buffer.count > 0 && buffer.device != Device{DeviceType::cuda, device()})
-        throw ArgumentError(detail::text("rank ", rank(), ": elements on ", device_name(buffer.device),
-                                         " in an NCCL group on cuda:", device()));
+        throw ArgumentError(detail::text("rank ", rank(), ": expected elements on cuda:", device(),
+                                         ", the device of this group, got elements on ",
+                                         device_name(buffer.device)));
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> NcclTransport::start_barrier() {

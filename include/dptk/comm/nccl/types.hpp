@@ -2,7 +2,7 @@
 #pragma once
 
 #if !__has_include(<nccl.h>)
-#error "dptk/comm/nccl.hpp needs NCCL: link dptk::nccl, or add the folder of nccl.h"
+#error "dptk/comm/nccl.hpp needs NCCL: link dptk::nccl, or add the folder of nccl.h to the include path"
 #endif
 #include <nccl.h>
 
@@ -33,8 +33,8 @@ struct NcclElements {
 /// counts as two real ones.
 [[nodiscard]] std::optional<NcclElements> nccl_numbers(const Buffer& buffer) noexcept;
 
-/// Returns NCCL's operation for such elements; empty if NCCL has none. For a weighted sum, the caller
-/// creates an operation for each call.
+/// Returns NCCL's operation for a reduction of elements of `dtype`; empty if NCCL has no such operation. The
+/// result ignores the weight of a weighted sum, for which the caller creates an operation for each call.
 [[nodiscard]] std::optional<ncclRedOp_t> nccl_op(DType dtype, const Reduction& reduction) noexcept;
 
 /// Whether NCCL supports the reduction.

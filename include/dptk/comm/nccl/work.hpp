@@ -15,8 +15,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The work of a call that was captured into a CUDA graph. It never waits, since the call runs when the
-/// graph is launched.
+/// The work of a call that was captured into a CUDA graph. wait() returns at once, since the call does not
+/// run before the graph is launched.
 class CapturedWork final : public WorkState {
   public:
     bool wait(std::chrono::nanoseconds) override { return true; }
@@ -58,8 +58,8 @@ class NcclWork final : public WorkState {
     DPTK_INLINE std::exception_ptr unreported_error() override;
 
   private:
-    /// Whether the call has completed or failed. Queries the communicator after the event, since an aborted
-    /// call reaches its event, too.
+    /// Whether the call has completed or failed. Queries the communicator after the event, since the event of
+    /// an aborted call completes, too.
     bool poll();
 
     [[nodiscard]] bool end_reached();

@@ -30,7 +30,7 @@ DPTK_INLINE void ShmAllReduce::run(const Collective& call) {
     if (const ShmContext::Parts parts = context_.common_memory(); parts.first != nullptr)
         return in_place(parts, data, call.reduction);
     if (!fits) return through_memory(data, call.reduction);
-    if (context_.some_memory_is_shared()) {  // those ranks have not copied their elements to a slot
+    if (context_.some_memory_is_shared()) {  // ranks with shared memory have not copied to their slots yet
         copy_to_slot();
         region_.enter_barrier({});
     }
@@ -67,7 +67,7 @@ DPTK_INLINE void ShmAllReduce::in_place(const ShmContext::Parts& parts, const Bu
         reduce(own_slice(data));
         return region_.leave_barrier();
     }
-    // Ranks share processors: each rank that is running takes the next piece.
+    // Ranks share processors, so each piece goes to whichever rank is running.
     constexpr std::size_t piece_bytes = 65536;
     const std::size_t piece = std::max<std::size_t>(piece_bytes / data.element_size(), 64);
     region_.share((data.count + piece - 1) / piece, [&](std::size_t i) {

@@ -1,5 +1,5 @@
-/// Table of the shared-memory allocations of one host's ranks: maps an address to the same place in the
-/// memory of the other ranks.
+/// Table of shared-memory allocations: maps an address in one rank's memory to the corresponding addresses in
+/// the memory of the other ranks of its host.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Address of one rank's shared memory that is valid on all ranks of the host. Trivially copyable.
+/// Identifies an address in one rank's shared memory to all ranks of the host. Trivially copyable.
 struct ShmAddress {
     /// The identifier of the allocation; 0 if the memory is not shared.
     std::uint64_t allocation = 0;
-    /// Bytes from the beginning of the rank's own part.
+    /// Bytes from the beginning of the rank's part of the allocation.
     std::uint64_t offset = 0;
 };
 
-/// One rank's allocations. All groups over the same ranks of its host share one table.
+/// One rank's allocations. A transport shares the table with its duplicates.
 class ShmAllocations {
   public:
     /// Adds pages with `stride` bytes for each rank, and returns this rank's part. The entry is removed
@@ -33,8 +33,8 @@ class ShmAllocations {
 
     [[nodiscard]] ShmAddress find(const void* data, std::size_t bytes) const;
 
-    /// Where each rank's part lies: rank r's part begins r * stride bytes after `first`. `first` is null if
-    /// the allocation was freed after find() returned it.
+    /// The parts of an allocation: rank r's part begins r * stride bytes after `first`. `first` is null if
+    /// the allocation was freed after find() had returned its identifier.
     struct Parts {
         std::byte* first = nullptr;
         std::size_t stride = 0;

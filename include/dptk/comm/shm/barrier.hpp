@@ -1,6 +1,6 @@
 /// Barrier in shared memory for the ranks of one host. Each rank publishes a record and spins until all
 /// records are there; after a while it sleeps on a futex. tests/threads/shm_barrier.cpp checks all
-/// interleavings of its steps.
+/// interleavings of the ranks' atomic operations.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ struct SpinPolicy {
     int yields = 4;
 };
 
-/// Event count: lets ranks sleep until another rank notifies them. Lies in shared memory, initially zero.
+/// Event count: lets ranks sleep until another rank notifies them. Must lie in shared memory that is
+/// initially zero.
 template <class Machine>
 struct alignas(64) EventCount {
     typename Machine::Word events;
@@ -35,8 +36,8 @@ struct alignas(64) EventCount {
         Machine::wake_all(events);
     }
 
-    /// Blocks until is_ready() returns true; its loads must be sequentially consistent. Calls idle() now
-    /// and then: it may throw, or return true to keep polling without sleep.
+    /// Blocks until is_ready() returns true; the loads of is_ready() must be sequentially consistent. Calls
+    /// idle() before each sleep: idle() may throw, or return true to keep polling without sleep.
     template <class Ready, class Idle>
     void wait(Ready&& is_ready, Idle&& idle, SpinPolicy spin_policy) {
         for (int poll = 0; poll < spin_policy.spins; ++poll) {
@@ -83,18 +84,20 @@ struct alignas(64) BarrierSlot {
     Record record;
 };
 
-/// Shared queue of work pieces: each rank that is running takes the next one. Lies in shared memory,
-/// initially zero.
+/// Queue of work pieces that the ranks of a host share: a rank that has finished a piece takes the next one.
+/// Must lie in shared memory that is initially zero.
 template <class Machine>
 struct alignas(64) SharedWork {
-    /// The upper half holds the generation, the lower half the number of pieces that are taken or done.
+    /// The upper half of each word holds the generation, the lower half the number of pieces that are taken
+    /// (first word) or done (second word).
     typename Machine::LongWord taken;
     alignas(64) typename Machine::LongWord done;
 
-    /// Takes the next piece of that generation's work and returns its index.
+    /// Takes the next piece and returns its index. No piece is left if the index is not below the number of
+    /// pieces.
     [[nodiscard]] std::uint32_t take(std::uint32_t generation) noexcept { return add(taken, generation); }
 
-    /// Returns how many pieces are now done.
+    /// Counts one piece as done, and returns how many pieces are done now.
     std::uint32_t finish_one(std::uint32_t generation) noexcept { return add(done, generation) + 1; }
 
     [[nodiscard]] bool is_done(std::uint32_t generation, std::uint32_t pieces) const noexcept {
@@ -102,7 +105,7 @@ struct alignas(64) SharedWork {
     }
 
   private:
-    /// Increments the count, which restarts at 0 in each generation. Returns the count before.
+    /// Increments the count, which restarts at 0 in each generation. Returns the previous count.
     [[nodiscard]] static std::uint32_t add(typename Machine::LongWord& word,
                                            std::uint32_t generation) noexcept {
         std::uint64_t seen = word.load(std::memory_order_seq_cst);
@@ -116,8 +119,8 @@ struct alignas(64) SharedWork {
     }
 };
 
-/// One rank's view of its host's barrier. Records must be trivially copyable. Generation n of one rank is
-/// generation n of all ranks.
+/// One rank's view of its host's barrier. Records must be trivially copyable. Each call of enter_barrier()
+/// starts a generation, whose number is the same on all ranks.
 template <class Machine, class Record>
 class ShmBarrier {
   public:
@@ -134,8 +137,8 @@ class ShmBarrier {
           ranks_(slots.size() / 2),
           rank_(static_cast<std::size_t>(rank)) {}
 
-    /// Publishes the record and waits for the records of all ranks. Writes that a rank made before it
-    /// entered are then visible here.
+    /// Publishes the record and waits for the records of all ranks. Writes that a rank made before its own
+    /// call are visible to this rank after the call.
     ///
     /// Records are double-buffered: those of generation n are valid until this rank enters generation n + 2.
     template <class Idle>
@@ -152,7 +155,7 @@ class ShmBarrier {
         return slot(static_cast<std::size_t>(rank)).record;
     }
 
-    /// The number of the last generation, starting at 1; it wraps around.
+    /// The number of the current generation. It is 0 before the first barrier, and wraps around.
     [[nodiscard]] std::uint32_t number() const noexcept { return generation_; }
 
     /// Runs do_piece(0) to do_piece(pieces - 1), each on one of the ranks. Returns when all pieces are

@@ -1,5 +1,6 @@
-/// Shared-memory collectives. They work in place if the elements of all ranks lie in shared memory, and in
-/// pieces through staging buffers otherwise. Between hosts, ranks with the same local rank communicate.
+/// Shared-memory collectives. A large call works in place if the elements of all ranks lie in shared memory,
+/// and in pieces through staging buffers otherwise. Between hosts, ranks with the same local rank
+/// communicate.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,9 @@ class ShmCollectives {
     void run(const Collective& call);
 
   private:
-    /// Whether reducing each host first gives the right result. It does not if the order of the ranks
-    /// matters (the ranks of a host need not be consecutive), or for products of 16-bit numbers, which
-    /// would be rounded on each host.
+    /// Whether a reduction within each host, followed by one between hosts, gives the right result. The
+    /// result is wrong for user-defined functions, which depend on the order of the ranks (the ranks of a
+    /// host need not be consecutive), and for products of 16-bit floats, which would be rounded on each host.
     [[nodiscard]] bool can_be_combined(const Collective& call) const noexcept;
 
     void barrier(const Collective& call);

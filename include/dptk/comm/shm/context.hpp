@@ -22,18 +22,19 @@ struct ElementSlice {
     std::size_t count = 0;
 };
 
-/// The slice of `count` elements that one rank works on. Slices start at cache lines if the elements do.
+/// The slice of `count` elements that one rank works on; empty if `rank` is not below `slices`. If the
+/// elements start at a cache line, each slice does, too.
 [[nodiscard]] ElementSlice shm_slice(std::size_t count, int slices, int rank) noexcept;
 
-/// Copies bytes that another rank reads soon. Does not use memcpy, whose large copies bypass the cache.
+/// Copies bytes that another rank reads soon. Avoids memcpy, because its large copies bypass the cache.
 void shm_copy(void* to, const void* from, std::size_t bytes) noexcept;
 
 class ShmContext {
   public:
     using Parts = ShmAllocations::Parts;
 
-    /// `across` carries out calls among the ranks of all hosts with this local rank. It is null if there is
-    /// one host, or if some host has no such rank.
+    /// `across` executes a call among the ranks that have the same local rank as this rank, one on each host.
+    /// It is null if there is only one host, or if some host has no such rank.
     ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts hosts,
                std::function<void(const Collective&)> across);
 
@@ -41,28 +42,28 @@ class ShmContext {
     [[nodiscard]] const ShmHosts& hosts() const noexcept { return hosts_; }
     [[nodiscard]] bool one_host() const noexcept { return hosts_.count() == 1; }
 
-    /// This rank's index among the ranks of this host.
+    /// This rank's index among the ranks of this host, and the number of these ranks.
     [[nodiscard]] int rank() const noexcept { return region_->rank(); }
     [[nodiscard]] int size() const noexcept { return region_->size(); }
 
-    /// The number of ranks of all hosts: the divisor of an average.
+    /// The number of ranks on all hosts together: the divisor of an average.
     [[nodiscard]] double world() const noexcept { return static_cast<double>(hosts_.world); }
 
     void across(const Collective& call) const { across_(call); }
 
-    /// Barrier of the host's ranks with a check of the call's signature. Throws MismatchError on all of
-    /// them if their calls differ.
+    /// Barrier of the host's ranks with a check of the call's signature. Throws MismatchError on all of these
+    /// ranks if their calls differ.
     void enter_barrier(const Collective& call, const ShmAddress& address = {});
 
-    /// Allocates zeroed memory that all ranks of the host share, or private memory on all of them if the
-    /// system has no shared memory. Collective among the host's ranks. Throws MismatchError if the sizes
-    /// differ.
+    /// Allocates zeroed memory that all ranks of the host share. If shared memory cannot be allocated, all of
+    /// these ranks get private memory. Collective among the host's ranks. Throws MismatchError if the ranks
+    /// request different sizes.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
     [[nodiscard]] ShmAddress address_of(const Buffer& buffer) const;
 
-    /// The allocation that all ranks' records name; `first` is null if the records name different ones or
-    /// none.
+    /// The allocation that the records of all ranks name. `first` is null if the records name different
+    /// allocations, or no allocation.
     [[nodiscard]] Parts common_memory() const;
 
     /// Returns each rank's memory at the buffer's address. Empty if there are several hosts, or if the
@@ -71,11 +72,11 @@ class ShmContext {
 
     [[nodiscard]] bool some_memory_is_shared() const;
 
-    /// Bytes of one piece that goes through shared memory: sized for the caches on one host, for messages
-    /// on several.
+    /// The size in bytes of the pieces into which a large call is split: chosen for the caches on one host,
+    /// and for messages between several hosts.
     [[nodiscard]] std::size_t stage_bytes() const noexcept;
 
-    /// Calls action(index of the first element, elements) for each piece.
+    /// Calls action(index of the first element, elements) for each piece of `data`.
     template <class Action>
     void for_pieces(const Buffer& data, Action&& action) const {
         const std::size_t piece = std::max<std::size_t>(stage_bytes() / data.element_size(), 1);
@@ -83,7 +84,7 @@ class ShmContext {
             action(done, data.slice(done, std::min(piece, data.count - done)));
     }
 
-    // The elements of each rank of the host, and the destinations, of the current reduction.
+    // Addresses for the current reduction: the elements of each rank of the host, and the destinations.
     std::vector<const void*> sources;
     std::vector<void*> results;
 
@@ -99,8 +100,8 @@ class ShmContext {
     std::vector<std::byte> scratch_;
 };
 
-/// The operation and the dtype of one host's partial result: a sum for averages, and the dtype for
-/// accumulation.
+/// The operation and the dtype for the partial result of one host: averages are computed as sums, and dtypes
+/// that need wide accumulation are widened.
 [[nodiscard]] ReduceOp partial_op(const Reduction& reduction) noexcept;
 [[nodiscard]] DType partial_dtype(DType dtype, const Reduction& reduction) noexcept;
 

@@ -25,8 +25,8 @@ class ShmAllGather {
         }
     }
 
-    /// Copies bytes `done` to `done + some` of the parts of that local rank, one part for each host, into
-    /// the output.
+    /// `from` holds bytes `done` to `done + some` of the parts of the ranks with local rank `rank`, in the
+    /// order of the hosts. Copies these bytes to the positions of the parts in the output.
     void place(const Collective& call, int rank, const std::byte* from, std::size_t done, std::size_t some);
 
     ShmContext& context_;
@@ -46,7 +46,7 @@ class ShmBroadcast {
 
     void run_on_other_host(const Collective& call, int root_host);
 
-    /// Broadcasts this rank's slice between hosts, and returns the slice.
+    /// Broadcasts this rank's slice of `some` from the root's host to the other hosts. Returns the slice.
     ElementSlice exchange_slice(const Buffer& some, int root_host);
 
     ShmContext& context_;

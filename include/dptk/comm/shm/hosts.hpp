@@ -17,18 +17,18 @@ namespace DPTK_NAMESPACE::detail {
 struct ShmPeerInfo {
     std::uint64_t host = 0;
     ShmSettings settings = {};
-    /// The affinity of the process.
+    /// The CPU affinity mask of the process.
     cpu_set_t processors = {};
-    /// A number that no other group uses. All ranks use the one of rank 0.
+    /// A random number that identifies the group. All ranks use the token of rank 0.
     std::uint64_t token = 0;
 };
 
 /// How many processors each rank of the job has on this host.
 struct CpuBudget {
-    /// Whether each rank has at least one: a waiting rank then spins before it sleeps.
+    /// Whether each rank has at least one processor: a waiting rank then spins before it sleeps.
     bool has_own_processors = false;
-    /// Whether each rank has at least two: background threads then do not compete with the thread that
-    /// computes.
+    /// Whether each rank has at least two processors: background threads then do not compete with the thread
+    /// that computes.
     bool has_spare_processors = false;
 };
 
@@ -42,28 +42,29 @@ struct ShmHosts {
     /// The ranks of this host, in order.
     [[nodiscard]] const std::vector<int>& local() const { return ranks[static_cast<std::size_t>(host)]; }
 
-    /// The ranks with this local rank, one for each host, in the order of the hosts. Requires that every
-    /// host has such a rank.
+    /// The ranks that have the same local rank as this rank, one on each host, in the order of the hosts.
+    /// Requires that every host has such a rank.
     [[nodiscard]] std::vector<int> across() const;
 
     int world;
     /// The ranks of each host, in order. Hosts are ordered by their first ranks.
     std::vector<std::vector<int>> ranks;
-    /// This rank's host, and its index among the ranks of that host.
+    /// The index of this rank's host, and the rank's index among the ranks of that host.
     int host = 0;
     int local_rank = 0;
-    /// The smallest number of ranks on a host, and whether all hosts have this number.
+    /// The smallest number of ranks on a host, and whether all hosts have equally many ranks.
     int min_local_size = 0;
     bool even = false;
     /// Whether any host has several ranks.
     bool shared = false;
-    /// The budget of this host. Only valid if the group consists of all ranks of the job.
+    /// The CPU budget of this host. Only valid if the group consists of all ranks of the job.
     CpuBudget cpu_budget;
     /// Whether no rank has disabled shared memory.
     bool may_share = true;
 
   private:
-    /// Uses the smallest number of processors that is set on a rank, or the ranks' affinities if none is.
+    /// Uses the smallest number of processors that any rank has set. If no rank has set a number, counts the
+    /// processors in the affinity masks of this host's ranks.
     void find_cpu_budget(std::span<const ShmPeerInfo> peers);
 };
 

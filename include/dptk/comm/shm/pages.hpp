@@ -1,5 +1,5 @@
-/// Shared-memory pages (memfd_create) that the processes of one host map. They have no name in a file
-/// system: nothing is left over however the processes end, the size of /dev/shm does not matter, and only
+/// Shared-memory pages (memfd_create) that the processes of one host map. The pages have no name in a file
+/// system: they are freed even if the processes crash, the size of /dev/shm does not matter, and only
 /// processes of the same user can open them.
 #pragma once
 
@@ -27,10 +27,11 @@ struct ShmHandle {
 
 class ShmPages {
   public:
-    /// Creates pages in one process and opens them in the others. Collective among these processes.
-    /// publish(handle) must return the handle that the creating process passed; all_succeed(success) must
-    /// return whether all processes passed true; touch(pages) prepares the pages before others use them.
-    /// Returns null on all processes if one of them failed; there, `problem` says why.
+    /// Creates pages in the process that passes makes_them = true, and opens them in the others. Collective
+    /// among these processes. publish(handle) must return the handle that the creating process passed, and
+    /// all_succeed(success) whether all processes passed true. touch(pages) is called in each process before
+    /// any process uses the pages. Returns null in all processes if one of them fails; `problem` then says
+    /// why in each process that has failed.
     template <class Publish, class AllSucceed, class Touch>
     [[nodiscard]] static std::shared_ptr<ShmPages> share(bool makes_them, std::size_t bytes,
                                                          Publish&& publish, AllSucceed&& all_succeed,
@@ -59,10 +60,10 @@ class ShmPages {
         return success ? pages : nullptr;
     }
 
-    /// Creates pages, all zero. Throws BackendError if the system has no memory for them.
+    /// Creates zeroed pages. Throws BackendError if the system cannot create them.
     [[nodiscard]] static std::shared_ptr<ShmPages> create(std::size_t bytes);
 
-    /// Opens the pages of another rank. Throws BackendError, which says why, if they cannot be opened.
+    /// Opens the pages of another rank. Throws BackendError with the reason if they cannot be opened.
     [[nodiscard]] static std::shared_ptr<ShmPages> open(const ShmHandle& handle);
 
     ShmPages(const ShmPages&) = delete;
@@ -71,16 +72,16 @@ class ShmPages {
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
-    /// Faults the pages in, on the NUMA node of the calling thread. Throws BackendError if the system has
-    /// no memory for them.
+    /// Faults in `bytes` bytes at offset `first`, which must still be zero, on the NUMA node of the calling
+    /// thread. Throws BackendError if the system has no memory for them.
     void touch(std::size_t first, std::size_t bytes);
 
   private:
     /// The handle with which other processes open the pages. Requires that this process created them.
     [[nodiscard]] ShmHandle handle() const;
 
-    /// Throws BackendError if the bytes exceed the machine's memory or the file size limit: the system
-    /// would kill the process when it writes to such pages.
+    /// Throws BackendError if `bytes` exceeds the machine's memory or the file size limit: the system would
+    /// kill a process that exceeds one of these limits.
     static void check_size(std::size_t bytes);
 
     struct Descriptor {

@@ -35,7 +35,9 @@ DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::create(std::size_t bytes) {
 }
 
 DPTK_INLINE std::shared_ptr<ShmPages> ShmPages::open(const ShmHandle& handle) {
-    if (handle.process == getpid()) {  // ranks that are threads use one mapping, which tools can follow
+    // Ranks that are threads of one process share one mapping, so that race detectors see that these ranks
+    // access the same memory.
+    if (handle.process == getpid()) {
         Registry& registry = Registry::get();
         const std::lock_guard lock(registry.mutex);
         const auto found = registry.pages.find(handle.file);
@@ -78,7 +80,8 @@ DPTK_INLINE void ShmPages::check_size(std::size_t bytes) {
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     rlimit limit{};
     getrlimit(RLIMIT_FSIZE, &limit);
-    if (bytes > all) throw BackendError(text(bytes, " bytes are more than this machine has (", all, ")"));
+    if (bytes > all)
+        throw BackendError(text(bytes, " bytes are more than this machine's memory (", all, " bytes)"));
     if (bytes > limit.rlim_cur) throw BackendError(text(bytes, " bytes are more than ulimit -f allows"));
 }
 

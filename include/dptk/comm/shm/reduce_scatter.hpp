@@ -11,8 +11,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Each rank first reduces, over its host, the parts of all ranks with its local rank. Then these ranks
-/// reduce_scatter between hosts.
+/// First, each rank reduces over its own host the parts that belong to the ranks with its local rank, one
+/// part per host. Then the ranks with the same local rank reduce_scatter these partial results between hosts.
 class ShmReduceScatter {
   public:
     explicit ShmReduceScatter(ShmContext& context) : context_(context), region_(context.region()) {}
@@ -20,12 +20,12 @@ class ShmReduceScatter {
     void run(const Collective& call);
 
   private:
-    /// Reduces, over this host, the parts of all ranks with this local rank into `to`, in the order of the
-    /// hosts.
+    /// Reduces over this host the parts that belong to the ranks with this rank's local rank, one part per
+    /// host. Writes the results to `to`, in the order of the hosts.
     void reduce_host(const Collective& call, const Buffer& to, const Reduction& reduction, double divisor);
 
-    /// Reduces `count` elements of each part, starting at `done`. memory_of(local rank, part) returns their
-    /// address.
+    /// Reduces `count` elements of each of these parts, starting at element `done`. memory_of(local rank,
+    /// part) must return the address of these elements in that rank's memory.
     template <class MemoryOf>
     void reduce_parts(const Buffer& like, const Buffer& to, std::size_t done, std::size_t count,
                       const Reduction& reduction, double divisor, MemoryOf&& memory_of) {

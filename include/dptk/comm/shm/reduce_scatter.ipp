@@ -21,8 +21,8 @@ DPTK_INLINE void ShmReduceScatter::run(const Collective& call) {
         return shm_copy(output.data, apart.buffer().data, output.bytes());
     }
     if (context_.one_host()) return reduce_host(call, output, call.reduction, context_.world());
-    // `partial` holds the parts of all ranks with this local rank, `sum` the part of this rank. Their dtype
-    // may be wider than the output's.
+    // `partial` holds this host's results for the ranks with this local rank, `sum` the result of all hosts
+    // for this rank. Their dtype may be wider than the output's.
     Buffer partial = output;
     partial.dtype = partial_dtype(output.dtype, call.reduction);
     Buffer sum = partial;

@@ -20,14 +20,14 @@ namespace DPTK_NAMESPACE::detail {
 
 /// The record that a rank publishes at a barrier.
 struct CallRecord {
-    /// Its call, packed.
+    /// The rank's call, packed.
     CallTracker::Call call = {};
     std::size_t element_size = 0;
-    /// The memory that the other ranks access.
+    /// The memory of this rank that the other ranks access.
     ShmAddress address = {};
 };
 
-/// Logs why memory is not shared, once per process.
+/// Logs why memory is not shared. Only the first call in a process logs.
 inline void warn_once_not_shared(int rank, const std::string& problem) {
     static std::atomic<bool> is_logged = false;
     if (is_logged.exchange(true)) return;
@@ -40,13 +40,13 @@ class ShmRegion {
     using Work = SharedWork<SharedWords>;
     using Slot = BarrierSlot<SharedWords, CallRecord>;
 
-    /// The most bytes of one rank's elements in a small call.
+    /// The maximum size of one rank's elements in a small call.
     static constexpr std::size_t slot_bytes = 16384;
     /// Bytes of one rank's staging buffer.
     static constexpr std::size_t stage_bytes = std::size_t{4} << 20;
 
     struct Options {
-        /// The index among the ranks of this host.
+        /// This rank's index among the ranks of its host, and the number of these ranks.
         int rank = 0;
         int size = 1;
         /// The rank in the job, for log messages.
@@ -57,7 +57,7 @@ class ShmRegion {
         std::function<bool()> idle;
     };
 
-    /// The size of the pages that so many ranks need.
+    /// The number of bytes of pages that a region needs if the host has `ranks` ranks.
     [[nodiscard]] static std::size_t bytes_for(int ranks) noexcept { return Layout(ranks).end; }
 
     ShmRegion(std::shared_ptr<ShmPages> pages, std::shared_ptr<ShmAllocations> allocations, Options options);
@@ -75,8 +75,8 @@ class ShmRegion {
     /// The record that `rank` published at the last barrier.
     [[nodiscard]] const CallRecord& record_of(int rank) const noexcept { return barrier_.record_of(rank); }
 
-    /// Shares the pieces of work of this generation with the other ranks; each piece runs on the rank that
-    /// takes it first.
+    /// Runs do_piece(0) to do_piece(pieces - 1), each on the rank that takes the piece first. Returns when
+    /// all pieces are done. Call after enter_barrier(), at most once before the next barrier.
     template <class DoPiece>
     void share(std::size_t pieces, DoPiece&& do_piece) {
         barrier_.share(static_cast<std::uint32_t>(pieces), do_piece, options_.idle, spin_policy());
@@ -88,7 +88,7 @@ class ShmRegion {
     [[nodiscard]] std::byte* slot_of(int rank) const noexcept;
 
     /// The staging buffers. Write to next_stage() before a barrier; read stage_of() after it. They are
-    /// double-buffered, as the records of the barrier.
+    /// double-buffered, like the records of the barrier.
     [[nodiscard]] std::byte* next_stage() const noexcept;
     [[nodiscard]] std::byte* stage_of(int rank) const noexcept;
 
@@ -97,12 +97,13 @@ class ShmRegion {
     [[nodiscard]] std::byte* next_result() const noexcept;
     [[nodiscard]] std::byte* result() const noexcept;
 
-    /// Allocates shared memory for each rank of the host; returns null on all of them if the system has
-    /// none. Collective among them, right after a barrier.
+    /// Allocates shared memory for each rank of the host. Returns null on all of these ranks if one of them
+    /// cannot create or open the memory. Collective among these ranks, which must all have just left a
+    /// barrier.
     [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes);
 
   private:
-    /// The offsets in the pages.
+    /// The offsets of the region's parts in the pages.
     struct Layout {
         explicit Layout(int ranks) noexcept;
         std::size_t work;

@@ -60,7 +60,7 @@ DPTK_INLINE std::shared_ptr<void> ShmRegion::allocate(std::size_t bytes) {
         [&](const ShmHandle& own) {
             if (rank() == 0) published = own;
             enter_barrier({});
-            handle = published;  // copied, because rank 0 may soon write the next one
+            handle = published;  // copied, because rank 0 may soon write the next handle
             return handle;
         },
         [&](bool success) {

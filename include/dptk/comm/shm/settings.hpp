@@ -10,8 +10,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The settings of one rank. Trivially copyable. An invalid value is kept, so that check_settings() reports
-/// it on all ranks.
+/// The settings of one rank. Trivially copyable. An invalid setting is recorded as `wrong` or -1, so that
+/// check_settings() reports it on all ranks.
 struct ShmSettings {
     enum class Sharing { no, yes, wrong } sharing = Sharing::yes;
     /// Processors that the ranks of a host have together; 0 if not set, and -1 if the value is invalid.
@@ -23,7 +23,7 @@ struct ShmSettings {
     [[nodiscard]] static std::string_view word(const char* variable);
 };
 
-/// Throws the same ArgumentError on all ranks if the settings of one of them are invalid.
+/// Throws the same ArgumentError on all ranks if the settings of any rank are invalid.
 void check_settings(std::span<const ShmSettings> settings);
 
 }  // namespace DPTK_NAMESPACE::detail

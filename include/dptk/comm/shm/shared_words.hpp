@@ -10,7 +10,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The machine on which the shared-memory protocols run. Tests replace it by a model.
+/// The template argument `Machine` of the shared-memory barrier. Tests replace it by a model.
 struct SharedWords {
     using Word = std::atomic<std::uint32_t>;
     using LongWord = std::atomic<std::uint64_t>;
@@ -21,7 +21,7 @@ struct SharedWords {
 
     static void wake_all(const Word& word) noexcept;
 
-    /// Called between two polls of a word that a running thread will change soon.
+    /// Called between two polls if a thread that is running will change the word soon.
     static void pause() noexcept {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -30,7 +30,7 @@ struct SharedWords {
 #endif
     }
 
-    /// Called between two polls of a word that a thread without a processor may have to change.
+    /// Called between two polls if the thread that will change the word may need this processor.
     static void yield() noexcept { sched_yield(); }
 };
 

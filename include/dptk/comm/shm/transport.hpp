@@ -1,5 +1,5 @@
-/// Shared-memory transport, wrapped around an inner one: ranks of one host communicate through shared
-/// memory, and all other calls use the inner transport.
+/// Shared-memory transport, wrapped around an inner transport: collectives use shared memory between ranks of
+/// one host; everything else uses the inner transport.
 #pragma once
 
 #include <sched.h>
@@ -34,7 +34,8 @@ namespace DPTK_NAMESPACE {
 
 /// Options of ShmTransport: which ranks share a host, and how many processors the host has.
 struct ShmOptions {
-    /// The host's name: ranks with the same name share memory. Empty means the host's identity.
+    /// The host's name: ranks with the same name share memory. If empty, the host is identified by its host
+    /// name and the kernel's boot id.
     std::string host = {};
     /// The number of processors that the ranks of a host have together. With at least one per rank, a
     /// waiting rank spins before it sleeps; with at least two per rank, background threads have a processor
@@ -43,15 +44,15 @@ struct ShmOptions {
     std::optional<int> processors = std::nullopt;
 };
 
-/// A transport that uses shared memory within a host. If no ranks share a host, or with DPTK_SHM=0 on any
-/// rank, all calls use the inner transport.
+/// A transport that uses shared memory within a host. All calls use the inner transport if no two ranks share
+/// a host, or if DPTK_SHM=0 is set on any rank.
 template <Transport Inner>
 class ShmTransport {
   public:
     static constexpr bool interruptible = detail::Interruptible<Inner>;
 
-    /// Connects the ranks. Collective. Throws ArgumentError on all ranks if, on one of them, DPTK_SHM is
-    /// not 0 or 1, or a number of processors is not above 0.
+    /// Connects the ranks. Collective. Throws ArgumentError on all ranks if any rank sets DPTK_SHM to
+    /// something other than 0 or 1, or a number of processors below 1.
     explicit ShmTransport(Inner inner, const ShmOptions& options = {})
         : ShmTransport(std::move(inner),
                        detail::fnv1a(options.host.empty() ? detail::host_identity() : options.host), options,
@@ -87,8 +88,8 @@ class ShmTransport {
         return detail::allocate_aligned(bytes);
     }
 
-    /// Returns each rank's memory at that address if all ranks are on one host and the memory was allocated
-    /// by allocate(); empty otherwise.
+    /// Returns the addresses, by rank, of the memory of each rank that corresponds to `memory`. Empty if the
+    /// ranks are on several hosts, or if `memory` is not shared memory from allocate().
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& memory) const {
         return collectives_ ? collectives_->peer_memory(memory) : std::vector<void*>();
     }
@@ -115,8 +116,8 @@ class ShmTransport {
     /// shared memory do, unless each rank has a spare processor.
     [[nodiscard]] bool competes_with_compute() const noexcept { return competes_with_compute_; }
 
-    /// Starts the call on the inner transport. Returns null if that transport cannot start it; the call
-    /// then runs when a thread waits for it.
+    /// Starts the call on the inner transport. Returns null if the inner transport cannot start the call,
+    /// which then runs when a thread waits for it.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective& call)
         requires detail::HasStart<Inner>
     {
@@ -170,7 +171,7 @@ class ShmTransport {
     struct Inherited {
         std::shared_ptr<detail::ControlPlane> control = nullptr;
         std::optional<detail::CpuBudget> cpu_budget = std::nullopt;
-        /// The table of allocations; null if the ranks differ.
+        /// The table of allocations that a duplicate shares; null for a subgroup.
         std::shared_ptr<detail::ShmAllocations> allocations = nullptr;
     };
 
@@ -198,8 +199,9 @@ class ShmTransport {
         detail::ShmPeerInfo own{.host = host_,
                                 .settings = detail::ShmSettings::from_environment(options_.processors),
                                 .token = std::random_device()()};
+        // Fails on a machine with more than 1024 processors.
         if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
-            std::memset(&own.processors, 0xff, sizeof own.processors);  // the machine has more than 1024
+            std::memset(&own.processors, 0xff, sizeof own.processors);
         const std::vector<detail::ShmPeerInfo> peers = gather_from_all(own);
         std::vector<detail::ShmSettings> settings;
         for (const detail::ShmPeerInfo& peer : peers) settings.push_back(peer.settings);
@@ -230,8 +232,8 @@ class ShmTransport {
             hosts, std::move(across)));
     }
 
-    /// Creates or opens the pages that this host's ranks share. Returns null on all ranks of all hosts if
-    /// one of them cannot open its host's pages.
+    /// Creates or opens the pages that this host's ranks share. Returns null on all ranks of all hosts if any
+    /// rank cannot create or open the pages of its host.
     [[nodiscard]] std::shared_ptr<detail::ShmPages> exchange_pages(const detail::ShmHosts& hosts) {
         std::string problem;
         const int ranks = static_cast<int>(hosts.local().size());
@@ -249,7 +251,8 @@ class ShmTransport {
         return pages;
     }
 
-    /// Connects with the ranks of the other hosts that have this local rank, if every host has one.
+    /// Connects this rank to the ranks of the other hosts that have the same local rank. Does nothing if some
+    /// host has no such rank.
     void join_hosts(const detail::ShmHosts& hosts, std::uint64_t token) {
         if constexpr (detail::HasSubgroup<Inner>) {
             if (hosts.count() == 1 || hosts.local_rank >= hosts.min_local_size) return;
@@ -262,9 +265,10 @@ class ShmTransport {
     std::shared_ptr<detail::ControlPlane> control_;
     ShmOptions options_;
     std::uint64_t host_;
-    /// Connects the ranks of all hosts that have this local rank.
+    /// Connects the ranks that have the same local rank as this rank, one on each host. Null if there is only
+    /// one host, or if some host has no such rank.
     std::shared_ptr<Inner> across_;
-    /// The budget of this host, computed by the job's first transport.
+    /// The CPU budget of this host, computed by the job's first transport.
     std::optional<detail::CpuBudget> cpu_budget_;
     bool competes_with_compute_ = false;
     std::unique_ptr<detail::ShmCollectives> collectives_;

@@ -11,8 +11,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Creates a device group over a duplicate of `host`. Collective. Throws ArgumentError if it has no
-/// duplicate().
+/// Creates a device group over a duplicate of `host`. Collective. Throws ArgumentError if the transport of
+/// `host` has no duplicate().
 [[nodiscard]] std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, const std::vector<int>&);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -88,7 +88,7 @@ DPTK_INLINE std::unique_ptr<DeviceGroup> connect_staged_devices(Channel& host, c
     if (!copy)
         throw ArgumentError(
             "the transport " + host.backend() +
-            " has no duplicate(), which calls on several devices need to copy through the host");
+            " has no duplicate(), which is required to stage the memory of several devices through the host");
     return std::make_unique<StagedDevices>(std::move(copy));
 }
 

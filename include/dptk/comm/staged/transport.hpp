@@ -26,8 +26,8 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-/// The parts of a buffer, one per rank that sends or receives it, or a single one. A piece consists of the
-/// same range of elements of every part.
+/// The parts of a buffer: one part per rank, a single part, or none if this rank does not use the buffer. A
+/// piece of the buffer consists of the same range of elements of every part.
 class StagedParts {
   public:
     StagedParts(const Buffer& whole, std::vector<std::size_t> counts);
@@ -86,13 +86,14 @@ class StagedTransport {
 
     [[nodiscard]] bool progresses_by_caller() const { return host_->progresses_by_caller(); }
 
-    /// Returns null: collectives are not started in the background if only the caller's thread may
-    /// communicate.
+    /// Returns null, so that a started collective runs when the caller waits for it. Only called if only the
+    /// caller's thread may communicate.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Collective&) { return nullptr; }
 
     [[nodiscard]] std::function<void()> prepare(const Collective& call);
 
-    /// Sends or receives a message in pieces, after its size. Returns the peer's rank. Blocks.
+    /// Sends or receives a message. Device memory is sent in pieces, after a message that contains its size.
+    /// Returns the peer's rank. Blocks.
     int transfer(const Message& message);
 
     void send(const Buffer& buffer, int to, int tag);
@@ -115,8 +116,7 @@ class StagedTransport {
 
     void check_device(const Buffer& buffer) const;
 
-    /// Records an event after the work that the stream has been given so far. Throws if the stream is
-    /// capturing.
+    /// Records an event after all work that is on the stream now. Throws if the stream is being captured.
     [[nodiscard]] std::shared_ptr<cuda::Event> begin(StreamRef stream) const;
 
     /// Blocks the host until the event has completed. Throws if the job fails meanwhile.
@@ -128,8 +128,8 @@ class StagedTransport {
 
     [[nodiscard]] bool takes_device_memory(const Collective& call) const;
 
-    /// Passes device memory to the underlying transport. That transport does not use CUDA streams, so that
-    /// the host waits first until the input is complete.
+    /// Passes device memory to the underlying transport. That transport does not use CUDA streams, so the
+    /// host first waits until the input is complete.
     void carry_out_in_place(const Collective& call);
 
     [[nodiscard]] std::vector<std::size_t> parts_of(std::size_t count, bool one_a_rank) const;
@@ -141,8 +141,8 @@ class StagedTransport {
     /// Returns the number of elements per part of the whole call, which is the same on all ranks.
     [[nodiscard]] std::size_t length(const Collective& call, const detail::StagedParts& output) const;
 
-    /// Returns whether the verb has one part per rank in its input, its output, or both. This is the same
-    /// on all ranks, so that they choose the same piece size.
+    /// Returns whether the verb has one part per rank in its input, its output, or both. The result is the
+    /// same on all ranks, so that all ranks choose the same piece size.
     [[nodiscard]] static bool has_part_a_rank(Verb verb) noexcept;
 
     void carry_out_in_pieces(const Collective& call);

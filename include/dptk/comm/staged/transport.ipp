@@ -270,7 +270,7 @@ DPTK_INLINE int StagedTransport::receive_pieces(const Message& message) {
                                          peer, ", got ", sent));
     }
     const detail::StagedParts whole(bytes_on_device(message.buffer), {bytes});
-    await(cuda::Event(stages_->from_device));  // waits for earlier uses of the memory in the stream
+    await(cuda::Event(stages_->from_device));  // waits until the stream no longer uses the memory
     std::size_t number = 0;
     for (std::size_t first = 0; first < bytes; first += piece_bytes, ++number) {
         detail::StagedSlot& slot = slot_of(number);

@@ -31,20 +31,20 @@ class ThreadHub final : public FailureListener {
     [[nodiscard]] int size() const noexcept { return size_; }
     [[nodiscard]] ThreadMailbox& mailbox() noexcept { return *mailbox_; }
 
-    /// Publishes this rank's call and blocks until all ranks have published theirs. From its return until
-    /// finish(), calls() and the memory that they refer to may be accessed. Throws PeerLostError if a rank
-    /// is lost.
+    /// Publishes this rank's call and blocks until all ranks have published their calls. Afterwards, until
+    /// this rank calls finish(), it may access calls() and the memory to which these calls refer. Throws
+    /// PeerLostError if a rank is lost.
     void publish_and_wait(int rank, const Collective& call);
 
-    /// Blocks until all ranks have finished accessing each other's memory. It does so even if the job has
-    /// failed, so that no rank frees memory that another one accesses. This terminates, since no rank
-    /// blocks between publish_and_wait() and finish().
+    /// Blocks until all ranks have finished accessing each other's memory. Blocks even if the job has failed,
+    /// so that no rank frees memory that another rank accesses. The wait ends, since no rank blocks between
+    /// publish_and_wait() and finish().
     void finish() { pass(Waiting::must_end); }
 
     /// Records that this rank has not completed its part of the call. Must be called before finish().
     void mark_incomplete() noexcept { spoiled_ = true; }
 
-    /// Throws PeerLostError if another rank has not completed its part. Must be called after finish().
+    /// Throws PeerLostError if a rank has not completed its part of the call. Must be called after finish().
     void check_complete() const;
 
     /// Returns the calls of all ranks, by rank.

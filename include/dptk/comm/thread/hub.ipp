@@ -29,7 +29,7 @@ DPTK_INLINE void ThreadHub::publish_and_wait(int rank, const Collective& call) {
 
 DPTK_INLINE void ThreadHub::check_complete() const {
     if (!spoiled_) return;
-    constexpr std::chrono::milliseconds soon{2000};  // time for that rank to report the cause
+    constexpr std::chrono::milliseconds soon{2000};  // time for the failed rank to report the cause
     static_cast<void>(job_state_->wait_until_failed(soon));
     job_state_->check();
     throw PeerLostError("another rank failed during the call");

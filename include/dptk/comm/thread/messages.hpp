@@ -1,5 +1,5 @@
-/// Point-to-point messages between thread ranks: sends and receives are matched by rank and tag, in the
-/// order in which they were posted. The thread that posts the second one of a pair copies the data.
+/// Point-to-point messages between thread ranks: sends and receives are matched by rank and tag, in the order
+/// in which they were posted. The thread that completes a matching pair copies the data.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,13 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
   public:
     ThreadMailbox(int size, std::shared_ptr<JobState> job_state);
 
-    /// Posts a send or receive of `rank`, and returns its work; it completes without further calls. The
-    /// mailbox must be owned by a shared_ptr. Throws if the job has failed, since the memory of messages
-    /// that other ranks have posted may have been freed.
+    /// Posts a send or receive of `rank`, and returns the state of the operation, which completes without
+    /// further calls. The mailbox must be owned by a shared_ptr. Throws if the job has failed, since the
+    /// memory of messages that other ranks have posted may have been freed.
     [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message);
 
-    /// Cancels a message that has not been copied yet. Blocks until no thread accesses its memory.
+    /// Cancels the message unless it has been copied already. Blocks until no thread accesses the message's
+    /// memory.
     void withdraw(WorkState& work);
 
     /// Records that this rank posts no further messages.

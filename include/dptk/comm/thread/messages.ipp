@@ -96,7 +96,7 @@ DPTK_INLINE std::string ThreadMailbox::copy(const Posted& from, Posted& to) {
     const Buffer& target = to.message.buffer;
     if (source.bytes() != target.bytes()) {
         return text("rank ", from.rank, " sends ", source.bytes(), " bytes to rank ", to.rank,
-                    ", which expects ", target.bytes());
+                    ", which expects ", target.bytes(), " bytes");
     }
     if (source.bytes() != 0) std::memcpy(target.data, source.data, source.bytes());
     return {};

@@ -1,7 +1,7 @@
-/// Decides whether an exception fails the job: an agreed error, which all ranks throw together, does not; an
-/// error that this rank throws alone does. A destructor cannot see the exception that unwinds it, but it
-/// can see whether the last agreed error still exists. Each rank has one AgreedErrors object, which a group
-/// shares with its duplicates.
+/// Agreed errors: an exception that all ranks throw together is agreed, and leaves the job usable; an error
+/// that only this rank throws fails the job. A destructor cannot see the exception that unwinds the stack,
+/// but can check whether the last agreed error still exists. Each rank has one AgreedErrors object, which a
+/// group shares with its duplicates.
 #pragma once
 
 #include <exception>
@@ -18,10 +18,10 @@ namespace DPTK_NAMESPACE::detail {
 
 class AgreedErrors {
   public:
-    /// Records an error that all ranks throw, for as long as the error object exists.
+    /// Records an agreed error, until the error object and its copies have been destroyed.
     void note(const Error& error);
 
-    /// Returns whether the last agreed error has not yet been caught and destroyed.
+    /// Returns whether the last agreed error, or a copy of it, still exists.
     [[nodiscard]] bool is_unwinding() const;
 
   private:
@@ -29,7 +29,8 @@ class AgreedErrors {
     std::weak_ptr<const void> last_;
 };
 
-/// Runs `fn`. An exception that is not agreed breaks the job; an agreed error is recorded. Rethrows both.
+/// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the job.
+/// Rethrows the exception.
 template <class Fn>
 void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
     const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };

@@ -37,7 +37,8 @@ class CallTracker {
         int (*peer)(Call);
     };
 
-    /// Collectives have the same numbers on all ranks. Each rank numbers its messages independently.
+    /// The kind of a channel's calls. Collectives have the same numbers on all ranks; each rank numbers its
+    /// messages independently.
     enum class Calls : std::uint8_t { collectives, messages };
 
     /// A consistent copy of the state. `sequence` is the number, from 1, of the last call that has begun.
@@ -52,7 +53,8 @@ class CallTracker {
     /// Records that the next call begins.
     void begin(Call call) noexcept { enter(call, 3); }
 
-    /// Re-enters a call that has begun before and that this thread had left.
+    /// Records that this thread re-enters a call that it began earlier and left with end(). Does not increase
+    /// the sequence number.
     void resume(Call call) noexcept { enter(call, 1); }
 
     void end() noexcept {
@@ -68,14 +70,16 @@ class CallTracker {
     /// Returns a description such as "all_reduce(sum, 4 x f32) #42" or "recv(4 x f32, from rank 1)".
     [[nodiscard]] std::string describe(const Snapshot& snapshot) const;
 
-    /// Returns the job rank whose message the call waits for, any_peer if a message from any rank completes
-    /// the call, or no_peer if the call does not wait for a message.
+    /// Results of peer() that are not a rank.
     static constexpr int no_peer = -1;
     static constexpr int any_peer = -2;
+
+    /// Returns the job rank whose message the call waits for, any_peer if a message from any rank completes
+    /// the call, or no_peer if the call does not wait for a message.
     [[nodiscard]] int peer(const Snapshot& snapshot) const;
 
-    /// Returns the number of the next channel that is created from this one. Ranks call it in the same
-    /// order.
+    /// Returns the number of the next channel that is created from this one. All ranks create these channels
+    /// in the same order.
     [[nodiscard]] int next_child() noexcept { return children_++; }
 
     /// Returns the number of the next monitored_barrier on this channel, from 1.

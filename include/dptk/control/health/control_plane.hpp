@@ -1,7 +1,7 @@
 /// Control plane: sends the text of a failed rank's error to all other ranks through a store (error
-/// propagation), enforces the deadlines of calls, and names the ranks that are missing in a call. It runs on
-/// background threads beside a group's transport, and knows which call each channel of this rank is in. Its
-/// cost per call is a few stores to memory.
+/// propagation), enforces the deadlines of calls, and names the ranks that have not entered a call. Runs on
+/// background threads beside a group's transport, and knows which call each channel of this rank is in. Each
+/// call costs a few atomic writes.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Advances the program's pending operations; returns whether any are pending. Null if operations make
+/// Advances the program's pending operations; returns whether any are still pending. Null if operations make
 /// progress by themselves.
 using Progress = std::function<bool()>;
 
-/// Calls `progress`, if it is not null; returns how long to wait in a store before the next call.
+/// Calls `progress`, if it is not null. Returns how long a thread may wait for a key of a store before it
+/// must call `progress` again.
 [[nodiscard]] std::chrono::milliseconds make_progress(const Progress& progress);
 
 struct ControlPlaneOptions {
@@ -51,7 +52,8 @@ struct ControlPlaneOptions {
     /// Ends the process. Called when the job has failed and a call is stuck inside a transport that cannot
     /// be interrupted.
     std::function<void(const std::string& cause)> last_resort = {};
-    /// Called after the cause has been posted, and before an uncaught exception ends the process.
+    /// Called on an uncaught exception, after the cause has been written to the store and before the process
+    /// ends.
     std::function<void()> before_terminate = {};
 };
 
@@ -66,7 +68,8 @@ class ControlPlane final : public WatchdogTask,
     [[nodiscard]] static std::string status_key(int rank);
     /// The key of the last status of a rank that has left its process group.
     [[nodiscard]] static std::string left_key(int rank);
-    /// The key that exists once a rank's heartbeat has ended: the rank knows why the job ends, or is lost.
+    /// The key that is set when a rank's heartbeat ends, because the rank knows why the job ends or because
+    /// the rank is lost.
     [[nodiscard]] static std::string ended_key(int rank);
     /// The key of the cause of failure.
     static constexpr std::string_view abort_key = "abort";
@@ -82,33 +85,34 @@ class ControlPlane final : public WatchdogTask,
     /// Returns whether the ranks can read each other's status, which monitored_barrier requires.
     [[nodiscard]] bool has_store() const noexcept { return options_.store != nullptr; }
 
-    /// Returns the store, or null. A thread that waits in the store needs a clone of it.
+    /// Returns the store, or null. A thread that blocks in a call of the store must use a clone().
     [[nodiscard]] const std::shared_ptr<Store>& store() const noexcept { return options_.store; }
 
     /// Returns a description such as "rank 2 (host b, process 17)".
     [[nodiscard]] std::string label(int rank) const;
 
-    /// Registers a channel of this rank. Its name is the same on all ranks.
+    /// Registers a channel of this rank. The channel has the same name on all ranks.
     void open(const std::shared_ptr<CallTracker>& tracker);
 
     /// Unregisters a channel. When the last channel is closed, reports to the other ranks that this rank
     /// has left. Does not throw.
     void close(const std::shared_ptr<CallTracker>& tracker) noexcept;
 
-    /// Returns whether this rank has closed its last channel. Later failures of the job do not affect it.
+    /// Returns whether this rank has closed its last channel. Later failures of the job do not affect this
+    /// rank.
     [[nodiscard]] bool has_left() const noexcept { return left_; }
 
-    /// Returns whether a rank that has left need not wait any longer: the job has failed, or the store is
-    /// lost.
+    /// Returns whether a rank that has left can stop waiting for the other ranks, because the job has failed
+    /// or the store is lost.
     [[nodiscard]] bool is_over() const noexcept;
 
     /// Returns the current status of this rank's channels.
     [[nodiscard]] RankStatus status(std::uint64_t beat);
 
     /// Barrier that names the missing ranks when it times out. Blocks until all ranks of the channel have
-    /// called it, for at most `timeout`. After that, the ranks that have called it, and those that call it
-    /// later, throw a TimeoutError that names each missing rank. The error is agreed, so that the group
-    /// stays usable. Requires has_store(). Collective.
+    /// entered the barrier, for at most `timeout`. If ranks are missing then, the ranks that have entered the
+    /// barrier, and those that enter it later, throw a TimeoutError that names the missing ranks. The error
+    /// is agreed, so that the group stays usable. Requires has_store(). Collective.
     void monitored_barrier(CallTracker& channel, std::chrono::milliseconds timeout,
                            const Progress& progress = nullptr);
 
@@ -155,8 +159,8 @@ class ControlPlane final : public WatchdogTask,
 
     void report_late_call(const Channel& channel);
 
-    /// Returns missing_text(), or why the store cannot provide it. Bounded, so that the deadline holds even
-    /// if the store does not answer.
+    /// Returns missing_text(), or why the text cannot be obtained from the store. Waits for the store for at
+    /// most store_timeout, so that the deadline of the call holds even if the store does not answer.
     [[nodiscard]] std::string missing_or_problem(const Channel& channel);
 
     void run_last_resort_if_stuck(bool calls_are_inside);

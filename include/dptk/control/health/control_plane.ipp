@@ -149,7 +149,7 @@ DPTK_INLINE void ControlPlane::look() noexcept {
         look_at_channels();
         publish_status();
     } catch (const std::exception& error) {
-        log(LogLevel::error, rank(), text("the watchdog: ", error.what()));
+        log(LogLevel::error, rank(), text("exception in the watchdog: ", error.what()));
     }
 }
 
@@ -163,7 +163,8 @@ DPTK_INLINE void ControlPlane::wake() noexcept {
     try {
         const std::string cause = job_state_->cause();
         write_report(cause);
-        // Some launchers kill the surviving ranks at once, so the cause is logged before it is posted.
+        // Some launchers kill the other ranks as soon as one rank ends, so the cause is logged before it is
+        // written to the store.
         if (options_.last_resort && job_state_->kind() != Failure::local) log(LogLevel::error, rank(), cause);
         if (options_.store && job_state_->kind() != Failure::remote) {
             static_cast<void>(run_with_timeout(store_timeout, [store = options_.store, cause] {

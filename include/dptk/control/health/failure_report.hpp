@@ -1,7 +1,7 @@
-/// Failure reports: the file, named by DPTK_ERROR_FILE, that a failing rank writes for its launcher (dptk-run
-/// or spawn), not for other ranks; control/health/control_plane.hpp sends the error to these. The report says
-/// whether the rank is the cause of the failure or ends because another rank was lost, and contains the error
-/// text. dptk-run and spawn use the reports to find the rank that failed first.
+/// Failure reports: a failing rank writes a report, for its launcher (dptk-run or spawn), to the file that
+/// DPTK_ERROR_FILE names. The report contains the error text, and says whether the rank is the cause of the
+/// failure or failed as a consequence. The launcher uses the reports to find the rank that failed first. The
+/// other ranks receive the error through control/health/control_plane.hpp.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct FailureReport {
 /// Writes the report, replacing an older one. Ignores errors, which a failing rank could not report anyway.
 void write_failure_report(const char* path, const FailureReport& report) noexcept;
 
-/// Reads a report. Returns nullopt if the file does not exist or is not a report. Truncates at 64 KiB.
+/// Reads a report, but at most 64 KiB. Returns nullopt if the file does not exist or is not a report.
 [[nodiscard]] std::optional<FailureReport> read_failure_report(const char* path);
 
 }  // namespace DPTK_NAMESPACE::detail

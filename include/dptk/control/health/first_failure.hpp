@@ -1,6 +1,6 @@
 /// First-failure detection: finds the rank of a job that failed first. One failure causes others within
-/// milliseconds, in an arbitrary order, so times are compared only among ranks that ended in the same
-/// manner: see doubt().
+/// milliseconds, in an arbitrary order, so times are compared only among ranks that are equally likely to be
+/// the cause: see doubt() in the .ipp file.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +21,9 @@ struct RankEnd {
     int rank = 0;
     pid_t process = 0;
     ChildEnd end;
-    std::chrono::steady_clock::duration after{};  ///< time since the ranks were started
+    std::chrono::steady_clock::duration after{};  ///< from the start of the ranks to the end of this rank
     std::optional<FailureReport> note;
-    bool asked_to_end = false;  ///< whether the launcher had sent it a signal before it ended
+    bool asked_to_end = false;  ///< whether the launcher sent the rank a signal before the rank ended
 };
 
 /// A rank that was stopped, for example by SIGSTOP or a debugger, when other ranks failed.
@@ -39,7 +39,7 @@ struct FirstFailure {
         remote    ///< all failures are consequences of a failure on another host
     };
     Kind kind = Kind::own;
-    /// The rank that failed first or, if all failures are consequences, the rank that detected it first.
+    /// The rank that failed first or, if all failures are consequences, the failed rank that ended first.
     RankEnd who;
     /// One sentence: "rank 1 failed first: killed by SIGKILL (9)".
     std::string headline;

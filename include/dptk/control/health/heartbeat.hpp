@@ -1,8 +1,9 @@
-/// Heartbeat of each rank: the heartbeat interval is a fifth of the heartbeat timeout, and 20 ms to 1 s; the
-/// timeout is InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT, in seconds, 60 s by default. At each
-/// interval a thread publishes the rank's status in the store; in between it waits there for the cause of
-/// another rank's failure. The heartbeat thread of rank 0 also detects ranks without a heartbeat and ranks
-/// that wait for a rank that has left.
+/// Heartbeat of each rank: a thread publishes the rank's status in the store once per heartbeat interval and,
+/// between heartbeats, waits in the store for the cause of another rank's failure. The interval is a fifth of
+/// the heartbeat timeout, but at least 20 ms and at most 1 s. The timeout is set by
+/// InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT (in seconds); the default is 60 s. The heartbeat
+/// thread of rank 0 also detects ranks that no longer send heartbeats, and ranks that wait for a rank that
+/// has left.
 #pragma once
 
 #include <chrono>
@@ -24,11 +25,11 @@ class RankMonitor {
   public:
     using clock = std::chrono::steady_clock;
 
-    /// `labels` contains the name of each rank in messages.
+    /// `labels` contains the name of each rank, for messages.
     RankMonitor(std::vector<std::string> labels, std::chrono::milliseconds heartbeat_timeout,
                 clock::time_point now);
 
-    /// Reads the status of all ranks. Returns why the job must end, or nullopt if no rank is lost.
+    /// Reads the status of all ranks. Returns why the job must end, or nullopt if the job can continue.
     [[nodiscard]] std::optional<std::string> look(Store& store, clock::time_point now);
 
     [[nodiscard]] bool all_have_left() const;
@@ -46,8 +47,9 @@ class RankMonitor {
 
     void read(Store& store, int index, clock::time_point now, bool slept);
 
-    /// Once one rank has sent no heartbeat for the whole timeout, returns a message that names all ranks
-    /// without a heartbeat for at least half of it, since several ranks are lost together with their host.
+    /// If a rank has sent no heartbeat for the whole timeout, returns a message that names each rank that has
+    /// sent no heartbeat for half the timeout, since the ranks of a host that fails are lost at about the
+    /// same time.
     [[nodiscard]] std::optional<std::string> find_silent(clock::time_point now) const;
 
     /// Returns a message if a rank waits in a call for a rank that has left its process group.

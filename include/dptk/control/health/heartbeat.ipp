@@ -80,8 +80,8 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
             for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
                 if (!channel.active || channel.duration < settled) continue;
                 if (channel.peer != CallTracker::no_peer) {
-                    // The message may have arrived just before the departure; then the waiting rank
-                    // continues.
+                    // The message may have arrived just before the sender left, so the waiting rank has until
+                    // its second heartbeat to continue.
                     if (ranks_[waiting].beats_since_departure < 2) continue;
                     if (channel.peer == CallTracker::any_peer && alone) {
                         return text("all other ranks have left their process groups, and ", labels_[waiting],
@@ -119,7 +119,8 @@ class Heartbeat {
         monitor_.emplace(std::move(labels), timeout, RankMonitor::clock::now());
     }
 
-    /// Runs until the group of this rank is closed; on rank 0, until the groups of all ranks are closed.
+    /// Runs until this rank has closed its group (on rank 0, until all ranks have closed their groups), or
+    /// until the job has failed.
     void run() noexcept {
         try {
             const std::string ended = ControlPlane::ended_key(rank_);

@@ -1,6 +1,7 @@
-/// Job state: whether the ranks of a job can still communicate and, if not, the first cause. A group shares
-/// one JobState with everything that is created from it: all thread ranks of a launch, or all groups of an
-/// MPI process. Code that waits for other ranks subscribes to it, so that a failure ends the wait.
+/// Job state: whether the ranks of a job can still communicate and, if they cannot, the first cause. A group
+/// shares its JobState with all groups that are created from it. All thread ranks of a launch, and all groups
+/// of an MPI process, also share one JobState. Code that waits for other ranks subscribes to the JobState, so
+/// that a failure ends the wait.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Wakes threads that wait for other ranks, which then check the JobState again.
+/// Interface of objects that are notified when the job fails, for example to wake threads that wait for other
+/// ranks.
 class FailureListener {
   public:
     virtual ~FailureListener() = default;
@@ -60,9 +62,9 @@ class JobState {
     std::vector<std::weak_ptr<FailureListener>> subscribers_;
 };
 
-/// Runs a function that depends on other ranks, or on a store that ends with its rank. The loss of a rank
-/// is often only a consequence of a failure: if the function throws a PeerLostError, and the job's first
-/// cause is known within 2 s, throws that cause instead.
+/// Runs a function that depends on other ranks, or on a store that ends with the rank that serves it. Since
+/// the loss of a rank is often only a consequence of an earlier failure, a PeerLostError of the function is
+/// replaced by the first cause of the job's failure if that cause is known within 2 s.
 template <class Function>
 void with_first_cause(const JobState& job_state, Function&& function) {
     try {

@@ -1,6 +1,6 @@
-/// Program exit of a rank: if a rank exits before the other ranks have closed their groups, its exit waits
-/// for them, until the timeout. They may still receive from its connections, or need the store that it
-/// serves. Without the wait they would report this rank as lost, or would not learn why the job has failed.
+/// Program exit of a rank: the exit blocks until the other ranks have closed their groups, for at most the
+/// timeout. The other ranks may still receive from this rank's connections, or need the store that this rank
+/// serves. Without the wait, they would report this rank as lost, or would not learn why the job has failed.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace DPTK_NAMESPACE::detail {
 class DPTK_EXPORT ProgramEnd {
   public:
     [[nodiscard]] static ProgramEnd& get() {
-        static_cast<void>(StoreServers::get());  // is destroyed later
+        static_cast<void>(StoreServers::get());  // constructed earlier, so it is destroyed later
         static ProgramEnd& end = *new ProgramEnd;
         static const AtProgramEnd at_program_end{end};
         return end;
@@ -31,21 +31,21 @@ class DPTK_EXPORT ProgramEnd {
     ProgramEnd(const ProgramEnd&) = delete;
     ProgramEnd& operator=(const ProgramEnd&) = delete;
 
-    /// Registers a job of `size` ranks, including this process, whose state is in `store`.
+    /// Registers a job of `size` ranks, in which this process is `rank`. `store` holds the state of the job.
     void add_job(std::shared_ptr<Store> store, int rank, int size, std::chrono::milliseconds timeout);
 
     /// Registers an object that is shutting down. wait() waits until no other owner holds it, for at most
     /// `timeout`.
     void add_shutdown(const std::shared_ptr<void>& shutdown, std::chrono::milliseconds timeout);
 
-    /// Blocks until all registered shutdowns are complete, and each job has failed or all its ranks have
-    /// left it, for at most their timeouts. Does not wait for a job that this rank has not left, except in
-    /// await_readers(). Called at program exit. Returns why a job failed after this rank had left it, or an
-    /// empty string.
+    /// Blocks until all registered shutdowns are complete, and until each job has failed or all its ranks
+    /// have left it, for at most the timeout of each shutdown and job. Does not wait for a job that this rank
+    /// has not left, except in await_readers(). Called at program exit. Returns why a job failed after this
+    /// rank had left it, or an empty string.
     std::string wait() noexcept;
 
-    /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. For a
-    /// process that ends without calling wait(), which includes this.
+    /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. wait()
+    /// does this as well; a process that ends without wait() must call await_readers().
     void await_readers() noexcept;
 
   private:
@@ -90,7 +90,8 @@ class DPTK_EXPORT ProgramEnd {
         }
     }
 
-    /// `next` is the first rank that is not known to have left.
+    /// Returns whether the exit can stop waiting for the job. If the job has failed, sets `failure` to the
+    /// cause. `next` is the first rank that is not known to have left; the function updates it.
     static bool is_over(const Job& job, int& next, std::string& failure);
 
     static void await_readers(const Job& job);

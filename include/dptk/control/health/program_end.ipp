@@ -88,7 +88,7 @@ DPTK_INLINE void ProgramEnd::await_readers(const Job& job) {
             return next == job.size;
         });
     } catch (const PeerLostError&) {
-        // The store has ended.
+        // The store no longer exists, so no rank can read the cause.
     }
 }
 

@@ -13,8 +13,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The status of one channel of a rank: its last call, whether the rank is still in that call, and since
-/// when.
+/// The status of one channel of a rank: its last call, whether that call is active, and the time since the
+/// call began or, if it is no longer active, ended.
 struct ChannelStatus {
     std::string name;
     std::uint64_t sequence = 0;

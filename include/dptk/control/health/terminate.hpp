@@ -1,5 +1,6 @@
-/// Terminate handler: on an uncaught exception, logs its text, reports it to the other ranks, and ends the
-/// job. Destructors do not run then. The previously installed handler is called afterwards.
+/// Terminate handler: on an uncaught exception, logs the text of the exception, reports the text to the other
+/// ranks, and ends the job. Destructors do not run then. The previously installed handler is called
+/// afterwards.
 #pragma once
 
 #include <exception>
@@ -36,8 +37,8 @@ DPTK_EXPORT inline TerminateState& terminate_state() {
     return state;
 }
 
-/// Registers `listener` to be notified of an uncaught exception for as long as it exists. Listeners are
-/// notified in the order of registration.
+/// Registers `listener`, which is notified of an uncaught exception if the listener still exists at that
+/// time. Listeners are notified in the order of registration.
 void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener);
 
 }  // namespace DPTK_NAMESPACE::detail

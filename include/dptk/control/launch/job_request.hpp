@@ -15,8 +15,8 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Options of init_process_group. An option that is not set is read from the environment variable named
-/// with it, and then from the variables of the launcher (docs/launching.md).
+/// Options of init_process_group. An option that is not set is read from the environment variable that its
+/// comment names, or else from the variables of the launcher (docs/launching.md).
 struct InitOptions {
     /// The transport: "mpi" or "gloo"; if empty, the one that fits the launcher. DPTK_BACKEND.
     std::string backend = {};
@@ -70,7 +70,8 @@ namespace detail {
 /// Returns the network interface for Gloo from the environment, or an empty string.
 [[nodiscard]] std::string socket_interface();
 
-/// Returns the duration, limited to longest_wait. Throws ArgumentError if it is not positive.
+/// Returns the duration, limited to longest_wait. Throws ArgumentError, with `what` as the name of the
+/// duration, if the duration is not positive.
 [[nodiscard]] std::chrono::milliseconds positive(const char* what, std::chrono::milliseconds duration);
 
 }  // namespace detail

@@ -43,11 +43,11 @@ inline constexpr LauncherVariables launcher_variables[] = {
 
 }  // namespace detail
 
-/// Reads the variables of the known launchers. The variables of srun are ignored under an MPI launcher,
-/// since mpirun inside a SLURM allocation leaves them stale, unless they agree with those of PMI, because
-/// srun has then set both. They are also ignored under torchrun, which srun may start once per host. Throws
-/// ArgumentError if a variable is not a number, if the rank is not below the world size, or if two other
-/// launchers disagree.
+/// Reads the variables of the known launchers. Under an MPI launcher, ignores the variables of srun, because
+/// mpirun inside a SLURM allocation does not update them. However, if the variables of PMI are set and agree
+/// with those of srun, srun has set both and counts as the launcher. Under torchrun, which srun may start
+/// once per host, also ignores the variables of srun. Throws ArgumentError if a variable is not a number, if
+/// the rank is not below the world size, or if the variables of two launchers disagree in any other case.
 [[nodiscard]] LaunchEnvironment read_launch_environment();
 
 }  // namespace DPTK_NAMESPACE

@@ -26,14 +26,14 @@ struct LocalPlace {
     int size = 1;
 };
 
-/// Returns the local rank and size of `rank`. `hosts` contains the host of each rank; if it is too short,
-/// each rank is considered alone on its host.
+/// Returns the local rank and size of `rank`. `hosts` contains the host of each rank; if `hosts` has no entry
+/// for `rank`, the rank is considered alone on its host.
 [[nodiscard]] LocalPlace local_place(std::span<const std::string> hosts, int rank);
 
 /// Returns host_identity() with spaces replaced by underscores, for space-separated lines.
 [[nodiscard]] std::string host_word();
 
-/// A numeric address of this host and its network interface.
+/// A numeric address of this host, and the network interface that has this address.
 struct InterfaceAddress {
     std::string interface;
     std::string address;

@@ -87,7 +87,7 @@ class Socket {
     /// connection has ended.
     void receive_exactly(char* bytes, std::size_t size, const Deadline& deadline) const;
 
-    /// Waits for events of poll(). Returns whether one has occurred before the deadline.
+    /// Waits until poll() reports one of `events` or an error. Returns false if the deadline passes first.
     [[nodiscard]] bool wait_for(short events, const Deadline& deadline) const;
 
   private:

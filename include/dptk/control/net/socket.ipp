@@ -62,7 +62,7 @@ DPTK_INLINE void Socket::set_up_connection() const {
 }
 
 DPTK_INLINE void Socket::set_option(int level, int option, int value) const {
-    ::setsockopt(number(), level, option, &value, sizeof value);  // may fail: only an optimization
+    ::setsockopt(number(), level, option, &value, sizeof value);  // optional, so errors are ignored
 }
 
 DPTK_INLINE void Socket::send_all(std::string_view bytes, const Deadline& deadline) const {
@@ -177,7 +177,8 @@ DPTK_INLINE std::string listening_text(const std::string& address, std::uint16_t
 DPTK_INLINE std::optional<Socket> listen_on(const std::string& address, std::uint16_t port) {
     const char* const host = address.empty() ? nullptr : address.c_str();
     std::string problem;
-    // An IPv6 socket on all interfaces also accepts IPv4 connections. Some hosts have only one of the two.
+    // An IPv6 socket on all interfaces also accepts IPv4 connections. Some hosts support only one of the two
+    // protocols.
     const int first = address.empty() ? AF_INET6 : AF_INET;
     const int second = address.empty() ? AF_INET : AF_INET6;
     for (const int family : {first, second}) {

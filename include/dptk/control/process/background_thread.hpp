@@ -20,8 +20,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Blocks all signals in the calling thread while the object exists. Threads that it starts inherit the
-/// mask.
+/// Blocks all signals in the calling thread while the object exists. Threads that the calling thread starts
+/// during that time inherit the signal mask.
 class AllSignalsBlocked {
   public:
     AllSignalsBlocked();
@@ -48,9 +48,10 @@ template <class Function>
     }
 }
 
-/// Runs `function` on a new background thread, and waits for it for at most `timeout`. Returns whether it
-/// has returned in time. After the timeout the thread continues to run, so `function` must own the objects
-/// that it uses. An exception ends the thread and is ignored.
+/// Runs `function` on a new background thread, and waits for at most `timeout` until `function` returns.
+/// Returns whether `function` has returned in time. After the timeout the thread continues to run, so
+/// `function` must own the objects that it uses. An exception of `function` is ignored, and counts as its
+/// return.
 template <class Function>
 [[nodiscard]] bool run_with_timeout(std::chrono::milliseconds timeout, Function function) {
     struct State {

@@ -1,5 +1,6 @@
-/// Child processes that run as ranks, for dptk-run and spawn. They are killed when their parent ends, can
-/// be signaled together with their own children, and have a description of how they ended. Requires Linux.
+/// Child processes that run as ranks, for dptk-run and spawn. A child is killed when the thread that forked
+/// it ends, and can be signaled together with its own children. ChildEnd describes how a child ended.
+/// Requires Linux.
 #pragma once
 
 #include <unistd.h>
@@ -56,7 +57,7 @@ template <class Body>
         std::_Exit(body());
     }
     if (child < 0) throw BackendError(text("cannot start a process: ", std::strerror(errno)));
-    setpgid(child, child);  // the child does the same; the first call takes effect
+    setpgid(child, child);  // the child does the same; the earlier of the two calls takes effect
     return child;
 }
 

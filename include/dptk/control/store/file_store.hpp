@@ -33,7 +33,7 @@ class FileStore final : public Store {
   public:
     /// Creates the store, and replaces the file of an earlier run: see replaced(). `job` is the name of the
     /// job, at most 256 bytes; only processes that pass the same name to join() can join. Throws
-    /// ArgumentError if a running process uses the file, if it is not a store file, or if it cannot be
+    /// ArgumentError if a running process uses the file, or if the file is not a store file or cannot be
     /// created.
     [[nodiscard]] static std::shared_ptr<FileStore> create(const std::string& path,
                                                            std::string_view job = "");
@@ -49,8 +49,8 @@ class FileStore final : public Store {
     /// On the creator, marks the store as closed, and removes the file.
     DPTK_INLINE ~FileStore() override;
 
-    /// Returns, on the creator, the run whose file it has replaced, as "host H, process P, started T".
-    /// Empty if no file was replaced.
+    /// On the creator, returns a description of the run whose file was replaced: "host H, process P, started
+    /// T". Empty if no file was replaced.
     [[nodiscard]] const std::string& replaced() const noexcept { return replaced_; }
 
     DPTK_INLINE void set(std::string_view key, std::string_view value) override;

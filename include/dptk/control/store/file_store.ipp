@@ -154,7 +154,10 @@ DPTK_INLINE FileStore::FileStore(detail::StoreFile file, Beginning beginning, Ro
 
 DPTK_INLINE void FileStore::check_names(const std::string& path, std::string_view job) {
     if (path.empty()) throw ArgumentError("the path of a file store is empty");
-    if (job.size() > 256) throw ArgumentError("the job's name of a file store has more than 256 bytes");
+    if (job.size() > 256) {
+        throw ArgumentError(detail::text("the job name of a file store has ", job.size(),
+                                         " bytes: expected at most 256"));
+    }
 }
 
 DPTK_INLINE detail::StoreFileOrigin FileStore::this_run(std::string_view job) {
@@ -259,7 +262,7 @@ DPTK_INLINE void FileStore::append(const detail::FileRecord& record) {
     try {
         file_.write(offset_, bytes);
     } catch (const Error&) {
-        map_ = {};  // it differs from the file, so all records must be read again
+        map_ = {};  // the map differs from the file, so all records must be read again
         offset_ = head_.bytes.size();
         throw;
     }

@@ -18,8 +18,8 @@
 namespace DPTK_NAMESPACE {
 
 /// A store whose keys have a prefix in another store: with the prefix "epoch1", the key "ready" is
-/// "epoch1/ready" in the inner store. Errors name keys without the prefix. All prefix stores of one inner
-/// client share its one last will.
+/// "epoch1/ready" in the inner store. Errors name keys without the prefix. All prefix stores on top of one
+/// inner client share that client's last will.
 class PrefixStore final : public Store {
   public:
     /// Creates a store on top of `inner`. Throws ArgumentError if `inner` is null.

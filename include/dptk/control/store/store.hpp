@@ -50,9 +50,8 @@ class Store {
     /// Returns the value, or nullopt if the key has no value. Does not wait for a value.
     [[nodiscard]] virtual std::optional<std::string> find(std::string_view key) = 0;
 
-    /// Adds `amount` to the key's value, a decimal integer that counts as 0 if it does not exist, and
-    /// returns the sum. Atomic. Throws ArgumentError if the value is not an integer, or if the sum exceeds
-    /// 64 bits.
+    /// Adds `amount` to the key's value, a decimal integer, and returns the sum. A key without a value counts
+    /// as 0. Atomic. Throws ArgumentError if the value is not an integer, or if the sum exceeds 64 bits.
     virtual std::int64_t add(std::string_view key, std::int64_t amount) = 0;
 
     /// Sets the value to `desired` if it is `expected`. An empty `expected` also matches a key without a

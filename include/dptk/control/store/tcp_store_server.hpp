@@ -40,14 +40,15 @@ struct TcpStoreServerOptions {
     std::uint16_t port = 0;
     /// The host name or numeric address to listen on; if empty, all interfaces, IPv4 and IPv6.
     std::string bind_address = {};
-    /// The token that clients must send, at most 256 bytes, so that clients of another job are refused;
-    /// empty for none. It prevents mistakes, not attacks, because it is sent unencrypted.
+    /// The token that clients must send, at most 256 bytes, so that clients of another job are refused; empty
+    /// for none. The token prevents mistakes, not attacks, because it is sent unencrypted.
     std::string token = {};
 };
 
 namespace detail {
 
-/// The largest number of connections that have not sent a greeting. Beyond it, the oldest is closed.
+/// The largest number of connections that have not sent a greeting. Beyond it, the oldest of these
+/// connections is closed.
 inline constexpr std::size_t max_ungreeted = 256;
 inline constexpr std::size_t max_store_connections = 65'536;
 

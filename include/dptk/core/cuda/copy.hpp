@@ -36,7 +36,7 @@ void copy_to_device(const From& from, DeviceSpan<T> to, StreamRef stream = {}) {
 }
 
 /// Copies device memory to a contiguous range of host memory. If the host memory is page-locked, the call
-/// does not block, and the elements are there once the stream has reached the copy; otherwise the call
+/// does not block, and the elements are valid once the stream has finished the copy; otherwise the call
 /// blocks until they are copied. Throws ArgumentError if the sizes differ.
 template <Element T, std::ranges::contiguous_range To>
 void copy_to_host(DeviceSpan<T> from, To&& to, StreamRef stream = {}) {

@@ -25,8 +25,8 @@ void set_device(int device);
 /// set_device(local_device(group.local_rank())) before any other CUDA call.
 [[nodiscard]] int local_device(int local_rank);
 
-/// Makes another device current for this thread for the lifetime of this object. On dptk's background
-/// threads the destructor does not restore the previous device: that would create a context, which takes
+/// Makes another device current for this thread for the lifetime of this object. On dptk's background threads
+/// the destructor does not restore the previous device, since doing so would create a context, which takes
 /// memory, on a device that the thread never used.
 class DeviceScope {
   public:
@@ -41,12 +41,12 @@ class DeviceScope {
     int device_;
 };
 
-/// Returns the PCI bus id, such as "0000:3b:00.0". It identifies a GPU of a host, whatever its index in a
-/// process.
+/// Returns the PCI bus id, such as "0000:3b:00.0". The id identifies a GPU on its host, whatever index the
+/// GPU has in a process.
 [[nodiscard]] std::string bus_id(int device);
 
-/// Returns the device of memory that was allocated by any CUDA function (for managed memory, its device);
-/// the cpu for all other memory.
+/// Returns the CUDA device of device memory or managed memory, whichever CUDA function allocated it; the cpu
+/// for all other memory, including page-locked memory.
 [[nodiscard]] Device device_of(const void* memory);
 
 namespace detail {

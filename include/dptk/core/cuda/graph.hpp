@@ -12,14 +12,14 @@
 namespace DPTK_NAMESPACE::cuda {
 
 /// Owns an executable CUDA graph. The memory that its work reads and writes must stay valid, at the same
-/// address, as long as the graph is launched.
+/// address, until the last launch has been executed.
 class Graph {
   public:
     /// Calls `fn` and captures the work that it enqueues on the stream into a graph, without executing it.
-    /// Work on other streams is captured too if they wait for this stream and are joined with it again.
-    /// Captures in CUDA's global mode: meanwhile no thread of the process may make calls that wait or
-    /// allocate. Does not wait for the device. If this throws, the capture has ended, and the stream can be
-    /// used as before.
+    /// Work on another stream is captured too if that stream waits for this stream, and this stream then
+    /// waits for that work. Captures in CUDA's global mode: during the capture, no thread of the process may
+    /// make CUDA calls that wait for the device or allocate memory. Does not wait for the device. If this
+    /// function throws, the capture has ended, and the stream can be used as before.
     ///
     /// Throws what `fn` throws, ArgumentError for the default stream, and BackendError if the work cannot
     /// be captured.

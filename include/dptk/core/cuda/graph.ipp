@@ -29,7 +29,7 @@ DPTK_INLINE Graph::Capture::~Capture() {
     if (ended_) return;
     cudaGraph_t graph = nullptr;
     static_cast<void>(cudaStreamEndCapture(stream_.get(), &graph));
-    static_cast<void>(cudaGetLastError());  // the error of an invalidated capture
+    static_cast<void>(cudaGetLastError());  // clears the error of an invalidated capture
     const Template discarded(graph);
 }
 

@@ -57,7 +57,7 @@ class DeviceBuffer {
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-    /// Returns the address of the first element, for kernels and copies: the host cannot read it.
+    /// Returns the address of the first element, for kernels and copies: the host cannot read the elements.
     [[nodiscard]] T* data() noexcept { return data_; }
     /// Returns the address of the first element, for reading.
     [[nodiscard]] const T* data() const noexcept { return data_; }

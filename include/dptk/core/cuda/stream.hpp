@@ -45,8 +45,8 @@ class Stream {
 
 namespace detail {
 
-/// Throws ArgumentError if the stream is being captured: the call's work would run at each launch of the
-/// graph.
+/// Throws ArgumentError if the stream is being captured. Called by functions whose work must not become part
+/// of a graph.
 void refuse_capture(int rank, StreamRef stream);
 
 }  // namespace detail

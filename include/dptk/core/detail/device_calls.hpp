@@ -18,7 +18,7 @@ struct DeviceCalls {
     /// Returns the current device of this thread.
     int (*current_device)();
     void (*set_device)(int device);
-    /// Copies memory that belongs to `device`.
+    /// Copies from or to memory of `device`.
     void (*copy)(void* to, const void* from, std::size_t bytes, int device);
     void (*set_zero)(void* data, std::size_t bytes, int device);
     /// Blocks until the device's default stream has finished its work.
@@ -27,7 +27,7 @@ struct DeviceCalls {
 
 inline constexpr const char* no_device_memory =
     "this program has no transport for device memory: include <dptk/comm/nccl.hpp>, or "
-    "<dptk/comm/staged.hpp> to send it through the host";
+    "<dptk/comm/staged.hpp>, which copies through host memory";
 
 DPTK_EXPORT inline std::atomic<const DeviceCalls*>& registered_device_calls() {
     static std::atomic<const DeviceCalls*> calls = nullptr;

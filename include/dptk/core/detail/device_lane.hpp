@@ -1,6 +1,7 @@
-/// A lane is a CUDA stream with its events and kernels, beside the user's stream. In it a step's gradients
-/// are copied to buckets, summed and copied back without blocking the host. This interface is for code that
-/// does not include CUDA's headers; core/cuda/detail/device_lane.hpp implements it.
+/// A lane is a CUDA stream with its events and kernels, beside the user's stream. The work on a lane copies a
+/// step's gradients to buckets, sums the buckets over the ranks, and copies the gradients back, without
+/// blocking the host. This interface is for code that does not include CUDA's headers;
+/// core/cuda/detail/device_lane.hpp implements it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A gradient and the elements of its bucket, `to`, whose dtype is the bucket's.
+/// A gradient, `from`, and its elements in the bucket, `to`. The dtype of `to` is the bucket's.
 struct LaneCopy {
     Buffer to;
     const void* from = nullptr;
@@ -34,7 +35,7 @@ class DeviceLane {
     /// The indices of the words that all ranks sum at the beginning of a step.
     static constexpr std::size_t samples = 0;   // the number of this rank's samples
     static constexpr std::size_t counting = 1;  // 1 if this rank counts its samples
-    static constexpr std::size_t present = 2;   // 1 unless this rank only shadows the others
+    static constexpr std::size_t present = 2;   // 1 unless this rank has run out of samples
     static constexpr std::size_t problems = 3;  // 1 if this rank found a problem
     static constexpr std::size_t word_count = 4;
 
@@ -57,7 +58,8 @@ class DeviceLane {
     /// Writes this rank's words. A collective on words() then sums them over the ranks.
     virtual void write_words(std::span<const double, word_count> own) = 0;
     [[nodiscard]] virtual Buffer words() noexcept = 0;
-    /// Points to the number of all ranks' samples, once the words have been summed.
+    /// Returns the address of the sum of all ranks' sample counts, in device memory. Valid once the words
+    /// have been summed.
     [[nodiscard]] const void* samples_sum() noexcept { return words().data; }
 
     /// Computes tensor.to = weight · tensor.from for each tensor, where all tensor.from have elements of type
@@ -74,22 +76,22 @@ class DeviceLane {
 
     /// Writes one element of a floating-point type.
     virtual void write(const Buffer& element, double value) = 0;
-    /// Copies elements from host memory, which may change once this returns. Must not be called during a
-    /// graph capture.
+    /// Copies elements from host memory, which may be changed as soon as the call returns. Must not be called
+    /// during a graph capture.
     virtual void write_all(const Buffer& to, const void* from) = 0;
     /// Copies to host memory. Blocks until the copy is done.
     virtual void read(const Buffer& from, void* to) = 0;
 
     [[nodiscard]] virtual DeviceMath& math() noexcept = 0;
 
-    /// Ends a step and counts it if it was bad. A step is bad if the summed words say that a rank has a
-    /// problem or that only some ranks count samples, or if the status is not 0. The status is a sum over
-    /// the ranks; its data may be null on this rank.
+    /// Ends a step, and counts the step as failed if, according to the summed words, a rank has a problem or
+    /// only some ranks count samples; also if `status`, a sum over the ranks, is not 0. `status.data` may be
+    /// null on this rank.
     virtual void record_step_status(const Buffer& status) = 0;
 
-    /// Returns whether a bad step was found since the last call. Checks the steps up to the one before the
-    /// last judged step, or, if `all`, every step that was enqueued on the user's stream, including
-    /// launched graphs. Blocks until these steps are done.
+    /// Returns whether a failed step was found since the last call. If `all` is false, checks the recorded
+    /// steps except the last one. If `all` is true, checks every step that was enqueued on the user's stream,
+    /// including launched graphs. Blocks until the checked steps are done.
     [[nodiscard]] virtual bool has_failed_step(bool all) = 0;
 };
 

@@ -1,5 +1,5 @@
-/// LowRank, the memory of a matrix and of two thin matrices whose product approximates it, as PowerSGD's
-/// products and CUDA kernels take it. ddp/detail/low_rank.hpp has the products on the host.
+/// LowRank, the memory of a matrix and of two thin matrices whose product approximates that matrix; the
+/// argument of PowerSGD's products and CUDA kernels. ddp/detail/low_rank.hpp has the products on the host.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The matrices elements (rows x columns), left (rows x rank) and right (columns x rank), each row by row.
+/// The matrices elements (rows x columns), left (rows x rank) and right (columns x rank), all row-major.
 struct LowRank {
     float* elements = nullptr;
     float* left = nullptr;

@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE::detail {
 /// Removes the next word from the line and returns it.
 [[nodiscard]] std::string_view next_word(std::string_view& line) noexcept;
 
-/// Parses a word that is a number. Returns false if any other text is in it.
+/// Parses a word that is a number. Returns false if the word contains other text.
 template <class Number>
 [[nodiscard]] bool parse_number(std::string_view word, Number& number) noexcept {
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);

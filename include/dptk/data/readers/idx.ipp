@@ -65,7 +65,8 @@ class GzipFile {
         int code = Z_OK;
         std::string_view message = gzerror(file_.get(), &code);
         if (code == Z_OK) return;
-        if (message.starts_with(path_ + ": ")) message.remove_prefix(path_.size() + 2);  // zlib repeats it
+        // zlib's message may begin with the path, which fail() adds.
+        if (message.starts_with(path_ + ": ")) message.remove_prefix(path_.size() + 2);
         fail(offset(), code == Z_ERRNO ? "readable data" : "intact gzip data", message);
     }
 

@@ -1,5 +1,5 @@
-/// Arithmetic of dptk's own communication hooks on a bucket: on the bucket's stream if it is in device
-/// memory, otherwise immediately on the host.
+/// Arithmetic of dptk's own communication hooks. Member functions enqueue their work on the bucket's stream
+/// if the bucket is in device memory; otherwise, they work on the host before they return.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void BucketMath::copy(const Buffer& to, const Buffer& from) const {
     if (is_complex(to.dtype) != is_complex(from.dtype))
         throw ArgumentError(text("a communication hook cannot convert ", dtype_name(from.dtype), " to ",
-                                 dtype_name(to.dtype), ": expected both or none of them to be complex"));
+                                 dtype_name(to.dtype), ": expected both types or neither to be complex"));
     if (lane_ == nullptr) return convert(to, from);
     const LaneCopy copy{to, from.data};
     lane_->copy({&copy, 1}, {}, from.dtype);

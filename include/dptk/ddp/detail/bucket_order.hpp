@@ -10,21 +10,22 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the order before the arrival order is known: the reverse of the registration order, since
-/// backward ends with the parameters that were registered first. Ignored parameters are left out.
+/// Returns the order of sending in the first step: the reverse of the registration order, since backward
+/// ends with the parameters that were registered first. The result does not contain ignored parameters.
 [[nodiscard]] std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored);
 
 /// Whether buckets are rebuilt, and in which order.
 struct NewOrder {
     /// Whether the decision is final.
     bool is_settled = false;
-    /// Empty if the buckets are unchanged.
+    /// The new order, or empty if the buckets are not rebuilt now.
     std::vector<std::size_t> order;
 };
 
-/// Returns rank 0's arrival order, followed by the gradients that have not arrived there, in the order
-/// `before`. Buckets are not rebuilt if any rank has pinned them. If nothing has arrived on rank 0, which
-/// then had no samples, they are not rebuilt yet. The result is equal on all ranks. Collective, blocks.
+/// Decides whether buckets are rebuilt. The new order begins with rank 0's `arrived`, the gradients that
+/// became ready on rank 0, followed by all others in the order `before`. Buckets are not rebuilt if
+/// `pinned` is true on any rank. If no gradient became ready on rank 0, since rank 0 had no samples, the
+/// decision is not final. The result is equal on all ranks. Collective, blocks.
 [[nodiscard]] NewOrder agree_on_order(ProcessGroup& group, bool pinned,
                                       const std::vector<std::size_t>& arrived,
                                       const std::vector<std::size_t>& before);

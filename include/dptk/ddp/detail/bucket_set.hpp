@@ -1,4 +1,4 @@
-/// The buckets of a model, and the place of each gradient in them.
+/// The buckets of a model, and in which bucket and at which position each gradient lies.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace DPTK_NAMESPACE::detail {
 
 class BucketSet {
   public:
-    /// The place of a gradient.
+    /// The bucket of a gradient, and the gradient's position among those in the bucket.
     struct Place {
         static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
 

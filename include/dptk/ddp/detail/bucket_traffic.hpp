@@ -21,7 +21,7 @@ class BucketTraffic {
     BucketTraffic(ProcessGroup& group, bool is_own, BucketSet::Outcome outcome)
         : group_(group), is_own_(is_own), outcome_(outcome) {}
 
-    /// Sets the hook, or none if it is null. Collective.
+    /// Sets a hook, or removes the hook if the argument is null. Collective.
     void set_hook(std::shared_ptr<CommHook> hook);
 
     [[nodiscard]] bool has_hook() const noexcept { return hook_runner_ != nullptr; }
@@ -45,19 +45,20 @@ class BucketTraffic {
         bool may_block = false;
     };
 
-    /// Sends bucket `b`, which has been filled, after the buckets before it. Collective. Blocks if the
-    /// transport does not support background calls.
+    /// Sends bucket `b`, which has been filled, after the buckets before it. Collective. Blocks if calls
+    /// cannot run in the background; may block if `info.may_block` is set.
     void launch(BucketSet& buckets, std::size_t b, const std::vector<ParameterRef>& parameters,
                 const LaunchInfo& info);
 
-    /// The time during which a bucket was being sent, which begins when the buckets before it have ended.
+    /// The time during which a bucket was being sent. It does not begin before the previous bucket has been
+    /// received.
     struct Transfer {
         trace::Clock::time_point begin;
         trace::Clock::time_point end = {};
     };
 
-    /// Blocks until a launched bucket has been received. Buckets must be waited for in order. Throws if its
-    /// communication has failed.
+    /// Blocks until a launched bucket has been received. Buckets must be waited for in order. Throws if the
+    /// bucket's communication has failed.
     Transfer wait(std::size_t b);
 
   private:

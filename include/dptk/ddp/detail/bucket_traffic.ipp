@@ -45,7 +45,7 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
                           : bucket.reduce_scatter(reduction, group_.rank(), group_.size());
     call.bucket = static_cast<int>(b);
     if (bucket.gradients().on_device()) {
-        in_flight_[b] = group_.channel().start(call, bucket.memory());  // wait() notes its end
+        in_flight_[b] = group_.channel().start(call, bucket.memory());  // wait() records the end
         if (!is_own_) in_flight_[b].wait();
     } else if (is_own_ && !info.may_block) {
         in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
@@ -58,7 +58,7 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
 DPTK_INLINE BucketTraffic::Transfer BucketTraffic::wait(std::size_t b) {
     in_flight_[b].wait();
     Transfer transfer = *transfers_[b];
-    // the end was not noted for device memory
+    // launch() does not record the end for device memory
     if (transfer.end == trace::Clock::time_point()) transfer.end = trace::Clock::now();
     transfer.begin = std::max(transfer.begin, last_end_);
     transfer.end = std::max(transfer.end, transfer.begin);

@@ -13,8 +13,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Runs on the lanes, after the work of the program's streams, which then wait for it. A lane is a CUDA
-/// stream with its events and kernels.
+/// Enqueues its work on the lanes, after the work on the program's streams, and makes these streams wait
+/// for the lanes. A lane is a CUDA stream with its events and kernels.
 class DeviceClipping {
   public:
     /// The lanes must outlive this object.
@@ -25,7 +25,7 @@ class DeviceClipping {
 
     void clip_value(std::span<const Buffer> gradients, double limit);
 
-    /// Divides the gradients by `scale`. Returns whether all are finite; blocks until that is known.
+    /// Divides the gradients by `scale`. Returns whether all are finite; blocks until the result is known.
     [[nodiscard]] bool unscale(std::span<const Buffer> gradients, double scale);
 
   private:

@@ -16,10 +16,10 @@ namespace DPTK_NAMESPACE::detail {
 
 class DeviceLanes {
   public:
-    /// Makes the lanes. Returns none if not all of the parameters in `order` are on devices, or if the
-    /// program was built without dptk's CUDA kernels. `program` is the stream on which gradients are
-    /// computed and used. If there are several devices, each one's default stream is used, and another
-    /// `program` throws ArgumentError.
+    /// Makes one lane for each device with parameters. Returns no lanes unless all parameters in `order`
+    /// are on devices and the program was built with dptk's CUDA kernels. `program` is the stream on which
+    /// gradients are computed and used; if it is default-constructed, each device's default stream is used.
+    /// Throws ArgumentError if `program` is another stream and parameters are on several devices.
     [[nodiscard]] static DeviceLanes make(const std::vector<ParameterRef>& parameters,
                                           std::span<const std::size_t> order, StreamRef program);
 
@@ -31,7 +31,7 @@ class DeviceLanes {
     [[nodiscard]] const std::shared_ptr<DeviceLane>& shared(std::size_t n) const noexcept;
 
     [[nodiscard]] bool has(Device device) const;
-    /// Returns the index of the lane on `device`, or size() if no lane is on it.
+    /// Returns the index of the lane on `device`, or size() if this device has no lane.
     [[nodiscard]] std::size_t number_of(Device device) const;
     [[nodiscard]] DeviceLane& on(Device device) const { return *lanes_[number_of(device)]; }
 

@@ -17,13 +17,14 @@ DPTK_INLINE DeviceLanes DeviceLanes::make(const std::vector<ParameterRef>& param
     if (std::ranges::any_of(order, is_on_host)) return made;
     const LaneMaker make_lane = registered_lane_maker();
     if (make_lane == nullptr) return made;
-    for (const ParameterRef& parameter : parameters) {  // the order is equal on all ranks
+    for (const ParameterRef& parameter : parameters) {  // all ranks make the lanes in the same order
         if (parameter.device.type == DeviceType::cpu || made.has(parameter.device)) continue;
         made.lanes_.push_back(make_lane(parameter.device.index, program));
     }
     if (made.size() > 1 && program != StreamRef())
-        throw ArgumentError(text("options.stream requires a model on one device, but its parameters are on ",
-                                 made.size(), " devices: leave it unset to use their default streams"));
+        throw ArgumentError(text("options.stream requires all parameters on one device, but they are on ",
+                                 made.size(), " devices: leave options.stream unset to use the default ",
+                                 "stream of each device"));
     return made;
 }
 

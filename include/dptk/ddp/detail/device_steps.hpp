@@ -66,8 +66,8 @@ class DeviceSteps final : public GradientSteps {
 
     void accumulate_bucket(std::size_t b, double samples);
 
-    /// Adds this step's own gradients to the sums, copies the sums into the bucket, and resets them to
-    /// zero. If all micro-batches of a parameter were empty, it has no sum.
+    /// Adds this step's own gradients to the sums, copies the sums into the bucket, and resets the sums to
+    /// zero. A parameter has no sum if all of its micro-batches were empty.
     void copy_in_sums(DeviceLane& lane, std::size_t b, const LocalStep& own,
                       const std::vector<bool>& takes_part);
 
@@ -82,7 +82,8 @@ class DeviceSteps final : public GradientSteps {
 
     void copy_in(DeviceLane& lane, std::size_t b, const LocalStep& own, const std::vector<bool>& takes_part);
 
-    /// Returns the weight of `samples` samples of this rank, or of a rank if samples are not counted.
+    /// Returns the weight in the average: that of `samples` samples, or, if samples are not counted, that
+    /// of a rank.
     [[nodiscard]] LaneWeight weight_of(DeviceLane& lane, const LocalStep& own, std::size_t samples) const;
 
     [[nodiscard]] bool is_last(std::size_t b) const noexcept { return b + 1 == buckets_.size(); }
@@ -92,7 +93,7 @@ class DeviceSteps final : public GradientSteps {
 
     void run_hook(std::size_t n, std::size_t b, const LocalStep& own);
 
-    /// The status element that is used beside a hook, since a hook's buckets have none.
+    /// Returns the status element for steps with a hook, since a HookBucket has no status element.
     [[nodiscard]] Buffer own_status(std::size_t n) const { return for_hooks_[n].elements.slice(1, 1); }
 
     /// Copies the averages out. Blocks if the transport stages device memory through the host.
@@ -112,7 +113,7 @@ class DeviceSteps final : public GradientSteps {
 
     [[nodiscard]] Work start_sum(const DeviceLane& lane, const Buffer& elements);
 
-    /// Starts a collective after the lane's work so far. The lane waits for its result only when
+    /// Starts a collective after the lane's work so far. The lane waits for the result only when
     /// Work::wait() is called. While a CUDA graph is being captured, the collective runs in the lane.
     /// Collective.
     [[nodiscard]] Work start(const DeviceLane& lane, Collective call, std::shared_ptr<const void> keep_alive);
@@ -121,8 +122,8 @@ class DeviceSteps final : public GradientSteps {
     bool is_own_;
     std::unique_ptr<HookRunner> hook_;
     bool has_begun_ = false;
-    bool repeats_ = false;                // this step does the same device work as all later ones would
-    bool has_repeated_ = false;           // the last step did so, with these buckets
+    bool repeats_ = false;                // whether all later steps would repeat this step's device work
+    bool has_repeated_ = false;           // whether repeats_ was true in the last step, with these buckets
     LocalStep last_;                      // the last step, whose outcome may be unknown
     std::vector<Work> words_;             // by lane: the sums of the step's status words
     std::vector<Work> works_;             // by bucket

@@ -104,7 +104,7 @@ DPTK_INLINE bool DeviceSteps::finish(LocalStep& own, const UnusedParameters& unu
         for (std::size_t b = 0; b < buckets_.size(); ++b) copy_out(b, own, unused);
         record_step_status();
     });
-    GradientSteps::discard_sums();  // finish() has set their memory to zero
+    GradientSteps::discard_sums();  // copy_in_sums() has set the memory of the sums to zero
     const auto now = trace::Clock::now();
     for (std::size_t b = 0; b < buckets_.size(); ++b)
         clock.record_transfer(b, buckets_[b].gradients().bytes(), {now, now});
@@ -224,7 +224,7 @@ DPTK_INLINE void DeviceSteps::launch_bucket(std::size_t b, const LocalStep& own,
         const trace::Span span("copy in");
         const std::size_t n = lanes_.number_of(buckets_[b].gradients().device);
         lanes_[n].wait_for_user_stream();
-        // gradients are weighted by own samples / samples of all ranks: the sum is in these words
+        // gradients are weighted by own samples / samples of all ranks: words_ contains the divisor
         std::exchange(words_[n], Work()).wait(lanes_[n].stream());
         if (has_accumulated()) {
             copy_in_sums(lanes_[n], b, own, takes_part);

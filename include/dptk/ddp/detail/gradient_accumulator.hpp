@@ -16,8 +16,9 @@ namespace DPTK_NAMESPACE::detail {
 /// Sums are in f32, or in f64 for f64 gradients.
 class GradientAccumulator {
   public:
-    /// Adds the gradients of `samples` samples, each the mean over them, and sets them to zero. Gradients
-    /// of 0 samples are not added, whatever they contain. takes(i) returns whether parameter i takes part.
+    /// Multiplies the gradients, which are means over `samples` samples, by `samples`, adds the products to
+    /// the sums, and sets the gradients to zero. If `samples` is 0, only sets the gradients to zero,
+    /// whatever they contain. takes(i) returns whether parameter i takes part.
     template <class Takes>
     void add(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
         if (sums_.empty()) sums_.resize(parameters.size());

@@ -18,8 +18,8 @@ class GradientBucket {
   public:
     enum class Status { none, last_element };
 
-    /// Allocates the bucket in the transport's memory, which is collective. Every gradient is aligned to 64
-    /// bytes, and so is each of `parts` equal parts of the bucket.
+    /// Allocates the bucket in memory of the transport. Collective. Every gradient, and each of `parts`
+    /// equal parts of the bucket, is aligned to 64 bytes.
     GradientBucket(ProcessGroup& group, const Bucket& bucket, const std::vector<ParameterRef>& parameters,
                    Status status, std::size_t parts);
 
@@ -29,7 +29,7 @@ class GradientBucket {
     /// Returns `count` elements of the gradient of the `position`th parameter in this bucket.
     [[nodiscard]] Buffer gradient(std::size_t position, std::size_t count) const noexcept;
 
-    /// Returns where that gradient begins in the bucket, in elements.
+    /// Returns the offset, in elements, of the gradient of the `position`th parameter in this bucket.
     [[nodiscard]] std::size_t offset(std::size_t position) const noexcept { return offsets_[position]; }
 
     /// Returns all gradients, with padding zeros between them.
@@ -38,8 +38,8 @@ class GradientBucket {
     /// Returns the element that carries the status, if the bucket has one.
     [[nodiscard]] Buffer status_element() const noexcept { return all_.slice(all_.count - 1, 1); }
 
-    /// Sets the status element, in host memory. After the reduction it is above 0 if any rank has raised
-    /// it.
+    /// Sets the status element of a bucket in host memory. After the reduction, the element is above 0 if
+    /// `raised` was true on any rank.
     void set_status(bool raised);
 
     [[nodiscard]] bool status() const;
@@ -63,7 +63,7 @@ class GradientBucket {
 
     std::vector<std::size_t> indices_;
     std::vector<std::size_t> offsets_;
-    std::size_t gradients_ = 0;  // elements
+    std::size_t gradients_ = 0;  // the number of elements, without the status element
     Buffer all_;
     std::shared_ptr<void> memory_;
 };

@@ -1,6 +1,6 @@
 /// Gradient reduction: averages gradients over ranks, bucket by bucket, overlapped with backward if
-/// gradients are marked. It does not depend on layers, values or optimizers: DistributedDataParallel adds
-/// what a training loop needs.
+/// gradients are marked. This part of dptk does not depend on layers or optimizers: DistributedDataParallel
+/// adds what a training loop needs.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Runs the steps of a training. A step calls begin_step(), then backward (which marks, under
+/// Runs the steps of a training. A step calls begin_step(), then backward (which marks gradients under
 /// Ready::marked), then synchronize().
 ///
 /// A gradient is the mean over the rank's own samples. Without sample counts, the result is the mean over
 /// ranks. With sample counts (begin_step(n) or synchronize(n), on all ranks), the result is the mean over
 /// all ranks' samples: each gradient is weighted by n / (sum of n). A rank with n = 0 contributes zeros,
-/// whatever its memory contains, and need not mark.
+/// whatever its memory contains, and need not mark gradients.
 ///
 /// Buckets are sent in the reverse of the registration order, on a duplicate of the group, so that they
 /// cannot be confused with the program's own calls. If the transport cannot duplicate the group, buckets
@@ -44,8 +44,8 @@ class GradientReducer {
     using Outcome = BucketSet::Outcome;
 
     /// Compares parameters and options between ranks. Collective. Throws on all ranks: MismatchError if
-    /// they differ, ArgumentError if a rank's parameters or options are unusable. The group must outlive
-    /// the reducer.
+    /// parameters or options differ, ArgumentError if a rank's parameters or options are unusable. The
+    /// group must outlive the reducer.
     GradientReducer(ProcessGroup& group, ParameterSource source, DistributedDataParallelOptions options = {},
                     Outcome outcome = Outcome::everywhere);
 
@@ -55,7 +55,7 @@ class GradientReducer {
     /// Returns the parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
-    /// Broadcasts the values of rank `root`, except those of ignored parameters, and its buffers.
+    /// Broadcasts the buffers and values of rank `root`, except the values of ignored parameters.
     /// Collective, blocks.
     void broadcast_values(int root = 0);
 
@@ -68,15 +68,15 @@ class GradientReducer {
     /// call.
     [[nodiscard]] Buffer gradient_memory(std::size_t i);
 
-    /// Returns the owner of that memory.
+    /// Returns the owner of the memory that gradient_memory(i) returns.
     [[nodiscard]] std::shared_ptr<void> bucket_memory(std::size_t i) const;
 
-    /// Throws on all ranks the errors of earlier steps on devices. Collective; blocks until these steps
+    /// Throws, on all ranks, the errors of earlier steps on devices. Collective; blocks until these steps
     /// have finished.
     void check();
 
-    /// Returns the buckets. Call it between steps. If the outcome is `in_parts`, each rank's part of a
-    /// bucket contains its averages.
+    /// Returns the buckets. Call it between steps. If the outcome is `in_parts`, only this rank's part of a
+    /// bucket contains averages.
     [[nodiscard]] BucketSet& buckets() noexcept { return buckets_; }
 
     /// Throws ArgumentError if parameter `i` does not exist or is ignored.
@@ -85,7 +85,7 @@ class GradientReducer {
     /// Returns the number of steps that have succeeded.
     [[nodiscard]] std::size_t steps() noexcept;
 
-    /// Returns the operation that averages the buckets of the last step if they are unreduced.
+    /// Returns the operation that averages the buckets of the last step if the outcome is `unreduced`.
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
 
     /// Returns the statistics of the steps so far.
@@ -93,14 +93,14 @@ class GradientReducer {
 
     /// Sets a communication hook that sums the buckets from the next step on; null restores dptk's
     /// all-reduce. Throws MismatchError on all ranks if their hooks differ. Throws ArgumentError during a
-    /// step, or if gradients are in device memory and either not all gradients and buffers are, or the
-    /// program has no CUDA kernels of dptk. Collective.
+    /// step. Also throws ArgumentError unless all gradients are in host memory, or all gradients and
+    /// buffers are in device memory and the program has dptk's CUDA kernels. Collective.
     void set_comm_hook(std::shared_ptr<CommHook> hook);
 
     /// Begins a step on all ranks. Collective. Waits only for rank 0's buffers, if there are any. Under
-    /// Ready::marked, gradients must not move from this call, or the first mark, until synchronize()
-    /// returns; otherwise their addresses are read in synchronize(). Optional without a sample count: the
-    /// first mark or synchronize() begins a step otherwise.
+    /// Ready::marked, gradients must stay at their addresses from the beginning of the step until
+    /// synchronize() returns; otherwise synchronize() reads their addresses. Optional: without this call,
+    /// the first mark or synchronize() begins the step.
     void begin_step();
 
     /// Begins a step in which this rank has `sample_count` samples. Either all ranks give a count, or none
@@ -110,7 +110,7 @@ class GradientReducer {
     /// Reports that gradient `i` is complete. For Ready::marked. May be called from any thread. A bucket is
     /// sent as soon as all of its gradients are complete, except the last bucket, which synchronize()
     /// sends. If the ranks share memory and have no spare processors, synchronize() sends all buckets.
-    /// Mistakes of marking are not thrown here, but on all ranks by synchronize().
+    /// Mistakes in marking are reported by synchronize(), which throws on all ranks.
     void mark_ready(std::size_t i) { mark(i, State::ready, nullptr); }
 
     /// Reports that lazy gradient `i` is complete. It must stay at `gradient` until synchronize() has
@@ -122,8 +122,8 @@ class GradientReducer {
     void mark_unused(std::size_t i) { mark(i, State::unused, nullptr); }
 
     /// Ends the step: on return, the gradients are the average. Collective, blocks. If all gradients are in
-    /// device memory and dptk's CUDA kernels are available, the host does not block: the gradients are the
-    /// average for work that is enqueued on the options' stream from then on, and errors are those of the
+    /// device memory and dptk's CUDA kernels are available, the host does not block: work that is enqueued
+    /// on options.stream after this call reads the averages, and this call throws the errors of the
     /// previous step.
     ///
     /// Throws ArgumentError on all ranks if a gradient was not marked, or was marked twice; if a
@@ -142,18 +142,19 @@ class GradientReducer {
     /// counts are over these ranks only. The argument must be equal on all ranks.
     void set_joined(const JoinRound& round);
 
-    /// Adds the gradients of a micro-batch of `sample_count` samples to internal sums, and sets them to
-    /// zero. The next step's average includes these samples. Each rank may call it any number of times
-    /// between steps. If a rank has accumulated, the step counts samples on all ranks; synchronize() or
-    /// begin_step() without a count then sends only what was accumulated. Does not communicate.
+    /// Adds the gradients of a micro-batch of `sample_count` samples to internal sums, and sets the
+    /// gradients to zero. The next step's average includes these samples. Each rank may call accumulate()
+    /// any number of times between steps. If one rank has accumulated, all ranks must count samples in the
+    /// next step, by accumulate() or by a sample count. On a rank that has accumulated, synchronize() or
+    /// begin_step() without a count sends only the sums. Does not communicate.
     void accumulate(std::size_t sample_count);
 
     /// Returns the averages of the last step, for clipping and unscaling. Throws ArgumentError during a
     /// step.
     [[nodiscard]] GradientPostprocessing& averages();
 
-    /// Disables steps and marks until leave_local_scope(). Scopes may nest. Throws ArgumentError during a
-    /// step.
+    /// Makes steps and marks do nothing until leave_local_scope(). Scopes may nest. Throws ArgumentError
+    /// during a step.
     void enter_local_scope();
     void leave_local_scope() noexcept;
 
@@ -197,8 +198,8 @@ class GradientReducer {
     /// between the ranks, and sends rank 0's buffers.
     [[nodiscard]] bool may_proceed();
 
-    /// Throws ArgumentError, and resets the step, if it cannot be captured because the host takes part in
-    /// it.
+    /// Throws ArgumentError, and resets the step, if the step cannot be captured into a CUDA graph, since
+    /// the host takes part in the step.
     void check_capturable();
 
     void mark(std::size_t i, State state, void* gradient);
@@ -206,11 +207,11 @@ class GradientReducer {
     void note_mark(std::size_t i, State state);
 
     /// Sets the address of a lazy gradient. Notes a problem if a lazy gradient is marked without an
-    /// address, or another gradient with one.
+    /// address, or if another gradient is marked with an address.
     void set_lazy_gradient(std::size_t i, void* gradient);
 
-    /// Asks for the addresses of lazy gradients that are not known yet, so that averages can be written,
-    /// except those of parameters that no rank uses.
+    /// Finds the addresses of lazy gradients that are not known yet, so that averages can be written to
+    /// them. Leaves out the gradients of parameters that no rank uses.
     void find_gradients();
 
     void end_step();
@@ -222,7 +223,7 @@ class GradientReducer {
     /// marked does not take part.
     [[nodiscard]] bool takes_part(std::size_t i);
 
-    /// Rebuilds the buckets, once.
+    /// Rebuilds the buckets, unless they have been rebuilt or must stay as they are.
     void rebuild();
 
     [[noreturn]] void throw_problems();

@@ -73,7 +73,9 @@ DPTK_INLINE void GradientReducer::check() {
 
 DPTK_INLINE void GradientReducer::check_in_bucket(std::size_t i) const {
     check_index(i);
-    if (!buckets_.has(i)) throw ArgumentError(text("parameter ", parameters_[i].name, " is ignored"));
+    if (!buckets_.has(i))
+        throw ArgumentError(
+            text("parameter ", parameters_[i].name, " has no bucket: it is in options.parameters_to_ignore"));
 }
 
 DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
@@ -358,8 +360,8 @@ DPTK_INLINE void GradientReducer::end_step() {
     if (!is_marked()) read_addresses();
     if (!may_proceed()) throw_problems();
     while (steps_->next() < buckets_.size()) launch();
-    // Must be after all buckets: some buckets are sent before all marks are known, and their number differs
-    // between ranks.
+    // This call must follow all buckets: some buckets are sent before all marks are known, and the number
+    // of such buckets differs between ranks.
     unused_.exchange(
         *group_, parameters_.size(),
         steps_->has_accumulated() ? first_launch_order(parameters_.ignored()) : marks_.arrived());

@@ -1,6 +1,6 @@
 /// The interface of step execution: how gradients are copied into buckets, reduced over the ranks, and
 /// copied back. GradientReducer decides when, and which gradients take part; HostSteps and DeviceSteps
-/// implement it.
+/// implement the interface.
 #pragma once
 
 #include <cstddef>
@@ -58,18 +58,18 @@ class GradientSteps {
     void set_joined(const JoinRound& round) noexcept { round_ = round; }
     [[nodiscard]] const JoinRound& joined() const noexcept { return round_; }
 
-    /// Sets a hook, or none if it is null. Call it between steps. Throws ArgumentError on all ranks if
-    /// hooks are not supported. Collective.
+    /// Sets a hook, or removes the hook if the argument is null. Call set_hook() between steps. Throws
+    /// ArgumentError on all ranks if hooks are not supported. Collective.
     virtual void set_hook(std::shared_ptr<CommHook> hook) = 0;
 
     /// Returns whether this step is being captured into a CUDA graph.
     [[nodiscard]] virtual bool is_captured() const { return false; }
-    /// Throws ArgumentError if the step cannot be captured: a step that does the same must have run without
-    /// capture.
+    /// Throws ArgumentError if the step cannot be captured: a step that does the same device work must have
+    /// run before without capture.
     virtual void check_capturable() const {}
 
-    /// Adds the gradients of `samples` samples, each the mean over them, to sums, and sets them to zero.
-    /// Without lanes, all gradients must be in host memory.
+    /// Multiplies the gradients, which are means over `samples` samples, by `samples`, adds the products to
+    /// internal sums, and sets the gradients to zero. Without lanes, all gradients must be in host memory.
     virtual void accumulate(std::size_t samples) = 0;
     [[nodiscard]] bool has_accumulated() const noexcept { return has_accumulated_; }
     [[nodiscard]] std::size_t accumulated_samples() const noexcept { return accumulated_samples_; }
@@ -79,8 +79,9 @@ class GradientSteps {
     [[nodiscard]] virtual bool has_begun() const noexcept = 0;
 
     /// Returns whether the step may proceed, the same on all ranks: false if some rank has reported a
-    /// problem. Calls begin() if that has not been done. HostSteps blocks for the ranks' status; DeviceSteps
-    /// returns true at once, and reports problems in the next step. Collective.
+    /// problem. Starts the exchange of the ranks' status if begin() has not been called. HostSteps blocks
+    /// until the status of all ranks is known; DeviceSteps returns true at once, and reports problems in
+    /// the next step. Collective.
     [[nodiscard]] virtual bool may_proceed(LocalStep& own) = 0;
 
     /// Broadcasts the buffers of rank `root`. Collective.

@@ -32,8 +32,8 @@ class HookFloats {
   public:
     using State = std::map<std::size_t, std::vector<float>>;
 
-    /// Returns the floats of a parameter. They are zero if there are none yet, or if their number has
-    /// changed.
+    /// Returns `count` floats of a parameter. They are zero unless the parameter already had `count`
+    /// floats.
     [[nodiscard]] Buffer get(const HookBucket& bucket, std::size_t parameter, std::size_t count);
 
     /// Returns whether the parameter has this number of floats.
@@ -53,7 +53,7 @@ class HookFloats {
     static void read(const Place& place, std::vector<float>& to);
 
     std::map<std::size_t, Place> places_;
-    State loaded_;  // parameters for which get() has not been called
+    State loaded_;  // the floats with which get() begins, by parameter
 };
 
 }  // namespace DPTK_NAMESPACE::detail

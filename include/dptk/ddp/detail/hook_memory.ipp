@@ -31,7 +31,8 @@ DPTK_INLINE Buffer HookFloats::get(const HookBucket& bucket, std::size_t paramet
         place.lane = bucket.lane;
         return has;
     }
-    if (place.memory.memory) read(place, loaded_[parameter]);  // the bucket has moved to another device
+    // Keeps the floats if the bucket has moved to another device.
+    if (place.memory.memory) read(place, loaded_[parameter]);
     place = {bucket.lane, allocate(bucket, count, DType::f32)};
     const auto loaded = loaded_.find(parameter);
     if (loaded == loaded_.end() || loaded->second.size() != count) return place.memory.elements;
@@ -69,7 +70,7 @@ DPTK_INLINE void HookFloats::read(const Place& place, std::vector<float>& to) {
         std::memcpy(to.data(), floats.data, floats.bytes());
         return;
     }
-    place.lane->wait_for_user_stream();  // where graphs are launched
+    place.lane->wait_for_user_stream();  // CUDA graphs change the floats on this stream
     place.lane->read(floats, to.data());
 }
 

@@ -23,8 +23,8 @@ namespace DPTK_NAMESPACE::detail {
 
 class HookRunner {
   public:
-    /// Collective. The hook gets a duplicate of the group, so that its calls cannot be confused with
-    /// others. If `can_duplicate` is false, the hook runs on the caller's thread, on the group itself.
+    /// Collective. The hook gets a duplicate of the group, so that its calls cannot be confused with other
+    /// calls. If `can_duplicate` is false, the hook runs on the caller's thread, on the group itself.
     HookRunner(ProcessGroup& group, std::shared_ptr<CommHook> hook, bool can_duplicate);
 
     /// Runs the hook on this thread. Collective.
@@ -40,7 +40,7 @@ class HookRunner {
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_;
     bool in_background_ = false;
-    WorkQueue queue_;  // stops before the group that it uses
+    WorkQueue queue_;  // declared last: its thread must end before the group is destroyed
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,6 +1,6 @@
-/// Blocking steps: the host copies gradients into buckets, sends them, waits for them, and copies the
-/// averages back. Gradients may also be in device memory; they are then copied on the device's default
-/// stream.
+/// Blocking steps: the host copies gradients into buckets, sends the buckets, waits until they are
+/// received, and copies the averages back. Gradients may also be in device memory; they are then copied on
+/// the device's default stream.
 #pragma once
 
 #include <cstddef>
@@ -57,8 +57,8 @@ class HostSteps final : public GradientSteps {
     /// Returns the weight of this rank's gradients, including those that were accumulated.
     [[nodiscard]] double rank_weight(const LocalStep& own) const;
 
-    /// Returns the factor for this step's own gradients as they are copied in. It is 1 without a hook and
-    /// sample counts, since the reduction then averages.
+    /// Returns the factor by which copy_in() multiplies this step's own gradients: 1 if the reduction
+    /// averages, otherwise the weight that makes the sum the average.
     [[nodiscard]] double copy_weight(const LocalStep& own) const;
 
     BucketSet::Outcome outcome_;

@@ -7,7 +7,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Calls action(element, left, right) for all elements that are multiplied in elements = left * right^T.
+/// Calls action(element, left, right) for each pair of elements of `left` and `right` whose product is a
+/// term of an element of left * right^T.
 template <class Action>
 void for_each_product(const LowRank& matrix, Action&& action) {
     for (std::size_t r = 0; r < matrix.rows; ++r) {

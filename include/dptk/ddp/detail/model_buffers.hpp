@@ -16,7 +16,7 @@ class ModelBuffers {
   public:
     ModelBuffers() = default;
 
-    /// Uses the buffers in the options, unless they are not to be broadcast.
+    /// Uses the buffers in the options, unless broadcast_buffers is false.
     explicit ModelBuffers(const DistributedDataParallelOptions& options);
 
     [[nodiscard]] bool has_any() const noexcept { return source_.has_value(); }
@@ -25,7 +25,8 @@ class ModelBuffers {
     /// Returns whether the buffers are in device memory instead of host memory.
     [[nodiscard]] bool are_on_devices() const noexcept;
 
-    /// Re-reads the addresses. Throws ArgumentError if the buffers have changed since construction.
+    /// Re-reads the addresses. Throws ArgumentError if the number of buffers, or the size, type or device
+    /// of a buffer, has changed since construction.
     void read();
 
     /// Broadcasts the buffers of rank `root`. For buffers on devices, waits for the work of `stream`.

@@ -19,7 +19,8 @@ class ModelParameters {
     /// options ignore a name that no parameter has.
     void find(const DistributedDataParallelOptions& options = {});
 
-    /// Re-reads all addresses. Throws ArgumentError if the parameters have changed.
+    /// Re-reads all addresses. Throws ArgumentError if the parameters' number, or the size, type or device
+    /// of a parameter, has changed.
     void read_addresses();
 
     /// Sets the address of a lazy gradient for this step.

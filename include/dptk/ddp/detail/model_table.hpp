@@ -23,8 +23,8 @@ namespace DPTK_NAMESPACE::detail {
                                       const std::vector<ParameterRef>& parameters,
                                       const std::vector<bool>& ignored, const std::vector<Buffer>& buffers);
 
-/// Throws ArgumentError if the parameters have changed from `before`, their state at construction, to
-/// `now`.
+/// Throws ArgumentError if the parameters' number, or the size, type or device of a parameter, has changed
+/// from `before`, at construction, to `now`.
 void check_unchanged(const std::vector<ParameterRef>& before, const std::vector<ParameterRef>& now);
 
 }  // namespace DPTK_NAMESPACE::detail

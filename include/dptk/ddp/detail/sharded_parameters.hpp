@@ -28,7 +28,7 @@ class ShardedParameters {
         std::size_t first = 0;
         std::size_t count = 0;
         std::size_t bucket = 0;
-        std::size_t in_bucket = 0;  // where they begin in the bucket
+        std::size_t in_bucket = 0;  // the position of the first element in the bucket
     };
 
     struct Options {
@@ -154,11 +154,12 @@ class ShardedParameters {
     }
 
   private:
-    /// The values of a bucket, and the memory of all ranks.
+    /// The memory for the values of a bucket's parameters, and the addresses of all ranks' memory.
     struct ValueBuffer {
         std::shared_ptr<void> memory;
         Buffer values;
-        /// Addresses on all ranks; empty if this rank cannot access them.
+        /// The addresses of the bucket's gradients and values on all ranks. Empty if this rank cannot
+        /// access them.
         std::vector<void*> peer_gradients = {};
         std::vector<void*> peer_values = {};
     };
@@ -191,7 +192,7 @@ class ShardedParameters {
     }
 
     /// Copies values in the order of the buckets, including this rank's own: if two parameters share
-    /// memory, the same one must win on all ranks.
+    /// memory, the same one must be copied last on all ranks.
     void copy_values_out(std::size_t b) {
         for (const std::size_t i : buckets()[b].indices()) {
             const std::span<const T> sent = value_memory(i);

@@ -1,4 +1,5 @@
-/// Step timing: measures the steps of a training for its statistics, and records the spans of its buckets.
+/// Step timing: measures the steps of a training for its statistics, and records the transfers of buckets
+/// in the timeline.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,8 @@ DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
 }
 
 DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
-    // On a transport that progresses only in calls, a started call and a blocking one do not match.
+    // On a transport that makes progress only in calls, a nonblocking call and a blocking call do not
+    // match.
     if (group.channel().progresses_by_caller()) return start(group, own);
     write(own);
     group.channel().run(call());

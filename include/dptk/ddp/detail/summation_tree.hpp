@@ -1,5 +1,5 @@
-/// Fixed summation tree: a binary tree over numbered leaves whose shape depends only on their number, so
-/// that a sum over it has the same bits for every distribution of the leaves over ranks.
+/// Fixed summation tree: a binary tree over numbered leaves. Its shape depends only on the number of
+/// leaves, so that a sum over the tree has the same bits for every distribution of the leaves over ranks.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ struct TreeNode {
 
     [[nodiscard]] bool is_leaf() const noexcept { return end - first == 1; }
 
-    /// Returns the first leaf of the right child. The left child has the largest power of two of leaves
-    /// that is less than all.
+    /// Returns the first leaf of the right child. The number of leaves of the left child is the largest
+    /// power of two that is less than the number of this node's leaves.
     [[nodiscard]] std::size_t middle() const noexcept;
     [[nodiscard]] TreeNode left() const noexcept { return {first, middle()}; }
     [[nodiscard]] TreeNode right() const noexcept { return {middle(), end}; }

@@ -13,8 +13,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Records this rank's spans while it exists: those of the thread that created it, and those of its
-/// buckets.
+/// While a Timeline exists, it records this rank's spans: those of the thread that created the Timeline,
+/// and the transfers of buckets.
 class Timeline {
   public:
     /// Makes a timeline if DPTK_TRACE names a file and this thread is not being recorded; otherwise returns
@@ -54,8 +54,8 @@ class Timeline {
     ProcessGroup& group_;
     std::string path_;
     trace::Recorder recorder_;
-    std::int64_t origin_ = 0;  // on rank 0's clock
-    std::int64_t offset_ = 0;  // difference of rank 0's clock to this rank's
+    std::int64_t origin_ = 0;  // time 0 of the file, on rank 0's clock
+    std::int64_t offset_ = 0;  // rank 0's clock minus this rank's clock
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -16,9 +16,9 @@ class UnusedParameters {
     explicit UnusedParameters(const DistributedDataParallelOptions& options)
         : is_enabled_(options.find_unused_parameters), is_graph_static_(options.static_graph) {}
 
-    /// Exchanges which parameters are used; `arrived` are those that this rank uses. For a static graph,
-    /// only until a step with samples has succeeded. Collective and blocking if the options require the
-    /// exchange, otherwise does nothing.
+    /// Exchanges between the ranks which parameters are used; `arrived` are the parameters that this rank
+    /// uses. Does nothing without find_unused_parameters, and, for a static graph, after a step with
+    /// samples has succeeded. Otherwise collective, blocks.
     void exchange(ProcessGroup& group, std::size_t parameters, const std::vector<std::size_t>& arrived);
 
     /// Discards the result of a failed step.
@@ -36,7 +36,7 @@ class UnusedParameters {
 
     bool is_enabled_;
     bool is_graph_static_;
-    std::vector<std::uint8_t> used_;  // by any rank
+    std::vector<std::uint8_t> used_;  // by parameter: 1 if any rank uses it
 };
 
 }  // namespace DPTK_NAMESPACE::detail

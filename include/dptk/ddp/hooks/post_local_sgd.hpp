@@ -20,27 +20,28 @@ namespace hooks {
 
 /// Options of PostLocalSgd, named as in PyTorch. They must be equal on all ranks.
 struct PostLocalSgdOptions {
-    /// The first step in which gradients are averaged only within their subgroup.
+    /// The first step in which gradients are averaged only within the subgroup.
     std::size_t start_step = 100;
-    /// Whether gradients are averaged within the subgroup at all.
+    /// Whether gradients are averaged within the subgroup from start_step on; otherwise, each rank then
+    /// uses its own gradients.
     bool post_local_gradient_allreduce = true;
 };
 
 /// Averages gradients within a subgroup after a warm-up, like PyTorch's post_localSGD_hook.
 class PostLocalSgd final : public CommHook {
   public:
-    /// `subgroup` contains this rank, such as group.split_by_host().
+    /// `subgroup` is a group with this rank, such as the result of group.split_by_host().
     PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
 
     DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
 
-    /// Returns true from the first local step on.
+    /// Returns true once `start_step` steps are done: all later steps do the same device work.
     [[nodiscard]] bool is_capturable() const override { return steps_ >= options_.start_step; }
 
-    /// Returns the number of completed steps, for checkpoints. Steps of a CUDA graph count once. Call it
-    /// between steps.
+    /// Returns the number of completed steps, for checkpoints. A CUDA graph counts as one step, however
+    /// often it is launched. Call it between steps.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
     /// Restores the number of steps that steps() returned.
     void set_steps(std::size_t steps) { steps_ = steps; }
@@ -55,7 +56,8 @@ class PostLocalSgd final : public CommHook {
     std::size_t steps_ = 0;
 };
 
-/// Makes a post-local SGD hook. `subgroup` contains this rank, such as group.split_by_host().
+/// Makes a post-local SGD hook. `subgroup` is a group with this rank, such as the result of
+/// group.split_by_host().
 [[nodiscard]] std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup,
                                                            PostLocalSgdOptions options = {});
 
@@ -68,8 +70,8 @@ class PeriodicModelAverager {
     /// Throws ArgumentError if `period` is 0. The group must outlive this object.
     PeriodicModelAverager(ProcessGroup& group, std::size_t period, std::size_t warmup_steps = 0);
 
-    /// Counts a step, and averages the values if they are due; returns whether it did. Collective in steps
-    /// that average.
+    /// Counts a step, and averages the values if this step is due. Returns whether it has averaged them.
+    /// Collective in the steps that average.
     bool average_parameters(const std::vector<ParameterRef>& parameters);
 
     /// Returns the number of completed steps, for checkpoints. It is equal on all ranks.

@@ -40,9 +40,9 @@ struct PowerSgdOptions {
 struct PowerSgdState {
     /// The number of completed steps, which is compared with start_step.
     std::size_t steps = 0;
-    /// The compression error of each gradient, by parameter index; one element for each of the gradient's.
+    /// The compression error of each gradient, by parameter index, with as many elements as the gradient.
     std::map<std::size_t, std::vector<float>> errors;
-    /// The right matrix of each gradient, by parameter index, row by row.
+    /// The right one of the two low-rank matrices of each gradient, by parameter index, in row-major order.
     std::map<std::size_t, std::vector<float>> right;
 };
 
@@ -60,13 +60,15 @@ class PowerSgd final : public CommHook {
     [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_; }
 
     /// Returns the state for load_state(). Call it between steps. Blocks if gradients are in device memory.
-    /// Steps of a CUDA graph count once.
+    /// A CUDA graph counts as one step, however often it is launched.
     [[nodiscard]] PowerSgdState state() const;
-    /// Restores a state that state() returned, so that this hook continues as the other one would have.
-    /// CUDA graphs that were captured before must not be launched afterwards.
+    /// Restores a state that state() returned, so that this hook continues as the hook that returned the
+    /// state would have continued. CUDA graphs that were captured before this call must not be launched
+    /// afterwards.
     void load_state(PowerSgdState state);
 
-    /// Returns true from the second compressed step on, which starts from the first one's matrices.
+    /// Returns true only with warm_start, after the first step that compresses: later steps start from the
+    /// previous step's matrices, and need no random numbers from the host.
     [[nodiscard]] bool is_capturable() const override { return options_.warm_start && has_compressed_; }
 
   private:
@@ -82,11 +84,12 @@ class PowerSgd final : public CommHook {
 
     struct Layout {
         std::vector<Matrix> matrices;
-        /// The left, and the right, matrices of all gradients, each concatenated.
+        /// `lefts` contains the left matrices of all gradients, concatenated, and `rights` the right
+        /// matrices.
         Buffer lefts;
         Buffer rights;
-        /// Gradients that are not compressed, with their places in `rest`, where they are concatenated in
-        /// f32.
+        /// Each gradient that is not compressed, with its part of `rest`, where these gradients are
+        /// concatenated as f32.
         std::vector<std::pair<Buffer, Buffer>> others;
         Buffer rest;
     };
@@ -95,20 +98,21 @@ class PowerSgd final : public CommHook {
 
     [[nodiscard]] Layout lay_out(const HookBucket& bucket);
 
-    /// Returns the first dimension and the product of all others, or 1 x n if there are fewer than two
-    /// dimensions, or if the memory is padded.
+    /// Returns the numbers of rows and columns: the first dimension and the number of elements in each row.
+    /// Returns 1 x n for n elements with fewer than two dimensions, or if padding makes the rows unequal.
     [[nodiscard]] static std::pair<std::size_t, std::size_t> as_matrix(const HookBucket::Gradient& gradient);
 
     [[nodiscard]] bool is_worth_it(std::size_t rows, std::size_t columns) const;
 
     void sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements);
 
-    /// Sets the matrix to the gradient. With use_error_feedback, first adds the compression error so far, and
-    /// keeps this sum in the error's memory.
+    /// Sets the matrix to the gradient. With use_error_feedback, then adds the compression error of earlier
+    /// steps to the matrix, and keeps this sum in `errors_`.
     void load_gradient(const HookBucket& bucket, const detail::BucketMath& math, const Matrix& matrix);
 
-    /// Writes the approximation to the gradient, and subtracts this rank's share of it from the kept sum,
-    /// so that the ranks' errors add up to the error of the total.
+    /// Writes the approximation to the gradient. With use_error_feedback, also subtracts the approximation,
+    /// divided by the number of ranks, from the sum in `errors_`, so that the errors of all ranks add up to
+    /// the error of the total.
     void store_gradient(const ProcessGroup& group, const HookBucket& bucket, const detail::BucketMath& math,
                         const Matrix& matrix);
 
@@ -124,7 +128,7 @@ class PowerSgd final : public CommHook {
 
     PowerSgdOptions options_;
     std::size_t steps_ = 0;
-    bool has_compressed_ = false;  // a whole step, since load_state()
+    bool has_compressed_ = false;  // whether a whole step has been compressed since load_state()
     detail::HookFloats errors_;    // by parameter
     detail::HookFloats right_;     // by parameter
     detail::HookMemory memory_;

@@ -14,7 +14,8 @@ DPTK_INLINE PowerSgd::PowerSgd(PowerSgdOptions options) : options_(options) {
         throw ArgumentError("hooks::PowerSgd: invalid matrix_approximation_rank 0: expected 1 or more");
     if (!(options.min_compression_rate > 0) || !std::isfinite(options.min_compression_rate))
         throw ArgumentError(detail::text("hooks::PowerSgd: invalid min_compression_rate ",
-                                         options.min_compression_rate, ": expected a positive number"));
+                                         options.min_compression_rate,
+                                         ": expected a positive, finite number"));
 }
 
 DPTK_INLINE std::string PowerSgd::description() const {

@@ -23,7 +23,7 @@ namespace DPTK_NAMESPACE::nn {
 
 /// The backend for `Sequential<Cpu>`. Every oneDNN error becomes a BackendError that names the layer.
 /// Unlike in PyTorch and the reference backend, ReLU and MaxPool2d do not always propagate NaN: oneDNN
-/// mostly turns it into another number.
+/// mostly replaces NaN by a number.
 class Cpu {
   public:
     using Scalar = float;
@@ -47,8 +47,8 @@ class Cpu {
     void store(const Activation& activation, Tensor& out);
 
   private:
-    /// Returns relu if the first layer is a Linear or Conv2d that a ReLU follows: oneDNN then computes the
-    /// ReLU together with the layer's output.
+    /// Returns PostOp::relu if the first layer is a Linear or Conv2d and the second one a ReLU: oneDNN then
+    /// computes the ReLU together with the first layer's output. Returns PostOp::none otherwise.
     static cpu::PostOp post_op_of(std::span<const LayerSpec> layers);
 
     /// Creates layers one after the other.

@@ -38,7 +38,7 @@ class Conv2dPasses {
   private:
     static dnnl::memory::dim dim(std::size_t size) { return static_cast<dnnl::memory::dim>(size); }
 
-    /// Returns a layout with the same dimensions whose order oneDNN may choose.
+    /// Returns a layout with the dimensions of `layout`, in an order that oneDNN may choose.
     [[nodiscard]] static Layout with_any_order(const Layout& layout);
 
     [[nodiscard]] Dims bias_dims() const { return {dim(out_[0])}; }

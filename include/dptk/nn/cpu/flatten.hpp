@@ -14,7 +14,7 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Returns the row-major layout of `features` numbers per sample.
+/// Returns the row-major layout [n, features] of the samples of `input`.
 [[nodiscard]] Layout flat_layout(const Layout& input);
 
 /// Passes its input through: the following layers accept images.

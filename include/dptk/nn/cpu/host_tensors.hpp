@@ -13,7 +13,8 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-/// Caches its memory objects and reorders for the next step.
+/// Wraps tensors as activations and copies activations to tensors. Caches oneDNN's memory objects and
+/// converters for subsequent steps.
 class HostTensors {
   public:
     /// Wraps a tensor as an activation. The activation is not overwritable, so the layers only read it.
@@ -36,7 +37,7 @@ class HostTensors {
 
     Converter& converter_for(const Context& context, const dnnl::memory& from);
 
-    /// Cache of wrap(): the last 8 tensors. Training wraps only a few: the batches that a loader fills in
+    /// The cache of wrap() for 8 tensors. Training wraps only a few: the batches that a loader fills in
     /// turn, and a gradient.
     std::array<Wrapped, 8> wrapped_;
     std::size_t next_ = 0;

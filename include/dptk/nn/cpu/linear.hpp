@@ -1,5 +1,5 @@
-/// Linear with oneDNN's inner product. After convolutions it accepts their blocked images, with a weight in
-/// a matching blocked layout, so that Flatten costs nothing.
+/// Linear with oneDNN's inner product. After convolutions, Linear accepts the blocked images that they
+/// return, and has its weight in a matching blocked layout, so that Flatten costs nothing.
 #pragma once
 
 #include <type_traits>

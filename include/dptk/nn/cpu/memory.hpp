@@ -12,15 +12,15 @@
 namespace DPTK_NAMESPACE::nn::cpu {
 
 /// The engine and stream of a network, and the scratch memory that its primitives share, since they run one
-/// after the other. A cheaply copied reference.
+/// after the other. Copies are cheap and refer to the same objects.
 struct Context {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     std::shared_ptr<AlignedArray<std::byte>> scratch = std::make_shared<AlignedArray<std::byte>>();
 };
 
-/// Makes `memory` refer to `data`. Does nothing if it already does, since oneDNN also writes the padding in
-/// this call.
+/// Makes `memory` refer to `data`. Does nothing if `memory` already refers to it, since oneDNN's call may
+/// also write zeros to the padding.
 void rebind_memory(const dnnl::memory& memory, void* data);
 
 /// Returns a memory object for `layout` that does not refer to data yet.
@@ -29,7 +29,7 @@ void rebind_memory(const dnnl::memory& memory, void* data);
 /// A batch between layers, with dimensions [n, ...], in any layout. Does not own its elements.
 struct Activation {
     dnnl::memory memory;
-    /// Whether the receiving layer may overwrite it with its result; false for the user's memory.
+    /// Whether the layer that receives the activation may overwrite it; false for the user's memory.
     bool overwritable = false;
 
     [[nodiscard]] Layout layout() const { return memory.get_desc(); }

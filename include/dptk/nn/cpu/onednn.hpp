@@ -27,8 +27,9 @@ using Layout = dnnl::memory::desc;
 /// The operation that a primitive applies to its results before it writes them.
 enum class PostOp { none, relu };
 
-/// Makes primitives use scratch memory that dptk provides: by default oneDNN's scratch memory belongs to
-/// the thread that created the primitive, and a network may be made on one thread and trained on another.
+/// Returns the attributes of a primitive: `post_op`, and scratch memory that dptk provides. By default,
+/// scratch memory belongs to the thread that created the primitive, but a network may be made on one thread
+/// and trained on another.
 [[nodiscard]] dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none);
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -70,7 +71,7 @@ using LayoutView = const_dnnl_memory_desc_t;
 [[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
     const dnnl_dims_t* dims = nullptr;
     dnnl::error::wrap_c_api(dnnl_memory_desc_query(layout, dnnl_query_dims, &dims),
-                            "the dimensions of a layout");
+                            "could not query the dimensions of a layout");
     return (*dims)[0];
 }
 
@@ -138,8 +139,8 @@ using LayoutView = const dnnl_memory_desc_t*;
 
 #endif
 
-/// Returns a view of the layout. Used in training steps, since a Layout is a copy, which 3.x allocates
-/// memory for.
+/// Returns a view of the layout of `memory`. Training steps use it instead of a Layout, which is a copy, for
+/// which oneDNN 3.x allocates memory.
 [[nodiscard]] LayoutView view_layout(const dnnl::memory& memory);
 
 /// Returns the first dimension of `memory`.
@@ -150,15 +151,16 @@ using LayoutView = const dnnl_memory_desc_t*;
 
 [[nodiscard]] bool same_layout(const dnnl::memory& a, const dnnl::memory& b);
 
-/// Returns what `wanted()` describes, unless oneDNN has only its reference loops for it, which are hundreds
-/// of times slower; in that case returns what `free()` describes, which gives oneDNN more choice.
+/// Returns the description of a primitive that `wanted()` makes. If oneDNN has only its reference loops for
+/// that primitive, which are hundreds of times slower, returns the description that `free()` makes, which
+/// gives oneDNN more choice.
 template <class Wanted, class Free>
 [[nodiscard]] auto describe_fast(Wanted&& wanted, Free&& free) {
     const auto described = wanted();
     return std::string_view(described.impl_info_str()).starts_with("ref") ? free() : described;
 }
 
-/// Returns a layout of which oneDNN may choose the order.
+/// Returns a layout with the dimensions `dims`, in an order that oneDNN may choose.
 [[nodiscard]] Layout any_layout(const Dims& dims);
 
 [[nodiscard]] Layout row_major_layout(const Dims& dims);

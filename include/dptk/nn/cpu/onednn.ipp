@@ -20,7 +20,8 @@ DPTK_INLINE dnnl::primitive_attr primitive_attributes(PostOp post_op) {
 
 DPTK_INLINE LayoutView view_layout(const dnnl::memory& memory) {
     LayoutView layout = nullptr;
-    dnnl::error::wrap_c_api(dnnl_memory_get_memory_desc(memory.get(), &layout), "the layout of memory");
+    dnnl::error::wrap_c_api(dnnl_memory_get_memory_desc(memory.get(), &layout),
+                            "could not query the layout of a memory object");
     return layout;
 }
 

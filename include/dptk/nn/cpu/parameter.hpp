@@ -83,7 +83,7 @@ class ParameterGradients {
                        const Layout& output_gradient, const Parameter& weight, const Parameter& bias)
         : source_(context, source, described.src_desc()),
           output_gradient_(context, output_gradient, described.diff_dst_desc()) {
-        // If the primitive writes weight gradients in another layout than the parameter's, they are copied.
+        // If the primitive writes weight gradients in another layout than the parameter's, run() copies them.
         dnnl::memory computed = weight.gradient_memory();
         if (described.diff_weights_desc() != computed.get_desc()) {
             computed = dnnl::memory(described.diff_weights_desc(), context.engine);

@@ -1,6 +1,6 @@
-/// ReLU with oneDNN's eltwise primitive, in place if possible. After a Linear or a Conv2d it is computed
-/// together with that layer's output, which saves a pass over the memory. Backward uses the output instead
-/// of the input, so that the input need not be copied.
+/// ReLU with oneDNN's eltwise primitive, in place if possible. After a Linear or a Conv2d, the ReLU is
+/// computed together with that layer's output, which saves a pass over the memory. Backward uses the output
+/// instead of the input, so that the input need not be copied.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-/// Copies of memory into another layout (reorders): a single one, and a reusable Converter for those that
-/// each step repeats.
+/// Copies of memory into another layout (reorders): reorder() for a single copy, and Converter for copies
+/// that each training step repeats.
 #pragma once
 
 #include "dptk/core/config.hpp"
@@ -24,7 +24,7 @@ class Converter {
     /// call.
     const dnnl::memory& operator()(const dnnl::memory& source);
 
-    /// Converts an activation. If it is copied, the copy is overwritable.
+    /// Converts an activation. If a copy is needed, the copy is overwritable.
     Activation operator()(const Activation& source);
 
   private:

@@ -6,8 +6,9 @@
 namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Sets the number of threads for networks that the calling thread runs from now on. Call it before the
-/// networks are made, since the layout of parameters may depend on it. Returns false and does nothing if
-/// oneDNN was not built with OpenMP. Throws ArgumentError if `threads` is not positive.
+/// networks are made, since the layout of parameters may depend on the number of threads. Returns false and
+/// does nothing if no OpenMP runtime is loaded, as with a oneDNN that was built without OpenMP. Throws
+/// ArgumentError if `threads` is not positive.
 bool set_num_threads(int threads);
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -1,5 +1,6 @@
-/// The common part of Linear and Conv2d on oneDNN: a weight, a bias, and three passes. Passes describes
-/// each pass as one primitive; memory is copied between layouts if the passes need different ones.
+/// The common part of Linear and Conv2d on oneDNN: a weight, a bias, and three passes. The template argument
+/// Passes describes each pass as one primitive. Memory is copied between layouts if passes need different
+/// layouts.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 /// A layer with a weight and a bias. Passes has:
 /// - `Forward`: the primitive of the forward pass
 /// - `weight_shape()`: PyTorch's shape of the weight, outputs first
-/// - `weight_dims(input)`: the weight's dimensions in oneDNN, for inputs of that layout
+/// - `weight_dims(input)`: the weight's dimensions in oneDNN, for inputs with the layout `input`
 /// - `describe_forward(input, weight)`: the forward pass, for inputs and a weight of these layouts
 /// - `describe_gradients(forward)`, `describe_backward_input(forward)`: the corresponding backward passes
 template <class Passes>

@@ -1,5 +1,6 @@
 /// Cuda, the backend for networks on a GPU with cuDNN and cuBLASLt. All work of a step is enqueued on one
-/// stream; the host waits only for results that it fetches.
+/// stream. The host waits only for results that it fetches, and in the first step of each batch size, which
+/// selects kernels by measuring them.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,15 @@ namespace DPTK_NAMESPACE::nn {
 
 /// Options of a network on a GPU.
 struct CudaOptions {
-    Precision precision = Precision::tf32;  ///< The precision of its arithmetic.
-    /// The stream of the network's work, on the current device. Must outlive the network.
+    Precision precision = Precision::tf32;  ///< The precision of the network's arithmetic.
+    /// The stream on which the network's work is enqueued. Must belong to the current device and outlive the
+    /// network.
     StreamRef stream = {};
 };
 
 /// The backend for `Sequential<Cuda>`, on the device that is current at construction. Inputs and outputs
-/// are row-major tensors of f32 in device memory. A step with the same inputs gives the same bits. A ReLU
-/// that is fused with the preceding layer may not propagate NaN.
+/// are row-major tensors of f32 in device memory. A network computes the same bits if a step is repeated with
+/// the same parameters and inputs. A ReLU that is fused with the preceding layer may not propagate NaN.
 class Cuda {
   public:
     using Scalar = float;
@@ -51,13 +53,13 @@ class Cuda {
     /// Returns the stream on which all of the network's work is enqueued.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
 
-    /// Returns a number that changes whenever memory of the network is reallocated. This happens for a
-    /// batch that is larger than all before, and may happen for a new batch size. CUDA graphs that were
-    /// captured before are then invalid.
+    /// Returns a number that changes whenever memory of the network is reallocated or replaced. A batch that
+    /// is larger than all before reallocates memory, a new batch size may do so, and set_value_storage() and
+    /// set_gradient_storage() replace memory. CUDA graphs that were captured before the change are invalid.
     [[nodiscard]] std::size_t memory_version() const noexcept { return context_->memory_version(); }
 
   private:
-    /// Returns the form of the network's input: images if any layer needs them, otherwise features.
+    /// Returns the form of the network's input: images if any layer needs images, otherwise features.
     [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const;
 
     template <class Spec>

@@ -6,7 +6,7 @@
 #error "dptk/nn/cuda needs cuBLASLt of the CUDA Toolkit: link dptk::nn_cuda"
 #endif
 #if !__has_include(<cudnn.h>)
-#error "dptk/nn/cuda needs cuDNN 9: link dptk::nn_cuda, or add the folder of cudnn.h"
+#error "dptk/nn/cuda needs cuDNN 9: link dptk::nn_cuda, or add the folder of cudnn.h to the include path"
 #endif
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -70,11 +70,11 @@ class Context {
     /// Must be called when memory that layers compute in was reallocated.
     void note_reallocation() noexcept { ++memory_version_; }
 
-    /// Returns a number that changes whenever such memory was reallocated, which invalidates captured
-    /// graphs.
+    /// Returns a number that changes with each call of note_reallocation(). Such a call invalidates the CUDA
+    /// graphs that were captured before.
     [[nodiscard]] std::size_t memory_version() const noexcept { return memory_version_; }
 
-    /// Returns the number of channels of an image, rounded up to a multiple of 16 bytes.
+    /// Returns `channels`, rounded up so that the channels of a pixel fill a multiple of 16 bytes.
     [[nodiscard]] std::size_t padded_channels(std::size_t channels) const noexcept;
 
   private:
@@ -111,7 +111,7 @@ class TimedEvent {
     cudaEvent_t event_ = nullptr;
 };
 
-/// Runs each of the candidates a few times, and returns the index of the fastest. Blocks.
+/// Calls `run(i)` a few times for each index i below `candidates`, and returns the fastest index. Blocks.
 template <class Run>
 [[nodiscard]] std::size_t find_fastest(Context& context, std::size_t candidates, Run&& run) {
     if (candidates == 1) return 0;
@@ -121,7 +121,7 @@ template <class Run>
     float least = 0;
     for (std::size_t i = 0; i < candidates; ++i) {
         float fastest = 0;
-        for (int turn = 0; turn < 4; ++turn) {  // the first run loads the kernels
+        for (int turn = 0; turn < 4; ++turn) {  // the first run is not measured: it also loads the kernels
             begin.record(context.stream());
             run(i);
             end.record(context.stream());

@@ -1,5 +1,5 @@
 /// Conv2d with cuDNN, on channels-last images with padded channels. Bias and ReLU are fused with the
-/// convolution if cuDNN has a kernel for that; otherwise they run after it.
+/// convolution if cuDNN has a kernel for all three; otherwise a kernel of dptk applies them afterwards.
 #pragma once
 
 #include <array>
@@ -46,9 +46,9 @@ class Conv2dLayer final : public Layer {
         std::optional<CudnnPlan> fused;
         std::optional<CudnnPlan> forward;  // used if the fused one is not available
         std::optional<CudnnPlan> gradients;
-        std::optional<UnfoldedGradients> unfolded;  // set if it is faster than `gradients`
+        std::optional<UnfoldedGradients> unfolded;  // set if faster than `gradients`, or the only one
         std::optional<CudnnPlan> backward_input;
-        bool narrow_gradients = false;  // whether gradients are in the type of activations
+        bool narrow_gradients = false;  // whether `gradients` writes the type of activations, not f32
     };
 
     [[nodiscard]] static Form output_of(const Context& context, const Conv2d& spec, const Form& input);

@@ -39,7 +39,8 @@ class CudnnDescriptor {
 
     CudnnDescriptor& finalize();
 
-    /// Writes an attribute's values to `out`, as many as fit, and returns the number of values that it has.
+    /// Writes the values of the attribute `name` to `out`, as many as fit. Returns the number of values that
+    /// the attribute has.
     template <class Value>
     [[nodiscard]] std::size_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                   std::span<Value> out) const {
@@ -60,7 +61,7 @@ class CudnnDescriptor {
 [[nodiscard]] cudnnDataType_t cudnn_type(DType type) noexcept;
 
 /// Returns a channels-last tensor of a graph; `dims` has the order {n, channels, height, width}. Memory is
-/// bound to it by `id`; virtual tensors, between two operations, have no memory.
+/// bound to the tensor by `id`. Virtual tensors, which pass data between two operations, have no memory.
 [[nodiscard]] CudnnDescriptor cudnn_tensor(std::int64_t id, DType type,
                                            const std::array<std::int64_t, 4>& dims, bool is_virtual = false);
 
@@ -70,11 +71,11 @@ struct CudnnArgument {
     void* data = nullptr;
 };
 
-/// The fastest execution plan of a graph that keeps the required precision and is deterministic. It is
-/// found by running several plans, which overwrites the results.
+/// An execution plan of a graph: of the plans that keep the required precision and are deterministic, the
+/// fastest. find() runs several plans, each of which overwrites the results in memory.
 class CudnnPlan {
   public:
-    /// Returns no plan if cuDNN has none that is suitable.
+    /// Returns nullopt if cuDNN has no suitable plan.
     static std::optional<CudnnPlan> find(Context& context,
                                          std::span<const cudnnBackendDescriptor_t> operations,
                                          std::span<const CudnnArgument> arguments);

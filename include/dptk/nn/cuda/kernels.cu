@@ -102,7 +102,7 @@ __global__ void convert_kernel(const From* from, To* to, std::size_t count) {
 
 // ---- element by element
 
-/// NaN stays NaN.
+/// Computes max(x, 0). NaN stays NaN.
 template <class T>
 __global__ void relu_kernel(const T* in, T* out, std::size_t count) {
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
@@ -127,8 +127,8 @@ __global__ void relu_backward_kernel(const T* output, T* gradient, std::size_t c
 
 // ---- sums over rows
 
-/// Computes partial sums over rows; each block writes one row of them. Along x, threads have different
-/// channels; along y, they share the rows of the same channels.
+/// Computes partial sums over rows. Blocks with the same blockIdx.y write one row of `partial`. Threads that
+/// differ in x sum different channels; threads that differ in y sum different rows of the same channels.
 template <class T, unsigned size>
 __global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t rows, unsigned channels,
                                      float* partial) {
@@ -169,7 +169,7 @@ __global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t r
         partial[static_cast<std::size_t>(blockIdx.y) * channels + group * size + i] = own[i];
 }
 
-/// Sums `rows` rows. Each block has 32 channels, and each channel 32 threads.
+/// Sums `rows` rows. Each block sums 32 channels, with 32 threads for each channel.
 __global__ void sum_rows_kernel(const float* partial, unsigned rows, unsigned channels, float* sums) {
     __shared__ float shared[32][33];
     const unsigned channel = blockIdx.x * 32 + threadIdx.x;
@@ -205,7 +205,7 @@ RowBlocks row_blocks(std::size_t rows, std::size_t channels, DType type) {
     return out;
 }
 
-// ---- pooling: a thread for each window of a pack of channels
+// ---- pooling: one thread for each window and pack of channels
 
 template <class T>
 __global__ void max_pool_kernel(const T* in, T* out, std::size_t count, unsigned height, unsigned width,
@@ -236,7 +236,7 @@ __global__ void max_pool_kernel(const T* in, T* out, std::size_t count, unsigned
     }
 }
 
-/// Also covers the incomplete windows at the edges, whose elements get a gradient of zero.
+/// Also writes the elements of incomplete windows at the edges, whose gradient is zero.
 template <class T>
 __global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, T* input_gradient,
                                          std::size_t count, unsigned height, unsigned width, unsigned packs,

@@ -1,6 +1,7 @@
 /// Host functions that launch the kernels of the trainer on a GPU; kernels.cu has the kernels. Each
-/// function enqueues its work on a stream and returns. Pointers are to device memory. Activations are f32
-/// or bf16, as `type` says; images among them are channels-last: [n, height, width, channels].
+/// function enqueues its work on a stream and returns. Pointers are to device memory. `type`, f32 or bf16, is
+/// the element type of activations. Activations that are images are channels-last: [n, height, width,
+/// channels].
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace DPTK_NAMESPACE::nn::cuda::kernels {
 
-/// Converts row-major images [n, channels, height, width] to channels-last images with `padded` channels,
-/// of which the surplus is zero.
+/// Converts row-major images [n, channels, height, width] to channels-last images with `padded` channels. The
+/// additional channels are zero.
 void to_channels_last(const float* images, void* out, DType type, std::size_t n, std::size_t channels,
                       std::size_t padded, std::size_t pixels, StreamRef stream);
 
@@ -55,8 +56,8 @@ struct Pool {
 
 void max_pool(const void* in, void* out, DType type, const Pool& pool, StreamRef stream);
 
-/// Writes all elements of the input gradient. Of equal values in a window the first one gets the gradient;
-/// with `is_relu`, values that are zero get none.
+/// Writes all elements of the input gradient. Of equal values in a window, the first one gets the gradient.
+/// If `is_relu`, a window whose largest value is not positive gets no gradient, as in ReLU's backward pass.
 void max_pool_backward(const void* in, const void* output_gradient, void* input_gradient, DType type,
                        const Pool& pool, bool is_relu, StreamRef stream);
 
@@ -108,7 +109,7 @@ struct OptimizerTensor {
 };
 
 /// The step number and the learning rate of an optimizer. They are in device memory, so that they may change
-/// between launches of a graph.
+/// between launches of a CUDA graph.
 struct OptimizerProgress {
     /// The number of the next step, counted from 1.
     long long step = 1;
@@ -120,7 +121,8 @@ struct SgdStep {
     float weight_decay = 0;
 };
 
-/// Performs an SGD step. `first` is the momentum; null without momentum. Then increments progress->step.
+/// Performs an SGD step, then increments progress->step. `first` of a tensor is its momentum buffer, or null
+/// if the momentum is 0.
 void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerProgress* progress,
               StreamRef stream);
 

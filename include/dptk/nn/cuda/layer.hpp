@@ -27,7 +27,7 @@ struct Form {
     [[nodiscard]] std::size_t elements() const noexcept { return padded * pixels(); }
 };
 
-/// A non-owning reference to `n` samples of a form, in the type of activations.
+/// A non-owning reference to `n` samples with the layout `form`, whose elements have the type of activations.
 struct Activation {
     void* data = nullptr;
     std::size_t n = 0;
@@ -53,8 +53,9 @@ decltype(auto) with_name(const std::string& layer, Fn&& fn) {
     }
 }
 
-/// The base class of the layers; see NetworkLayer for the meaning of the calls. They enqueue their work on
-/// the context's stream without blocking, except for the first call of a batch size, which plans.
+/// The base class of the layers; see NetworkLayer for the meaning of the calls. The calls enqueue their work
+/// on the context's stream and do not block, except that the first call for a batch size may allocate memory
+/// and measure kernels.
 class Layer {
   public:
     Layer(Context& context, std::string label, const Form& output);
@@ -86,11 +87,11 @@ class Layer {
     Form output_;
 };
 
-/// Whether a ReLU is fused with a layer's output, and which layer applies its backward pass.
+/// Whether a ReLU is fused with a layer, and which layer applies the ReLU's backward pass.
 enum class Activate : std::uint8_t {
     none,
     relu,
-    /// A ReLU whose backward pass the following pooling applies.
+    /// A ReLU is fused, and the MaxPool2d that follows applies the backward pass.
     relu_masked_by_pool,
 };
 

@@ -16,7 +16,7 @@ using LossTotals = cuda::kernels::LossTotals;
 
 class DeviceLoss {
   public:
-    /// Uses the current device. Its work is enqueued on the stream, which must outlive this object.
+    /// Uses the current device. Enqueues all work on `stream`, which must outlive this object.
     explicit DeviceLoss(StreamRef stream = {});
 
     /// Enqueues the loss of a batch on the stream, like nn::softmax_cross_entropy: writes the gradient of
@@ -26,7 +26,8 @@ class DeviceLoss {
     void add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
              DeviceTensor<float>& gradient);
 
-    /// Returns the totals of all batches since reset(). Blocks until they are done.
+    /// Returns the totals of all batches since construction or the last reset(). Blocks until these batches
+    /// are done.
     [[nodiscard]] LossTotals fetch() const;
 
     /// Enqueues zeroing of the totals on the stream.

@@ -18,7 +18,7 @@ enum class Side : std::uint8_t { as_it_is, transposed };
 /// The operation that is applied to each row of the result.
 enum class Epilogue : std::uint8_t { none, bias, bias_and_relu };
 
-/// C [rows, columns] = op(A) · op(B), with the inner dimension `inner`; all row-major and dense.
+/// C [rows, columns] = op(A) · op(B), with the inner dimension `inner`. Matrices are row-major and dense.
 struct ProductShape {
     std::size_t rows = 0;
     std::size_t columns = 0;
@@ -35,7 +35,7 @@ class MatrixProduct {
     /// reads a row-major matrix as its column-major transpose, so it computes Cᵀ = op(B)ᵀ · op(A)ᵀ.
     MatrixProduct(Context& context, const ProductShape& shape);
 
-    /// `bias` has one element for each column, of the result's type; null if the epilogue has no bias.
+    /// `bias` has one element for each column, in the result's type. It is null if the epilogue has no bias.
     void run(const void* a, const void* b, void* c, const void* bias = nullptr);
 
   private:

@@ -90,8 +90,8 @@ DPTK_INLINE void MatrixProduct::plan(const void* a, const void* b, void* c) {
         "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0)
         throw BackendError(dptk::detail::text(
-            "cuBLASLt has no algorithm for a matrix product of ", shape_.rows, " rows, ", shape_.columns,
-            " columns with an inner dimension of ", shape_.inner, ", operands of type ",
+            "cuBLASLt has no algorithm for a matrix product with ", shape_.rows, " rows, ", shape_.columns,
+            " columns, an inner dimension of ", shape_.inner, ", operands of type ",
             dtype_name(context_->type()), " and a result of type ", dtype_name(shape_.result)));
     const std::size_t best = find_fastest(*context_, static_cast<std::size_t>(count),
                                           [&](std::size_t i) { launch(found[i].algo, a, b, c); });

@@ -13,8 +13,8 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class MaxPool2dLayer final : public Layer {
   public:
-    /// With `after_relu`, values that are zero get no gradient, which also applies the preceding ReLU's
-    /// backward pass.
+    /// If `after_relu`, input values of zero get no gradient, so that this layer also applies the backward
+    /// pass of the ReLU before it.
     MaxPool2dLayer(Context& context, std::string label, const MaxPool2d& spec, const Form& input,
                    bool after_relu);
 

@@ -23,8 +23,8 @@ class FusedOptimizer {
     /// `states` is the number of values that the optimizer stores for each element.
     FusedOptimizer(double lr, std::size_t states, StreamRef stream);
 
-    /// Sets the learning rate of subsequent steps, including those of graphs that were already captured.
-    /// Blocks until the device has the value.
+    /// Sets the learning rate of subsequent steps, including steps in CUDA graphs that were captured before.
+    /// Blocks until the value is in device memory.
     void set_lr(double lr);
 
   protected:

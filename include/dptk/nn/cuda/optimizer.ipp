@@ -41,8 +41,10 @@ DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const ParameterRef& parameter = parameters[i];
         if (parameter.dtype != DType::f32 || parameter.device.type != DeviceType::cuda)
-            throw ArgumentError(dptk::detail::text("FusedOptimizer: expected parameter ", parameter.name,
-                                                   " to be f32 in device memory"));
+            throw ArgumentError(dptk::detail::text(
+                "FusedOptimizer: parameter ", parameter.name, ": expected f32 in device memory, got ",
+                dtype_name(parameter.dtype), " in ",
+                parameter.device.type == DeviceType::cuda ? "device" : "host", " memory"));
         tensors_.push_back({.value = static_cast<float*>(parameter.value),
                             .gradient = static_cast<const float*>(parameter.gradient),
                             .first = states_ > 0 ? state_[i][0].data() : nullptr,

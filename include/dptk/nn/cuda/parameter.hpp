@@ -31,10 +31,10 @@ struct WeightLayout {
 
     [[nodiscard]] bool is_row_major() const noexcept;
 
-    /// Returns 0 if the layout is row-major.
+    /// Returns 0 if the layout is row-major, otherwise a hash that is equal for equal layouts.
     [[nodiscard]] std::uint64_t hash() const;
 
-    /// Calls fn(place, row-major index) for each element.
+    /// Calls fn(index in this layout, index in PyTorch's row-major layout) for each element, without padding.
     template <class Fn>
     void for_each(Fn&& fn) const {
         for (std::size_t output = 0; output < outputs; ++output)
@@ -60,12 +60,12 @@ class Parameter {
     [[nodiscard]] DeviceSpan<float> values() const noexcept { return values_; }
     [[nodiscard]] DeviceSpan<float> gradient() const noexcept { return gradient_; }
 
-    /// Moves the values to `storage`, which this parameter uses from now on, and which must outlive it.
-    /// Throws ArgumentError if `storage` is not aligned to 16 bytes.
+    /// Moves the values to `storage`, which must outlive this parameter or the next call. Throws
+    /// ArgumentError if `storage` is not aligned to 16 bytes.
     void set_value_storage(DeviceSpan<float> storage);
 
-    /// Uses `storage` for the gradient from now on; it must outlive this parameter. Throws ArgumentError if
-    /// `storage` is not aligned to 16 bytes.
+    /// Zeroes `storage` and uses it for the gradient from now on. `storage` must outlive this parameter or
+    /// the next call. Throws ArgumentError if `storage` is not aligned to 16 bytes.
     void set_gradient_storage(DeviceSpan<float> storage);
 
     /// Copies the values from host memory. Blocks.
@@ -78,7 +78,7 @@ class Parameter {
     /// Returns the values in the type of activations: the f32 values themselves, or their bf16 copy.
     [[nodiscard]] const void* operand() const noexcept;
 
-    /// Returns the bf16 copy; null if the values themselves are used.
+    /// Returns the bf16 copy of the values; null if activations are f32.
     [[nodiscard]] void* copy() noexcept { return copy_.data(); }
 
   private:

@@ -68,7 +68,8 @@ DPTK_INLINE const void* Parameter::operand() const noexcept {
 
 DPTK_INLINE void Parameter::check_aligned(DeviceSpan<float> storage) const {
     if (reinterpret_cast<std::uintptr_t>(storage.data()) % 16 != 0)
-        throw ArgumentError(dptk::detail::text("the storage for a ", name_, " is not aligned to 16 bytes"));
+        throw ArgumentError(
+            dptk::detail::text("the storage for a ", name_, " must be aligned to 16 bytes, but is not"));
 }
 
 DPTK_INLINE void Parameter::fetch(DeviceSpan<const float> from, std::span<float> out) const {

@@ -1,4 +1,5 @@
-/// ReLU on a GPU. It is usually fused with the output of the preceding layer, and then does nothing.
+/// ReLU on a GPU. A ReLU after a Linear or Conv2d is fused with that layer; an IdentityLayer then replaces
+/// the ReLULayer.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 namespace DPTK_NAMESPACE::nn {
 
 /// A row-major array; the last dimension is contiguous. Memory is allocated on the device that is current
-/// when the array grows; it never shrinks. Movable, not copyable.
+/// when the array grows, and never shrinks. Movable, not copyable.
 template <class T>
 class DeviceTensor {
   public:

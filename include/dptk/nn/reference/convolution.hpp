@@ -1,5 +1,5 @@
-/// Conv2d in plain loops. All three passes visit the same pairs of an input row and an output row that one
-/// weight connects, and differ only in what they compute for a pair.
+/// Conv2d in plain loops. Each weight connects rows of the input with rows of the output. All three passes
+/// visit the same pairs of rows, and differ only in what they compute for a pair.
 #pragma once
 
 #include <algorithm>
@@ -88,8 +88,8 @@ class Conv2dLayer final : public Layer<T> {
 
     [[nodiscard]] std::size_t fan_in() const { return in_[0] * spec_.kernel_size * spec_.kernel_size; }
 
-    /// Returns the range of output positions, of `outputs`, for which `position · stride + tap - padding`
-    /// lies inside the input.
+    /// Returns the range of positions in [0, outputs) for which `position · stride + tap - padding` is in
+    /// [0, size), inside the input.
     [[nodiscard]] Range positions(std::size_t tap, std::size_t size, std::size_t outputs) const {
         const std::size_t stride = spec_.stride;
         const std::size_t begin = tap >= spec_.padding ? 0 : (spec_.padding - tap + stride - 1) / stride;
@@ -105,7 +105,7 @@ class Conv2dLayer final : public Layer<T> {
                 for (std::size_t c = 0; c < in_[0]; ++c) visit_planes(n, o, c, visit);
     }
 
-    /// Visits the rows of output channel `o` of sample `n` that depend on input channel `c`.
+    /// Visits the pairs of rows that connect input channel `c` with output channel `o` in sample `n`.
     template <class Visit>
     void visit_planes(std::size_t n, std::size_t o, std::size_t c, Visit& visit) const {
         const std::size_t kernel = spec_.kernel_size;

@@ -42,7 +42,7 @@ class TrainerComputation {
     TrainerComputation(nn::Sequential<Backend>& net, const TrainerOptions& options)
         : net_(net), pixel_scale_(static_cast<Scalar>(options.pixel_scale)), sgd_(options.sgd) {}
 
-    /// Returns what is wrong with the options; empty if nothing is.
+    /// Returns what is wrong with the options; empty if they are valid.
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
         if (options.data_on_device) return "Trainer: data_on_device requires a network on a GPU";
@@ -53,13 +53,13 @@ class TrainerComputation {
 
     [[nodiscard]] Totals make_totals() const { return {}; }
 
-    /// From now on gradients are computed directly in DDP's buckets, which can no longer be rebuilt.
+    /// Makes the network compute gradients directly in DDP's buckets, which then can no longer be rebuilt.
     void put_gradients_into(DistributedDataParallel& ddp) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i)
             net_.set_gradient_storage(i, ddp.template gradient_memory<Scalar>(i));
     }
 
-    /// Loads the batch for subsequent passes; at least one sample.
+    /// Loads the samples `indices`, at least one, for subsequent passes.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
         batch_.load(dataset, indices, pixel_scale_);
     }
@@ -67,8 +67,9 @@ class TrainerComputation {
     /// Called before the first step of an epoch. Collective.
     void begin_epoch(ProcessGroup& /*group*/) {}
 
-    /// Runs a step after load(): calls `step`, which does the same for each number of samples.
-    /// `all_are_full` says whether all ranks have a full batch.
+    /// Runs a step after load(), by calling `step`. The work of `step` may depend only on the number of
+    /// samples, since the version for GPUs captures it in a CUDA graph. `all_are_full` says whether all ranks
+    /// have a full batch.
     template <std::invocable Step>
     void run(bool /*all_are_full*/, Step&& step) {
         std::forward<Step>(step)();

@@ -10,12 +10,13 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the FNV-1a hash of the bytes of all values, in order and in their memory layout. Values on a
-/// device must be complete, except for work on the device's default stream: blocks until that is done.
+/// Returns the FNV-1a hash of the bytes of all values, in order and in their memory layout. For values on a
+/// device, blocks until the work on the device's default stream is done; work on other streams must be done
+/// before the call.
 [[nodiscard]] std::uint64_t parameter_hash(std::span<const ParameterRef> parameters);
 
-/// Returns the hash that all ranks agree on. Throws MismatchError on all ranks, naming the first rank that
-/// differs from rank 0. Collective.
+/// Returns the parameter_hash() of this rank, which equals that of all ranks. If the hashes differ, throws a
+/// MismatchError on all ranks that names the first rank whose hash differs from rank 0's. Collective.
 [[nodiscard]] std::uint64_t agreed_parameter_hash(ProcessGroup& group,
                                                   std::span<const ParameterRef> parameters);
 

@@ -1,6 +1,7 @@
-/// Rank environment: the environment variables that dptk-run and spawn set for each rank. These are the
-/// variables of torchrun, so that programs written for torchrun run unchanged, and two variables of dptk.
-/// Also lists the variables of other launchers, which must be removed because they would contradict.
+/// Rank environment: the environment variables that dptk-run and spawn set for each rank. They are
+/// DPTK_RUN_ID, DPTK_ERROR_FILE and the variables of torchrun, so that programs written for torchrun run
+/// unchanged. This file also lists the variables of other launchers. dptk-run and spawn remove those
+/// variables, because they would contradict the rank's own.
 #pragma once
 
 #include <string>
@@ -39,8 +40,8 @@ using EnvironmentVariable = std::pair<std::string, std::string>;
                                                                 const std::string& error_file);
 
 /// Returns whether another launcher uses this variable to pass a process its rank or the address of the
-/// launcher. False for variables that describe a job (SLURM_JOB_*) or tune a library (OMPI_MCA_*,
-/// PMIX_MCA_*).
+/// launcher. Returns false for variables that describe a job (SLURM_JOB_*) or tune a library (PMIX_MCA_*,
+/// most of OMPI_MCA_*).
 [[nodiscard]] bool is_stale_launcher_variable(std::string_view name);
 
 }  // namespace DPTK_NAMESPACE::detail

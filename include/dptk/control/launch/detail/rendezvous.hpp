@@ -1,6 +1,6 @@
-/// Rendezvous: each process of a job publishes its peer info in a store; rank 0 checks that the processes
-/// match, and publishes the result. If the check fails, all processes that have connected throw the same
-/// error.
+/// Rendezvous: each process of a job publishes its peer info in a store; rank 0 checks that the peer infos of
+/// all processes are consistent, and publishes the result. If the check fails, all processes that have
+/// connected throw the same error.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct RendezvousOptions {
     int rank = 0;
     int world_size = 1;
     std::chrono::milliseconds timeout = default_timeout;
-    /// For messages: "tcp://10.0.0.1:29500".
+    /// Where the store is, for messages: "tcp://10.0.0.1:29500".
     std::string where = "the store";
 };
 
@@ -45,10 +45,10 @@ struct PeerInfo {
     [[nodiscard]] std::string name() const;
 };
 
-/// Performs the rendezvous: blocks until all `world_size` processes have connected, for at most the
-/// timeout. On all processes that have connected, throws TimeoutError with the missing ranks, or
-/// MismatchError if two processes have the same rank or disagree about the world size or the version of
-/// dptk. Collective.
+/// Performs the rendezvous: blocks until all `world_size` processes have connected, for at most the timeout.
+/// If a rank has not connected by then, all processes that have connected throw a TimeoutError that names the
+/// missing ranks. If two processes have the same rank, or disagree about the world size or the version of
+/// dptk, they all throw a MismatchError. Collective.
 [[nodiscard]] Peers rendezvous(Store& store, RendezvousOptions options);
 
 }  // namespace DPTK_NAMESPACE::detail

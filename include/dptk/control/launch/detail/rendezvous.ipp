@@ -42,7 +42,7 @@ class RendezvousLeader {
     explicit RendezvousLeader(PeerInfo leader)
         : leader_(std::move(leader)), ranks_(static_cast<std::size_t>(leader_.world_size)) {}
 
-    /// Adds a process. Returns an error text if it does not match the others, or nullopt.
+    /// Adds a process. Returns an error text if the process does not match the others, or nullopt.
     [[nodiscard]] std::optional<std::string> add(const PeerInfo& peer) {
         if (peer.version != leader_.version) {
             return text("the processes use different versions of dptk: ", leader_.name(), " has ",

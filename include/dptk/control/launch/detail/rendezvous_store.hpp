@@ -13,10 +13,10 @@ namespace DPTK_NAMESPACE::detail {
 
 struct RendezvousStore {
     std::shared_ptr<Store> store;
-    /// For messages: "tcp://10.0.0.1:29500".
+    /// Where the processes find the store, for messages: "tcp://10.0.0.1:29500".
     std::string where;
-    /// Must exist until the rendezvous is complete; erases the keys that lead other processes to the store.
-    /// May be null.
+    /// An object that, when destroyed, erases the key through which other processes find the store. The
+    /// object must exist until the rendezvous is complete. May be null.
     std::shared_ptr<void> keep_alive = nullptr;
 };
 

@@ -19,8 +19,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns a token that distinguishes this job from other jobs on the same port. It combines the user's
-/// token and the launcher's name of the run, if set.
+/// Returns a token that distinguishes this job from other jobs on the same port. The token combines the
+/// user's token and the launcher's name of the run, if these are set.
 [[nodiscard]] DPTK_INLINE std::string job_token(const JobRequest& request) {
     std::string out = request.token;
     for (const char* variable : {"DPTK_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
@@ -85,7 +85,7 @@ class RendezvousStoreOpener {
         return at_port(host, {port.empty() ? slurm_port(job) : parse_port("MASTER_PORT=" + port, port)});
     }
 
-    /// Opens a store that rank 0 serves at the first free port.
+    /// Opens a store that rank 0 serves at the first of `ports` that is free.
     [[nodiscard]] RendezvousStore at_port(const std::string& host, const std::vector<std::uint16_t>& ports) {
         const std::string token = job_token(request_);
         RendezvousStore found;
@@ -109,7 +109,7 @@ class RendezvousStoreOpener {
                 run = found.store->get(key, deadline_.left());
             } catch (const TimeoutError&) {
                 throw TimeoutError(text("rank ", rank(), ": rank 0 serves a store at ", found.where,
-                                        ", but its rendezvous is already complete"));
+                                        ", but the rendezvous there is already complete"));
             }
         }
         found.store = std::make_shared<PrefixStore>(found.store, run);
@@ -148,8 +148,8 @@ class RendezvousStoreOpener {
                                  "; choose another port with MASTER_PORT or the init_method"));
     }
 
-    /// Returns the address to listen on. Restricts it to the loopback interface if the other ranks use
-    /// that.
+    /// Returns the address to listen on: the request's bind address, if set; `host`, if it is a loopback
+    /// address; otherwise an empty string, which means all interfaces.
     [[nodiscard]] std::string bind_address(const std::string& host) const {
         if (!request_.bind_address.empty()) return request_.bind_address;
         const bool loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
@@ -233,7 +233,7 @@ class RendezvousStoreOpener {
                 }};
     }
 
-    /// The number of ports that are tried next to the port of torchrun's agent.
+    /// How many ports beside the port of torchrun's agent are tried.
     static constexpr int agent_neighbors = 8;
 
     const JobRequest& request_;

@@ -15,8 +15,8 @@ namespace DPTK_NAMESPACE::detail {
 /// Returns the first host of a hostlist: "n1" for "n[1-3,7],m04". Empty if the hostlist is invalid.
 [[nodiscard]] std::string first_slurm_host(std::string_view list);
 
-/// Returns 15000 plus the last four digits of the job id, so that jobs on one host rarely use the same
-/// port. Throws ArgumentError if they are not digits.
+/// Returns 15000 plus the last four digits of the job id, so that jobs on one host rarely use the same port.
+/// Throws ArgumentError if one of the last four characters is not a digit.
 [[nodiscard]] std::uint16_t slurm_port(std::string_view job_id);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -48,8 +48,8 @@ class DPTK_EXPORT StoreServers {
     StoreServers(const StoreServers&) = delete;
     StoreServers& operator=(const StoreServers&) = delete;
 
-    /// Serves a store at a free port, and returns it with its endpoint. Listens on one address of this
-    /// host, or on all addresses if `bind_address` is empty.
+    /// Serves a store at a free port, and returns the store and its endpoint. Listens on `bind_address`, or
+    /// on all addresses of this host if `bind_address` is empty.
     [[nodiscard]] std::pair<std::shared_ptr<Store>, StoreEndpoint> serve_at_free_port(
         const std::string& bind_address) {
         static const std::string token = random_word();
@@ -87,8 +87,8 @@ class DPTK_EXPORT StoreServers {
     std::vector<Server> servers_;
 };
 
-/// Connects to the store at an endpoint, trying its addresses in turn until the timeout. Throws
-/// TimeoutError with the last error of each address if none can be reached.
+/// Connects to the store at an endpoint: tries the addresses in turn until the timeout. Throws TimeoutError
+/// with the last error of each address if no connection succeeds.
 [[nodiscard]] std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endpoint,
                                                          std::chrono::milliseconds timeout,
                                                          std::chrono::milliseconds reply_timeout);

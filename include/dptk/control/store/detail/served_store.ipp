@@ -70,8 +70,8 @@ DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endp
                                                        std::chrono::milliseconds reply_timeout) {
     using std::chrono::milliseconds;
     std::vector<std::string> addresses = endpoint.addresses;
-    // Loopback addresses are last in the list. They are tried first if the store is on this host, and lead
-    // to the wrong host otherwise.
+    // Loopback addresses are last in the list, since from another host they lead to the wrong host. On the
+    // host of the store they are tried first.
     if (endpoint.host == host_word()) std::ranges::reverse(addresses);
     const Deadline deadline(timeout);
     while (true) {

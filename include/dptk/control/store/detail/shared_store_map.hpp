@@ -37,7 +37,8 @@ class SharedStoreMap {
     /// Waits for a value, and returns it. Returns nullopt at the deadline.
     [[nodiscard]] std::optional<std::string> get(std::string_view key, const Deadline& deadline);
 
-    /// Waits until all keys have a value. Returns the keys without a value at the deadline.
+    /// Waits until all keys have a value, at most until the deadline. Returns the keys that still have no
+    /// value.
     [[nodiscard]] std::vector<std::string> wait(std::span<const std::string> keys, const Deadline& deadline);
 
     /// Sets the observer; an empty function removes it.

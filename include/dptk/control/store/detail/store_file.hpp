@@ -1,15 +1,16 @@
 /// Store file: the format and the locks of the file that a FileStore uses.
 ///
-/// The file contains a magic word and records, each with its length and checksum. The first record
-/// identifies the run. Two bytes of the file are used as locks. The data lock is held during each access.
-/// The creator lock is held while the creator runs; the kernel releases it when the creator ends, so that
-/// the others detect its end.
+/// The file contains a magic word and records, each with its length and checksum. The first record identifies
+/// the run. Two bytes of the file are used as locks. The data lock is held during each access. The creator
+/// lock is held while the creator runs; the kernel releases it when the creator ends, so that the other
+/// processes detect that.
 ///
 /// The locks are open file description locks (fcntl, F_OFD_SETLK). As with all fcntl locks, an NFS client
-/// acquires them from the server, so they hold between hosts, and it re-reads data that other hosts have
-/// written when it acquires a lock. Unlike POSIX locks, they belong to the open file and not to the
-/// process: closing another descriptor of the file does not release them, and two stores in one process
-/// exclude each other. Unlike flock locks, they cover single bytes, so that one file holds both locks.
+/// acquires them from the server, so that they exclude processes on other hosts. When the client has acquired
+/// a lock, it re-reads data that other hosts have written. Unlike POSIX locks, these locks belong to the open
+/// file and not to the process: closing another descriptor of the file does not release them, and two stores
+/// in one process exclude each other. Unlike flock locks, they cover single bytes, so that one file holds
+/// both locks.
 #pragma once
 
 #include <fcntl.h>
@@ -48,15 +49,15 @@ struct FileRecord {
 /// Serializes a record: size, checksum and body.
 [[nodiscard]] std::string encode(const FileRecord& record);
 
-/// Parses the record at the beginning of `bytes`. Returns it with its size, or nullopt if it is incomplete
-/// or damaged.
+/// Parses the record at the beginning of `bytes`. Returns the record and its size, or nullopt if the record
+/// is incomplete or damaged.
 [[nodiscard]] std::optional<std::pair<FileRecord, std::size_t>> parse_record(std::string_view bytes);
 
 /// Serializes the head of a file: the magic word and the origin record.
 [[nodiscard]] std::string encode_head(const StoreFileOrigin& origin);
 
-/// Returns whether the bytes may be a store file, or its incomplete beginning, so that the file may be
-/// replaced.
+/// Returns whether `bytes` may be the beginning of a store file, possibly an incomplete one. Only such a file
+/// may be replaced.
 [[nodiscard]] bool may_be_store_file(std::string_view bytes);
 
 struct StoreFileHead {
@@ -68,7 +69,8 @@ struct StoreFileHead {
 /// Parses the head of a file. Returns nullopt if it is incomplete, damaged, or of another version.
 [[nodiscard]] std::optional<StoreFileHead> parse_head(std::string_view bytes);
 
-/// Returns a description such as "host node0, process 123, started 2024-05-01 12:00:00 UTC".
+/// Returns a description such as "host node0, process 123, started 2024-05-01 12:00:00 UTC". `began` is the
+/// word before the time.
 [[nodiscard]] std::string origin_text(const std::optional<StoreFileHead>& head,
                                       std::string_view began = "started");
 
@@ -104,8 +106,8 @@ class StoreFile {
     /// Tries to acquire the creator lock, which this object then holds until it closes the file.
     [[nodiscard]] bool try_lock_creator() const;
 
-    /// Returns whether the creator still runs, that is, whether it holds the creator lock through its own
-    /// file descriptor.
+    /// Returns whether the creator still runs, that is, whether the creator lock is held through another file
+    /// descriptor than this object's.
     [[nodiscard]] bool is_creator_alive() const;
 
     /// Returns whether the path still refers to this file.
@@ -128,8 +130,8 @@ class StoreFile {
     FileDescriptor descriptor_;
 };
 
-/// Opens a store file. `flags` may be O_CREAT; without it, the result is closed if the file does not exist.
-/// Throws ArgumentError if the file cannot be opened.
+/// Opens a store file. `flags` may be O_CREAT; without O_CREAT, is_open() of the result is false if the file
+/// does not exist. Throws ArgumentError if the file cannot be opened.
 [[nodiscard]] StoreFile open_store_file(const std::string& path, int flags);
 
 }  // namespace DPTK_NAMESPACE::detail

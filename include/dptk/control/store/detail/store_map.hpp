@@ -16,10 +16,10 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Bytes that each entry adds to the accounted size, so that the number of keys is bounded.
+/// Bytes that count for each entry in addition to its key and value, so that the number of keys is bounded.
 inline constexpr std::size_t store_entry_overhead = 128;
 
-/// Formats a key for messages: in quotes, with unprintable bytes as \x00, and at most 100 bytes of it.
+/// Formats a key for messages: in quotes, with unprintable bytes as \x00, and truncated after 100 bytes.
 [[nodiscard]] std::string quoted_key(std::string_view key);
 
 /// Throws ArgumentError if the key is empty or too long.

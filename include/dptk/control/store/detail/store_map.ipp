@@ -115,13 +115,14 @@ DPTK_INLINE std::int64_t StoreMap::integer(std::string_view key, std::string_vie
     std::int64_t number = 0;
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (status == std::errc{} && end == value.data() + value.size()) return number;
-    throw ArgumentError(text("cannot add to the store's key ", quoted_key(key), ", which has a value of ",
-                             value.size(), " bytes: expected a 64-bit integer"));
+    throw ArgumentError(text("cannot add to the store's key ", quoted_key(key),
+                             ": expected a 64-bit integer as its value, got ", value.size(),
+                             " bytes of other text"));
 }
 
 DPTK_INLINE void StoreMap::throw_full(std::string_view key) {
-    throw ArgumentError(text("the store is full: with key ", quoted_key(key),
-                             " its keys and values would exceed ", max_store_bytes >> 20, " MiB"));
+    throw ArgumentError(text("the store is full: after setting key ", quoted_key(key),
+                             ", all keys and values would exceed ", max_store_bytes >> 20, " MiB"));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -92,8 +92,8 @@ class ByteReader {
     [[nodiscard]] std::int64_t i64() { return static_cast<std::int64_t>(integer(8)); }
     [[nodiscard]] std::string_view bytes();
 
-    /// Reads the number of items that follow, of at least `bytes` bytes each. Returns 0 and makes ok()
-    /// false if it exceeds `most` or the remaining bytes.
+    /// Reads the number of items that follow. Each item has at least `bytes` bytes. Returns 0 and makes ok()
+    /// false if the number exceeds `most`, or if the remaining bytes cannot contain so many items.
     [[nodiscard]] std::size_t count(std::size_t most, std::size_t bytes);
 
     [[nodiscard]] bool ok() const noexcept { return ok_; }

@@ -46,8 +46,8 @@ class StoreSessions {
     /// Returns the bytes that all sessions hold in incomplete requests, unsent replies and last wills.
     [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
 
-    /// Replies to the sessions that wait for keys that have since been written. Returns the ids of these
-    /// sessions.
+    /// Notifies the sessions that wait for a key that was written since the last call, so that they reply.
+    /// Returns the ids of these sessions.
     std::vector<std::uint64_t> deliver(Deadline::Clock::time_point now);
 
   private:
@@ -85,8 +85,8 @@ class StoreSession {
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
 
-    /// Returns whether the session has ended. It receives no more bytes; the remaining output should still
-    /// be sent.
+    /// Returns whether the session has ended. An ended session ignores further input; its remaining output
+    /// should still be sent.
     [[nodiscard]] bool ended() const noexcept { return ended_; }
 
     /// Returns why the server has rejected this connection, or an empty string.
@@ -106,8 +106,8 @@ class StoreSession {
 
     void expire(TimePoint now);
 
-    /// Called after a key that this session waits for has been written; the session was removed from the
-    /// key's list of waiting sessions.
+    /// Called after a key that this session waits for has been written. The caller has removed the session
+    /// from the key's list of waiting sessions.
     void key_written(const std::string& key, TimePoint now);
 
   private:

@@ -62,7 +62,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
     [[nodiscard]] DPTK_INLINE bool has_failed_step(bool all) override;
 
   private:
-    /// The number of bad steps so far, as it was when a step was judged.
+    /// The number of failed steps so far, copied to the host when a step was recorded.
     struct Report {
         PinnedBuffer<double> bad_steps;
         std::optional<Event> copied;
@@ -83,7 +83,7 @@ class CudaLane final : public dptk::detail::DeviceLane {
     [[nodiscard]] bool has_increased(double bad_steps) noexcept;
 
     int device_;
-    std::optional<DeviceScope> scope_;  // only during construction
+    std::optional<DeviceScope> scope_;  // set only during construction
     StreamRef program_;
     Stream stream_;
     CudaMath math_;

@@ -110,7 +110,7 @@ DPTK_INLINE bool CudaLane::has_failed_step(bool all) {
 }
 
 DPTK_INLINE bool CudaLane::has_increased(double bad_steps) noexcept {
-    if (!(bad_steps > known_bad_steps_)) return false;  // this report may be older than the last one
+    if (!(bad_steps > known_bad_steps_)) return false;  // the count may be older than the known one
     known_bad_steps_ = bad_steps;
     return true;
 }

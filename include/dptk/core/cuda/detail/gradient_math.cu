@@ -27,7 +27,7 @@ struct Larger {
     __device__ double operator()(double a, double b) const { return b > a || isnan(b) ? b : a; }
 };
 
-/// Combines one value of each of the block's threads, in a fixed order. Returns the result to all threads.
+/// Combines one value per thread of the block, in a fixed order. Returns the result to all threads.
 template <class Combine>
 __device__ double reduce_block(double own, const Combine& combine) {
     __shared__ double values[block_size];
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(block_size)
     }
 }
 
-/// The number of columns of a thin matrix that are computed at a time.
+/// The number of columns of a thin matrix (left or right) that are computed at a time.
 constexpr unsigned thin = 4;
 
 /// Each block computes one row.
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(block_size) multiply_kernel(LowRank m) {
 constexpr unsigned tile_columns = 32;
 constexpr unsigned tile_rows = block_size / tile_columns;
 
-/// Each block computes `tile_columns` columns; its threads take turns at the rows.
+/// Each block computes `tile_columns` columns; each of its threads sums every tile_rows-th row of one column.
 __global__ void __launch_bounds__(block_size) multiply_transposed_kernel(LowRank m) {
     __shared__ float shared[thin][tile_rows][tile_columns];
     const unsigned x = threadIdx.x % tile_columns;

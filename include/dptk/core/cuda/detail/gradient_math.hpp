@@ -1,6 +1,6 @@
 /// Host functions that launch the kernels for gradient norms, clipping and low-rank products (PowerSGD).
-/// gradient_math.cu has the kernels. Each function enqueues its work on a stream and returns; pointers are
-/// to device memory. The same input gives the same bits, since sums are in a fixed order.
+/// gradient_math.cu has the kernels. Each function enqueues its work on a stream and returns; pointers are to
+/// device memory. The same input gives the same bits, since the kernels sum in a fixed order.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ void norm_parts(std::span<const Tensor> tensors, DType type, double norm_type, d
 /// The norm of all tensors, combined from their parts.
 struct Norm {
     double value = 0;
-    /// Dividing the gradients by this brings their norm to at most max_norm. It is 1 if the norm is small
-    /// enough already, and NaN if the norm is NaN or infinite.
+    /// The number by which the gradients must be divided so that their norm is at most max_norm: 1 if the
+    /// norm is small enough already, NaN if the norm is NaN or infinite.
     double divisor = 1;
 };
 void finish_norm(const double* parts, std::size_t count, double norm_type, double max_norm, Norm* norm,

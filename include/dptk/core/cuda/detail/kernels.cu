@@ -1,4 +1,4 @@
-// CUDA kernels that copy, scale and accumulate gradients to and from buckets, and that record_step_status a step.
+// CUDA kernels that copy, scale and accumulate gradients to and from buckets, and that count failed steps.
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/detail/kernels.hpp"
 
@@ -122,7 +122,8 @@ void launch(std::span<const CopiedTensor> tensors, const CopyWeight& weight, int
     });
 }
 
-/// Calls fn with an unsigned value of the dtype's size, for copying bits. Returns false for other sizes.
+/// Calls fn with a zero of a type that has the dtype's size, for copying bits. Returns false if the size is
+/// not 1, 2, 4, 8 or 16 bytes.
 template <class Fn>
 [[nodiscard]] bool with_size(DType type, Fn&& fn) {
     switch (dtype_size(type)) {

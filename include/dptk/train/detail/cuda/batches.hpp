@@ -1,5 +1,5 @@
-/// DeviceBatches assembles batches of images in GPU memory, from datasets in host memory or from copies of
-/// them on the device.
+/// DeviceBatches assembles batches of images in GPU memory, from datasets in host memory or from the
+/// datasets' copies on the device.
 #pragma once
 
 #include <array>
@@ -35,9 +35,9 @@ class StagedUploads {
         }
     }
 
-    /// Calls `fill(std::span<T>)`, which writes `count` elements, at most the capacity; then `use(const
-    /// T*)`, which enqueues work on `stream` that reads the elements from device memory. The host waits
-    /// only if the upload before the last is not done.
+    /// Calls `fill(std::span<T>)`, which writes `count` elements, at most the capacity. Then calls `use(const
+    /// T*)`, which enqueues work on `stream` that reads the elements from device memory. The host waits only
+    /// if the last but one upload is not done.
     template <std::invocable<std::span<T>> Fill, std::invocable<const T*> Use>
     void send(std::size_t count, StreamRef stream, Fill&& fill, Use&& use) {
         Place& place = places_[next_place_++ % places_.size()];
@@ -52,8 +52,8 @@ class StagedUploads {
     }
 
   private:
-    /// An event that was never recorded makes no one wait. Device memory is destroyed first, which waits
-    /// for the copies from host memory.
+    /// One of the two buffers. Events that were never recorded block neither the host nor a stream. `device`
+    /// is destroyed first, as the last member, which blocks until the copies from `host` are done.
     struct Place {
         cuda::Event copied;
         cuda::Event used;
@@ -66,15 +66,16 @@ class StagedUploads {
     std::size_t next_place_ = 0;
 };
 
-/// One batch at a time, at addresses that do not change.
+/// Holds one batch at a time, at addresses that do not change after the first load().
 class DeviceBatches {
   public:
-    /// `image` is the shape of the network's input. The batch is complete in the order of `stream`.
+    /// `image` is the shape of the network's input. Work that is enqueued on `stream` after load() reads the
+    /// complete batch.
     DeviceBatches(nn::Shape image, const TrainerOptions& options, StreamRef stream);
 
-    /// Enqueues loading of the images `indices`, at most a batch, on the stream. Blocks if the dataset must
-    /// first be copied to the device; otherwise it waits only as StagedUploads does. Throws ArgumentError
-    /// if the images do not have the shape of the network's input.
+    /// Enqueues loading of the images `indices`, at most batch_size of them, on the stream. Blocks if the
+    /// dataset must first be copied to the device, and otherwise only as StagedUploads::send() does. Throws
+    /// ArgumentError if the images do not have the shape of the network's input.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices);
 
     /// Returns the images, of shape [n, channels, height, width].
@@ -107,7 +108,8 @@ class DeviceBatches {
 
     void make_batch(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices);
 
-    /// Returns the dataset's copy on the device. residents_ is in order of use, the last used at the end.
+    /// Returns the dataset's copy on the device, and makes the copy first if necessary. residents_ is sorted
+    /// by the time of last use; the most recent is at the end.
     [[nodiscard]] const Resident& resident(const ImageDataset& dataset);
 
     nn::Shape image_;

@@ -1,6 +1,6 @@
 /// A Trainer's loading, forward, backward and optimizer step on a GPU, with CUDA graphs. All work is
-/// enqueued on the network's stream; the host waits only when totals are fetched, and at the first step of
-/// each batch size.
+/// enqueued on the network's stream. The host waits only when totals are fetched, in the first step of each
+/// batch size, and if DeviceBatches::load() blocks.
 #pragma once
 
 #include <concepts>
@@ -73,8 +73,8 @@ class TrainerComputation<nn::Cuda> {
         batches_.load(dataset, indices);
     }
 
-    /// If a rank's network has reallocated memory, all ranks capture the graph again: NCCL requires that a
-    /// graph with its collectives is launched on all ranks or on none.
+    /// If the network of any rank has reallocated memory, makes all ranks capture the graph again: NCCL
+    /// requires that a graph with collectives is launched on all ranks or on none.
     void begin_epoch(ProcessGroup& group) {
         if (!wants_graph_) return;
         const bool has_moved = graph_memory_ != net_.backend().memory_version();
@@ -83,9 +83,10 @@ class TrainerComputation<nn::Cuda> {
         plain_steps_ = 0;
     }
 
-    /// Captures a step in which all ranks have full batches. The first few steps of an epoch run without a
-    /// graph: they plan and allocate what a step needs. If a comm hook does different work in its first
-    /// steps, the capture is postponed until the hook does the same work in all further steps.
+    /// Captures a step in which all ranks have full batches, and launches the graph for subsequent such
+    /// steps. Before the capture, a few steps run without a graph: they plan and allocate what a step needs.
+    /// If a comm hook does different work in its first steps, the capture is postponed until the hook does
+    /// the same work in all further steps.
     template <std::invocable Step>
     void run(bool all_are_full, Step&& step) {
         const bool may_capture = plain_steps_ >= plain_steps && repeats_;
@@ -128,8 +129,8 @@ class TrainerComputation<nn::Cuda> {
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;
-    std::size_t plain_steps_ = 0;  // since the last graph
-    bool repeats_ = false;         // whether the last step's hook does the same in all later steps
+    std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
+    bool repeats_ = false;         // whether the comm hook does the same work in all further steps
     std::optional<cuda::Graph> graph_;
     std::size_t graph_memory_ = 0;
 };
