@@ -163,7 +163,8 @@ TEST_CASE("gradients of another shape or storage order are errors that say which
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
     Eigen::Map<MatrixXf, 0, Strides> both(memory, 2, 3, Strides(10, 2));
     CHECK(problem_of(dptk::ParameterSource(both)) ==
-          "an Eigen matrix with strides in both dimensions cannot be a parameter");
+          "an Eigen matrix with gaps in both dimensions cannot be a parameter: its inner stride is 2, and "
+          "its outer stride 10 instead of 4");
 }
 
 TEST_CASE_TEMPLATE("Eigen gradients are averaged over ranks, and values are rank 0's", Matrix, MatrixXf,

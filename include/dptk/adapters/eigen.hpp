@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -85,7 +86,11 @@ struct ArrayTraits<A> {
                 return out;
             }
             if (!is_vector && array.outerStride() != array.innerStride() * array.innerSize())
-                throw ArgumentError("an Eigen matrix with strides in both dimensions cannot be a parameter");
+                throw ArgumentError(
+                    detail::text("an Eigen matrix with gaps in both dimensions cannot be a parameter: its "
+                                 "inner stride is ",
+                                 array.innerStride(), ", and its outer stride ", array.outerStride(),
+                                 " instead of ", array.innerStride() * array.innerSize()));
             out.run = 1;
             out.stride = size(array.innerSize() > 1 ? array.innerStride() : array.outerStride());
             return out;

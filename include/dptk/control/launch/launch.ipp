@@ -34,7 +34,8 @@ namespace DPTK_NAMESPACE::detail {
     found.source =
         text(variables.name, " (", variables.rank, "=", rank, ", ", variables.size, "=", size, ")");
     if (found.rank >= found.world_size) {
-        throw ArgumentError(text(found.source, ": the rank is outside [0, ", found.world_size - 1, "]"));
+        throw ArgumentError(
+            text(found.source, ": expected a rank in [0, ", found.world_size - 1, "], got ", found.rank));
     }
     return found;
 }

@@ -155,8 +155,8 @@ DPTK_INLINE FileStore::FileStore(detail::StoreFile file, Beginning beginning, Ro
 DPTK_INLINE void FileStore::check_names(const std::string& path, std::string_view job) {
     if (path.empty()) throw ArgumentError("the path of a file store is empty");
     if (job.size() > 256) {
-        throw ArgumentError(detail::text("the job name of a file store has ", job.size(),
-                                         " bytes: expected at most 256"));
+        throw ArgumentError(
+            detail::text("the job name of a file store has ", job.size(), " bytes: expected at most 256"));
     }
 }
 
