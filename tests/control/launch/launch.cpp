@@ -93,5 +93,6 @@ TEST_CASE("an invalid variable is an error that shows it") {
     CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2x"}}).find("WORLD_SIZE='2x'") != std::string::npos);
     CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'") != std::string::npos);
     CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK='-1'") != std::string::npos);
-    CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("outside [0, 1]") != std::string::npos);
+    CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("expected a rank in [0, 1], got 2") !=
+          std::string::npos);
 }
