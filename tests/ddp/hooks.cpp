@@ -90,6 +90,17 @@ TEST_CASE("hooks give the all-reduce's averages, within their precision") {
     });
 }
 
+TEST_CASE("a hook is not captured into a CUDA graph unless it says that it may be") {
+    class Plain final : public dptk::CommHook {
+        [[nodiscard]] std::string description() const override { return "plain"; }
+        void reduce(ProcessGroup&, HookBucket&) override {}
+    };
+    CHECK_FALSE(Plain().is_capturable());
+    CHECK_FALSE(dptk::comm_hook([](ProcessGroup&, HookBucket&) {})->is_capturable());
+    CHECK(dptk::hooks::allreduce()->is_capturable());
+    CHECK(dptk::hooks::bf16_compress()->is_capturable());
+}
+
 TEST_CASE("compressed gradients near the largest f16 do not overflow") {
     test::on_ranks([](ProcessGroup& group) {
         for (const bool with_samples : {true, false}) {

@@ -295,3 +295,45 @@ TEST_CASE("a step cannot begin twice") {
         ddp.synchronize();
     });
 }
+
+TEST_CASE("a model without parameters, or whose parameters have no elements yet, is an error on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        const auto check = [&](Vectors values, const dptk::DistributedDataParallelOptions& options,
+                               const std::vector<std::string>& parts) {
+            std::string text;
+            Vectors gradients = values;
+            CHECK(test::throws<dptk::ArgumentError>(
+                text, [&] { const dptk::DistributedDataParallel ddp(group, values, gradients, options); },
+                test::Agreed::yes));
+            for (const std::string& part : parts) CHECK_MESSAGE(test::contains(text, part), text);
+        };
+        check({}, {}, {"the model has no parameters yet", "values and gradients", "member", "free function"});
+        check({{}, {}}, {}, {"the model's 2 parameters have no elements yet"});
+        check({{1}}, {.parameters_to_ignore = {"[0]"}}, {"parameters_to_ignore names all 1 parameters"});
+    });
+}
+
+TEST_CASE("doubles that are compared between ranks are compared exactly") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() == 1) return;
+        const double cap = group.rank() == culprit(group) ? 4e-7 : 1e-7;
+        check_agreed<dptk::MismatchError>(group, {"bucket_cap_mb", "4e-07", "1e-07"}, [&] {
+            Vectors values = {{1}}, gradients = {{1}};
+            const dptk::DistributedDataParallel ddp(group, values, gradients, {.bucket_cap_mb = cap});
+        });
+    });
+}
+
+TEST_CASE("a parameter whose shape changes after construction is an error of the step on all ranks") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<Array> values = {Array({2, 3})}, gradients = {Array({2, 3})};
+        dptk::DistributedDataParallel ddp(group, values, gradients);
+        ddp.synchronize();
+        check_agreed<dptk::ArgumentError>(group, {"parameter [0] was of shape [2, 3]", "is of shape [3, 2]"},
+                                          [&] {
+                                              if (group.rank() == culprit(group))
+                                                  values[0].extents = gradients[0].extents = {3, 2};
+                                              ddp.synchronize();
+                                          });
+    });
+}

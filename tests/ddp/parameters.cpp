@@ -151,6 +151,15 @@ TEST_CASE("values and gradients that do not match are errors that name the param
     CHECK(error({values, shorter}) == "parameter [1] is 1 x f32, but its gradient is 0 x f32");
     CHECK(error({values, doubles}) == "parameter [0] is 2 x f32, but its gradient is 2 x f64");
     CHECK(error(dptk::ParameterSource(values)) == "parameter [0] has no gradient");
+    std::map<std::string, std::vector<float>> named = {{"W", {1}}, {"b", {2}}},
+                                              others = {{"b_grad", {1}}, {"grad_W", {2}}};
+    CHECK(error({named, others}) ==
+          "the values W, b and the gradients b_grad, grad_W have different names: W would get the gradient "
+          "b_grad");
+    std::map<int, std::vector<float>> first = {{1, {1}}, {2, {2}}}, second = {{2, {1}}, {3, {2}}};
+    CHECK(error({first, second}).ends_with("[1] would get the gradient [2]"));
+    Vectors in_order = {{1}, {2}};
+    CHECK(error({named, in_order}) == "none");
     std::vector<std::pair<std::vector<float>, std::vector<float>>> pairs = {{{1, 2}, {3}}};
     CHECK(error(dptk::ParameterSource(pairs)) == "parameter [0] has 2 elements, but its gradient has 1");
 }

@@ -198,22 +198,6 @@ TEST_CASE("a fused step sums piece by piece if ranks share memory") {
     test::launch_on_hosts({"a", "b"}, [&](ProcessGroup& group) { CHECK(next_is_summed(group)); });
 }
 
-TEST_CASE("parameters that share one value have the same on all ranks") {
-    with_and_without_shared_memory([](ProcessGroup& group) {
-        for (const ShardedOptimizerOptions& options : all_options) {
-            std::vector<double> value(100, 1), first(100, 0.1), second(100, 0.3);
-            std::vector<std::span<double>> values = {value, value}, gradients = {first, second};
-            ShardedOptimizer sharded(group, values, gradients, dptk::SGD<double>({.lr = 1}), {}, options);
-            sharded.synchronize();
-            sharded.step();
-            std::vector<double> of_rank_0 = value;
-            group.broadcast(of_rank_0, 0);
-            CHECK(value == of_rank_0);
-            CHECK(value[50] != 1);
-        }
-    });
-}
-
 TEST_CASE("step() needs a synchronize() before it") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<float> value(3), gradient(3, 1);

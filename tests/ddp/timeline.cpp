@@ -105,6 +105,19 @@ TEST_CASE("statistics: buckets, bytes, order of arrival, and consistent times") 
     });
 }
 
+TEST_CASE("statistics: a step that begins in synchronize() has computed since the previous step") {
+    test::on_ranks([](ProcessGroup& group) {
+        test::SmallNet<float> net(0);
+        DistributedDataParallel ddp(group, net.values, net.gradients);
+        for (int step = 0; step < 3; ++step) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(4));
+            ddp.synchronize(1);
+            CHECK(ddp.statistics().last_step.compute >= 0.004);
+        }
+        CHECK(ddp.statistics().all_steps.compute >= 3 * 0.004);
+    });
+}
+
 TEST_CASE("DPTK_TRACE: one file with nested spans of all ranks, whose sums equal the statistics") {
     if (test::is_launched()) return;
     const std::string path =
