@@ -92,9 +92,9 @@ TEST_CASE("a dropped Work is complete after a barrier") {
         std::vector<std::int32_t> gathered(static_cast<std::size_t>(group.size()));
         const std::int32_t own = group.rank();
         std::int32_t root = group.rank();
-        static_cast<void>(group.all_reduce_async(data));
-        static_cast<void>(group.broadcast_async(std::span(&root, 1), group.size() - 1));
-        static_cast<void>(group.all_gather_async(std::span(&own, 1), gathered));
+        group.all_reduce_async(data).detach();
+        group.broadcast_async(std::span(&root, 1), group.size() - 1).detach();
+        group.all_gather_async(std::span(&own, 1), gathered).detach();
         group.barrier();
         CHECK(data == std::vector<std::int32_t>(1000, group.size()));
         CHECK(root == group.size() - 1);
@@ -255,8 +255,8 @@ TEST_CASE("a group that closes completes calls and messages that wait for each o
             dptk::ProcessGroup copy = group.duplicate();
             if (group.rank() == 0) {
                 message.assign(3, -1);
-                static_cast<void>(copy.recv_async(message, 1));
-                static_cast<void>(copy.all_reduce_async(data));
+                copy.recv_async(message, 1).detach();
+                copy.all_reduce_async(data).detach();
             } else {
                 copy.all_reduce(data);
                 if (group.rank() == 1) copy.send(message, 0);

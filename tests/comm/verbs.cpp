@@ -12,6 +12,10 @@ TEST_CASE("elements get to where they shall, with every dtype, and structs as we
     test::on_ranks(test::check_moves);
 }
 
+TEST_CASE("a NaN of any rank is the result of min and max") {
+    test::on_ranks(test::check_nan);
+}
+
 TEST_CASE("functions of the user's combine structs and numbers, in rank order") {
     test::on_ranks(test::check_user_functions);
 }

@@ -24,6 +24,38 @@ struct Transport {
 #ifdef WRONG_duplicate
     Transport duplicate(int);
 #endif
+#ifdef WRONG_local_rank
+    int local_rank() { return 0; }
+    int local_size() { return 1; }
+#endif
+#ifdef WRONG_local_size
+    int local_size() const { return 1; }
+#endif
+#ifdef WRONG_control
+    std::shared_ptr<dptk::detail::ControlPlane> control() { return nullptr; }
+#endif
+#ifdef WRONG_start
+    int start(const dptk::Message&) { return 0; }
+    int start(const dptk::Collective&) { return 0; }
+#endif
+#ifdef WRONG_allocate
+    void* allocate(std::size_t) { return nullptr; }
+#endif
+#ifdef WRONG_subgroup
+    template <class Ranks>
+    int subgroup(const Ranks&) {
+        return 0;
+    }
+#endif
+#ifdef WRONG_competes_with_compute
+    bool competes_with_compute() { return true; }
+#endif
+#ifdef WRONG_recv_any
+    void recv_any(const dptk::Buffer&, int) {}
+#endif
+#ifdef WRONG_interruptible
+    bool interruptible() { return true; }
+#endif
 #ifdef WITHOUT_move
     Transport(Transport&&) = delete;
 #endif

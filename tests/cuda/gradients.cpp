@@ -545,10 +545,10 @@ TEST_CASE("replicas on the host and on a device, or on two, are refused") {
 
     // One replica is on a device that does not exist.
     std::vector<dptk::ParameterSource> nowhere;
-    dptk::DeviceSpan<float> here(device_value.data(), 10, {dptk::DeviceType::cuda, 0});
     dptk::DeviceSpan<float> there(device_value.data(), 10, {dptk::DeviceType::cuda, 7});
-    nowhere.emplace_back(here, here);
-    nowhere.emplace_back(there, there);
+    dptk::DeviceSpan<float> its_gradient(device_gradient.data(), 10, {dptk::DeviceType::cuda, 7});
+    nowhere.emplace_back(device_value, device_gradient);
+    nowhere.emplace_back(there, its_gradient);
     CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::DataParallel{std::move(nowhere)}; }));
     CHECK(test::contains(text, "rank 1"));
 

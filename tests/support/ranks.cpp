@@ -1,5 +1,9 @@
 #include "support/ranks.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -30,6 +34,18 @@ void on_ranks(const std::function<void(dptk::ProcessGroup&)>& fn) {
         return std::string_view(setting) == "groups" ? on_groups(world, fn) : fn(world);
     }
     for (const int ranks : {1, 2, 3, 4, 8}) dptk::launch_threads(ranks, fn);
+}
+
+int exit_status_of_child(const std::function<int()>& fn) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        std::exit(fn());
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
+    return WEXITSTATUS(status);
 }
 
 }  // namespace test

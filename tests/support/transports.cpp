@@ -2,6 +2,8 @@
 #ifdef DPTK_WITH_MPI
 #include <dptk/comm/mpi.hpp>
 
+#include <unistd.h>
+
 #include <cstdlib>
 
 namespace {
@@ -14,16 +16,16 @@ class FunneledMpi {
         if (setting == nullptr || std::string_view(setting) != "funneled") return;
         int level = 0;
         MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
-        initialized_ = true;
+        process_ = getpid();
     }
     ~FunneledMpi() {
-        if (initialized_) MPI_Finalize();
+        if (process_ == getpid()) MPI_Finalize();  // not in a forked child
     }
     FunneledMpi(const FunneledMpi&) = delete;
     FunneledMpi& operator=(const FunneledMpi&) = delete;
 
   private:
-    bool initialized_ = false;
+    pid_t process_ = 0;  // 0: MPI was not initialized here
 };
 
 const FunneledMpi funneled_mpi;

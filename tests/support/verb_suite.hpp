@@ -42,6 +42,10 @@ struct VerbSuiteOptions {
 void check_reductions(dptk::ProcessGroup& group);
 void check_reductions_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);
 
+/// Checks that a NaN of any rank, at any place, is the result of min and max, with every floating-point
+/// dtype.
+void check_nan(dptk::ProcessGroup& group);
+
 /// Checks the verbs that do not reduce in the same variants, also with user structs.
 void check_moves(dptk::ProcessGroup& group);
 void check_moves_on(dptk::ProcessGroup& group, const VerbSuiteOptions& options);

@@ -336,11 +336,11 @@ TEST_CASE("networks that cannot be are refused, and so are times") {
     CHECK(refuses({.hosts = 1 << 20, .ranks_per_host = 1 << 20},
                   "expected at most 2147483647 ranks, got 1048576 hosts with 1048576 ranks each"));
     CHECK(refuses({.inside_host = {.latency = SimulatedSeconds(-1)}},
-                  "expected a finite latency of 0 s or more inside a host, got -1.000000 s"));
+                  "expected a finite latency of 0 s or more inside a host, got -1 s"));
     CHECK(refuses({.between_hosts = {.latency = SimulatedSeconds(nan)}},
                   "expected a finite latency of 0 s or more between hosts, got "));
     CHECK(refuses({.between_hosts = {.bytes_per_second = 0}},
-                  "expected more than 0 bytes per second between hosts, got 0.000000"));
+                  "expected more than 0 bytes per second between hosts, got 0"));
     CHECK(refuses({.inside_host = {.bytes_per_second = nan}},
                   "expected more than 0 bytes per second inside a host, got "));
     dptk::launch_simulated({}, [](ProcessGroup&, SimulatedClock& clock) {

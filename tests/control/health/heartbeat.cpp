@@ -6,6 +6,8 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace std::chrono_literals;
 
@@ -54,11 +56,75 @@ TEST_CASE("a status is unchanged after serialization and parsing") {
     REQUIRE(back->channels.size() == 2);
     CHECK(back->channels[0].call == "all_reduce(sum, 4 x f32) #41");
     CHECK(back->channels[0].active);
+    CHECK_FALSE(back->channels[0].is_awaited);
+    dptk::detail::RankStatus awaited = status;
+    awaited.channels[0].is_awaited = true;
+    CHECK(dptk::detail::parse_rank_status(to_text(awaited))->channels[0].is_awaited);
     CHECK(back->channels[0].duration == 1500ms);
     CHECK(back->channel("0.0")->sequence == 0);
     CHECK(back->channel("0.1") == nullptr);
     for (const char* garbage : {"", "x", "1\n0 x idle 1 y", "1\n0", "1\n\n"})
         CHECK_FALSE(dptk::detail::parse_rank_status(garbage));
+}
+
+TEST_CASE("ranks that wait for each other in different groups are found within two heartbeats") {
+    const auto idle = [](const char* name, std::uint64_t sequence) {
+        return dptk::detail::ChannelStatus{name, sequence, false, 0ms, -1, "barrier #1"};
+    };
+    const auto waits = [](const char* name, std::uint64_t sequence, std::string call) {
+        return dptk::detail::ChannelStatus{name, sequence, true, 100ms, -1, std::move(call), true};
+    };
+    const auto beat = [](Job& job, int rank, const std::vector<dptk::detail::ChannelStatus>& channels) {
+        job.store.set(dptk::detail::ControlPlane::status_key(rank),
+                      to_text(dptk::detail::RankStatus{++job.beats, channels}));
+    };
+    const auto verdict_after = [&](int beats, const auto& all_beat) {
+        Job job;
+        std::optional<std::string> verdict;
+        for (int i = 0; i < beats && !verdict; ++i) {
+            all_beat(job, i);
+            job.now += 1s;
+            verdict = job.monitor.look(job.store, job.now);
+        }
+        return verdict;
+    };
+    const std::string step =
+        "synchronize(), step 12, of DistributedDataParallel: all_reduce(sum, 4 x f64) #24";
+    const auto circle = [&](Job& job, int) {
+        beat(job, 0, {idle("0", 7), waits("0.0", 24, step)});
+        beat(job, 1, {waits("0", 8, "all_reduce(sum, 1 x f32) #8"), idle("0.0", 23)});
+        beat(job, 2, {idle("0", 7), waits("0.0", 24, step)});
+    };
+    const std::optional<std::string> found = verdict_after(2, circle);
+    REQUIRE(found);
+    CHECK(*found == "ranks wait for each other: rank 0 (host a) waits for rank 1 (host b) in " + step +
+                        "; rank 1 (host b) waits for rank 0 (host a) in all_reduce(sum, 1 x f32) #8");
+
+    CHECK_FALSE(verdict_after(1, circle));
+    CHECK_FALSE(verdict_after(9, [&](Job& job, int i) {  // rank 1 makes progress
+        beat(job, 0, {idle("0", 7), waits("0.0", 24, step)});
+        beat(job, 1, {waits("0", 8U + static_cast<unsigned>(i), "barrier #8"), idle("0.0", 23)});
+        beat(job, 2, {idle("0", 7), idle("0.0", 23)});
+    }));
+    CHECK_FALSE(verdict_after(9, [&](Job& job, int) {  // a background thread of rank 1 may enter the call
+        beat(job, 0, {idle("0", 7), waits("0.0", 24, step)});
+        auto other = waits("0", 8, "barrier #8");
+        other.is_awaited = false;
+        beat(job, 1, {other, idle("0.0", 23)});
+        beat(job, 2, {idle("0", 7), idle("0.0", 23)});
+    }));
+    CHECK_FALSE(verdict_after(9, [&](Job& job, int) {  // rank 1 computes
+        beat(job, 0, {idle("0", 7), waits("0.0", 24, step)});
+        beat(job, 1, {idle("0", 7), idle("0.0", 23)});
+        beat(job, 2, {idle("0", 7), waits("0.0", 24, step)});
+    }));
+    const auto of_three = verdict_after(3, [&](Job& job, int) {
+        beat(job, 0, {waits("a", 2, "barrier #2"), idle("c", 1)});
+        beat(job, 1, {waits("b", 2, "barrier #2"), idle("a", 1)});
+        beat(job, 2, {waits("c", 2, "barrier #2"), idle("b", 1)});
+    });
+    REQUIRE(of_three);
+    CHECK(of_three->find("rank 2 (host b) waits for rank 0 (host a) in barrier #2") != std::string::npos);
 }
 
 TEST_CASE("ranks that send heartbeats are not lost") {

@@ -92,6 +92,8 @@ TEST_CASE("an invalid variable is an error that shows it") {
     CHECK(error_of({{"RANK", "zero"}, {"WORLD_SIZE", "2"}}).find("RANK='zero'") != std::string::npos);
     CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2x"}}).find("WORLD_SIZE='2x'") != std::string::npos);
     CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'") != std::string::npos);
+    CHECK(error_of({{"RANK", "0"}, {"WORLD_SIZE", "1000000000"}}).find("expected at most 1000000 ranks") !=
+          std::string::npos);
     CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK='-1'") != std::string::npos);
     CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("expected a rank in [0, 1], got 2") !=
           std::string::npos);
