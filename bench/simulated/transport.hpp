@@ -194,7 +194,8 @@ class SimulatedReceive final : public SimulatedWork {
         const std::vector<std::byte> bytes = std::move(request_->message->bytes);
         if (bytes.size() != buffer_.bytes()) {
             throw MismatchError(text("rank ", request_->message->from, " sends ", bytes.size(),
-                                     " bytes to rank ", rank_, ", which expects ", buffer_.bytes()));
+                                     " bytes to rank ", rank_, ", which expects ", buffer_.bytes(),
+                                     " bytes"));
         }
         if (!bytes.empty()) std::memcpy(buffer_.data, bytes.data(), bytes.size());
     }

@@ -126,7 +126,7 @@ template <class Group>
         if (!call->is_on_device()) unpack = [call] { call->unpack(); };
         parts.push_back(group.channel().start(call->pack(), keep_alive, std::move(unpack)));
     }
-    return join_works(parts);
+    return join_works(std::move(parts), group.channel().job());
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/comm/detail/checked_transport.hpp"
 #include "dptk/comm/detail/transport_channel.hpp"
 #include "dptk/comm/message_verbs.hpp"
 #include "dptk/comm/verbs.hpp"

@@ -6,10 +6,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Returns whether MPI can be used: it was initialized, and has not been finalized.
 [[nodiscard]] DPTK_INLINE bool mpi_is_initialized() {
     int initialized = 0;
     MPI_Initialized(&initialized);
-    return initialized != 0;
+    return initialized != 0 && !MpiEnvironment::is_finalized();
 }
 
 /// Returns the size of MPI_COMM_WORLD. Initializes MPI if necessary.

@@ -21,10 +21,12 @@
 namespace DPTK_NAMESPACE {
 
 /// A contiguous range of elements in host memory: std::vector<float>, std::span<const double>,
-/// std::array<int, 3>, ...
+/// std::array<int, 3>, ... Ranges of views satisfy it as well, so that a verb can refuse them with a
+/// sentence.
 template <class R>
 concept HostRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    (Element<std::ranges::range_value_t<R>> || detail::ViewOfMemory<std::ranges::range_value_t<R>>);
 
 /// A range of elements to read, in host memory or on a device.
 template <class R>
@@ -109,6 +111,7 @@ namespace detail {
 template <HostRange R>
 [[nodiscard]] Buffer buffer_of(R&& range) {
     using T = ElementIn<R>;
+    refuse_views<T>();
     // Buffer has no const variant; a collective does not write the elements of an input.
     void* data = const_cast<T*>(std::ranges::data(range));
     return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}, sizeof(T)};

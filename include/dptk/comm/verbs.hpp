@@ -214,8 +214,10 @@ class CollectiveVerbs {
     }
 
     /// Returns the values of all ranks, in rank order. Blocks.
-    template <Element T>
+    template <class T>
+        requires Element<T> || detail::ViewOfMemory<T>
     [[nodiscard]] std::vector<T> all_gather_value(T value) {
+        detail::refuse_views<T>();
         if constexpr (std::same_as<T, bool>) {  // std::vector<bool> is not a contiguous range
             const auto bytes = all_gather_value(static_cast<std::uint8_t>(value));
             return {bytes.begin(), bytes.end()};

@@ -36,16 +36,29 @@ class WorkState {
     [[nodiscard]] virtual int source_rank() const { return -1; }
 };
 
-/// The handle of a started operation. Copies refer to the same operation. A Work may be dropped without a
-/// wait: the communicator then completes the operation, at the latest in barrier() or in the communicator's
-/// destructor. The buffers must live until the operation has ended.
+namespace detail {
+
+class CallTracker;
+struct ChannelJob;
+class WorkHandle;
+
+}  // namespace detail
+
+/// The handle of a started operation. Copies refer to the same operation. The destructor of the last copy
+/// blocks until the operation has ended, so that the operation does not use memory that no longer exists. If
+/// an exception destroys the handle before the operation has ended, the job is failed first, so that the wait
+/// ends; agreed errors do not fail the job, since all ranks wait then. detach() turns this off.
 class Work {
   public:
     /// Creates the handle of an operation that has succeeded.
     Work() = default;
 
     /// Creates the handle of an operation whose state is shared with its communicator.
-    explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
+    explicit Work(std::shared_ptr<WorkState> state);
+
+    /// Creates the handle of an operation of a job, on the channel with the given tracker, if it has one.
+    Work(std::shared_ptr<WorkState> state, const detail::ChannelJob& job,
+         std::shared_ptr<detail::CallTracker> tracker = nullptr);
 
     /// Blocks until the operation has ended. Throws its error if it has failed.
     void wait();
@@ -56,13 +69,19 @@ class Work {
 
     /// Makes subsequent work of `stream` wait for the operation. Does not block over NCCL. Over other
     /// transports, blocks until the operation has ended. Throws the operation's error if it is already known.
+    /// The destructors of this handle and its copies do not block afterwards.
     void wait(StreamRef stream);
+
+    /// Makes the destructors of this handle and its copies return at once. The communicator completes the
+    /// operation, at the latest in barrier() or in the communicator's destructor. The caller must keep the
+    /// buffers alive until then.
+    void detach() noexcept;
 
     /// Returns whether the operation has ended, successfully or not. Does not block.
     [[nodiscard]] bool done();
 
     /// Returns the operation's error; null if the operation has not ended or has succeeded. Does not block.
-    [[nodiscard]] std::exception_ptr error() { return state_ ? state_->error() : nullptr; }
+    [[nodiscard]] std::exception_ptr error();
 
     /// Waits for the operation. Returns the sender of the received message if the operation is a recv_async;
     /// -1 for all other operations.
@@ -70,10 +89,10 @@ class Work {
 
     /// Returns the state of the operation, for joining several Works into one; null for a default-constructed
     /// Work.
-    [[nodiscard]] const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
+    [[nodiscard]] std::shared_ptr<WorkState> state() const noexcept;
 
   private:
-    std::shared_ptr<WorkState> state_;
+    std::shared_ptr<detail::WorkHandle> handle_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -2,7 +2,59 @@
 
 #include "dptk/comm/work.hpp"
 
+#include <atomic>
+#include <optional>
 #include <utility>
+
+#include "dptk/comm/detail/channel_job.hpp"
+#include "dptk/control/process/fork_guard.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// What the copies of one Work share.
+class WorkHandle {
+  public:
+    explicit WorkHandle(std::shared_ptr<WorkState> operation) : state(std::move(operation)) {}
+    WorkHandle(std::shared_ptr<WorkState> operation, const ChannelJob& job,
+               std::shared_ptr<CallTracker> tracker)
+        : state(std::move(operation)), job_(job), tracker_(std::move(tracker)) {}
+
+    WorkHandle(const WorkHandle&) = delete;
+    WorkHandle& operator=(const WorkHandle&) = delete;
+
+    /// Waits for the operation, as Work documents. An error of the operation stays unreported, so that the
+    /// next barrier() throws it.
+    ~WorkHandle() {
+        if (is_detached || fork_guard_.is_in_child()) return;
+        try {
+            const bool is_unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
+            if (job_ && is_unwinding && !job_->agreed_errors->is_unwinding() && !state->ended())
+                job_->control->job_state()->fail(text(
+                    "rank ", job_->control->rank(), " left an operation in flight because of an exception"));
+            static_cast<void>(wait(std::chrono::nanoseconds::max()));
+        } catch (const std::exception&) {
+        }
+    }
+
+    /// Waits for the operation. Only a wait without a timeout keeps the program from making other calls.
+    bool wait(std::chrono::nanoseconds timeout) {
+        if (!tracker_ || timeout != std::chrono::nanoseconds::max()) return state->wait(timeout);
+        const ProgramWait::Scope waits(job_->control->program(), *tracker_);
+        return state->wait(timeout);
+    }
+
+    std::shared_ptr<WorkState> state;
+    std::atomic<bool> is_detached = false;
+
+  private:
+    std::optional<ChannelJob> job_;
+    std::shared_ptr<CallTracker> tracker_;
+    ForkGuard fork_guard_;
+    int uncaught_exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
 
@@ -15,30 +67,52 @@ DPTK_INLINE bool WorkState::ended() {
     return wait(std::chrono::nanoseconds::zero());
 }
 
+DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state) {
+    if (state) handle_ = std::make_shared<detail::WorkHandle>(std::move(state));
+}
+
+DPTK_INLINE Work::Work(std::shared_ptr<WorkState> state, const detail::ChannelJob& job,
+                       std::shared_ptr<detail::CallTracker> tracker) {
+    if (state) handle_ = std::make_shared<detail::WorkHandle>(std::move(state), job, std::move(tracker));
+}
+
 DPTK_INLINE void Work::wait() {
     static_cast<void>(wait(std::chrono::nanoseconds::max()));
 }
 
 DPTK_INLINE bool Work::wait(std::chrono::nanoseconds timeout) {
-    if (!state_) return true;
-    const bool ended = state_->wait(timeout);
-    if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
+    if (!handle_) return true;
+    const bool ended = handle_->wait(timeout);
+    if (const std::exception_ptr failure = handle_->state->error()) std::rethrow_exception(failure);
     return ended;
 }
 
 DPTK_INLINE void Work::wait(StreamRef stream) {
-    if (!state_) return;
-    state_->order_before(stream);
-    if (const std::exception_ptr failure = state_->error()) std::rethrow_exception(failure);
+    if (!handle_) return;
+    handle_->state->order_before(stream);
+    handle_->is_detached = true;
+    if (const std::exception_ptr failure = handle_->state->error()) std::rethrow_exception(failure);
+}
+
+DPTK_INLINE void Work::detach() noexcept {
+    if (handle_) handle_->is_detached = true;
 }
 
 DPTK_INLINE bool Work::done() {
-    return !state_ || state_->wait(std::chrono::nanoseconds::zero());
+    return !handle_ || handle_->state->wait(std::chrono::nanoseconds::zero());
+}
+
+DPTK_INLINE std::exception_ptr Work::error() {
+    return handle_ ? handle_->state->error() : nullptr;
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> Work::state() const noexcept {
+    return handle_ ? handle_->state : nullptr;
 }
 
 DPTK_INLINE int Work::source_rank() {
     wait();
-    return state_ ? state_->source_rank() : -1;
+    return handle_ ? handle_->state->source_rank() : -1;
 }
 
 }  // namespace DPTK_NAMESPACE

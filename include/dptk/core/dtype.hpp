@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <ranges>
 #include <string_view>
 #include <type_traits>
 
@@ -151,12 +153,37 @@ concept HasDType = requires {
     { DTypeTraits<std::remove_cv_t<T>>::value } -> std::convertible_to<DType>;
 };
 
+template <class T>
+inline constexpr bool is_reference_wrapper = false;
+template <class T>
+inline constexpr bool is_reference_wrapper<std::reference_wrapper<T>> = true;
+
+/// A view, such as std::span, std::string_view or DeviceSpan: its bytes are the address of elements, which
+/// means nothing in another process.
+template <class T>
+concept ViewOfMemory =
+    std::ranges::view<T> || std::ranges::borrowed_range<T> || is_reference_wrapper<T> || requires(T& view) {
+        view.data();
+        view.device();
+    };
+
+/// Fails to compile, with a sentence, if T is a view.
+template <class T>
+consteval void refuse_views() {
+    static_assert(!ViewOfMemory<T>,
+                  "dptk: these elements are views, such as std::span or std::string_view: other ranks cannot "
+                  "read the memory that they refer to. Send the elements of the views, or use the verbs for "
+                  "objects with std::string or std::vector");
+}
+
 }  // namespace detail
 
 /// A type that dptk can send in a collective: one with a DType, or any other that may be copied as bytes.
+/// Pointers and views are excluded.
 template <class T>
 concept Element =
-    detail::HasDType<T> || (std::is_trivially_copyable_v<std::remove_cv_t<T>> && !std::is_pointer_v<T>);
+    detail::HasDType<T> || (std::is_trivially_copyable_v<std::remove_cv_t<T>> && !std::is_pointer_v<T> &&
+                            !std::is_member_pointer_v<T> && !detail::ViewOfMemory<std::remove_cv_t<T>>);
 
 /// The DType of T; opaque for a type that has none.
 template <Element T>

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"

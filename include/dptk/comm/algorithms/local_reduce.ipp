@@ -18,6 +18,12 @@ using ScalarOf =
 template <class T>
 using Ordered = std::conditional_t<SixteenBitFloat<T>, float, T>;
 
+template <class T>
+[[nodiscard]] bool is_nan(T value) noexcept {
+    if constexpr (std::floating_point<T>) return value != value;
+    return false;
+}
+
 template <class T, class Wide, class Combine>
 void combine_elements(void* into, const void* from, std::size_t count, Combine combine) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
@@ -34,8 +40,9 @@ void combine_typed(void* into, const void* from, std::size_t count, ReduceOp op)
     };
     const auto pick = [&](auto function) { combine_elements<T, Ordered<T>>(into, from, count, function); };
     if constexpr (!Complex<T>) {
-        if (op == ReduceOp::min) return pick([](auto a, auto b) { return b < a ? b : a; });
-        if (op == ReduceOp::max) return pick([](auto a, auto b) { return a < b ? b : a; });
+        // The result is NaN if an element of any rank is, as in PyTorch.
+        if (op == ReduceOp::min) return pick([](auto a, auto b) { return b < a || is_nan(b) ? b : a; });
+        if (op == ReduceOp::max) return pick([](auto a, auto b) { return a < b || is_nan(b) ? b : a; });
     }
     if constexpr (!std::same_as<T, bool>) {
         if (op == ReduceOp::product) return combine([](auto a, auto b) { return a * b; });

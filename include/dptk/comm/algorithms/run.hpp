@@ -8,6 +8,7 @@
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/all_reduce_algorithm.hpp"
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/core/config.hpp"
 

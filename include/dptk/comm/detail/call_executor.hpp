@@ -10,6 +10,7 @@
 #include "dptk/comm/detail/active_call.hpp"
 #include "dptk/comm/detail/call_checker.hpp"
 #include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/core/config.hpp"

@@ -15,29 +15,13 @@
 #include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/allocation.hpp"
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/detail/channel_job.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
-
-/// State that all channels of a rank share.
-struct ChannelJob {
-    std::shared_ptr<ControlPlane> control;
-    /// Distinguishes agreed errors from failures: a channel that is destroyed while an agreed error unwinds
-    /// does not fail the job.
-    std::shared_ptr<AgreedErrors> agreed_errors;
-    /// Progress function of the job's first transport; null if that transport needs none.
-    Progress progress = nullptr;
-};
-
-/// Overload of break_job_unless_agreed that takes a ChannelJob.
-template <class Fn>
-void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
-    break_job_unless_agreed(*job.control->job_state(), *job.agreed_errors, job.control->rank(),
-                            std::forward<Fn>(fn));
-}
 
 struct DeviceCall;
 
@@ -53,6 +37,9 @@ class Channel {
     [[nodiscard]] virtual int local_rank() const = 0;
     [[nodiscard]] virtual int local_size() const = 0;
     [[nodiscard]] virtual std::string backend() const = 0;
+
+    /// Sets what the calls that follow are for, for messages.
+    virtual void set_purpose(const CallPurpose& purpose) = 0;
 
     /// Returns whether this thread may make calls: some libraries allow only the main thread (MPI thread
     /// level FUNNELED).
@@ -143,6 +130,25 @@ class Channel {
 
     /// Returns the control plane that all channels of this rank share.
     [[nodiscard]] ControlPlane& control() const { return *job().control; }
+};
+
+/// Sets the purpose of a channel's calls as long as the scope exists, or until the next purpose is set.
+class PurposeScope {
+  public:
+    enum class End { resets, keeps };
+
+    PurposeScope(Channel& channel, const CallPurpose& purpose, End end = End::resets)
+        : channel_(end == End::resets ? &channel : nullptr) {
+        channel.set_purpose(purpose);
+    }
+    ~PurposeScope() {
+        if (channel_ != nullptr) channel_->set_purpose({});
+    }
+    PurposeScope(const PurposeScope&) = delete;
+    PurposeScope& operator=(const PurposeScope&) = delete;
+
+  private:
+    Channel* channel_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -29,7 +29,8 @@ class EnqueuedCalls {
         launch_messages();
         if (call.verb == Verb::barrier) executor_->abort_job_on_error([&] { finish_started(); });
         Work work(add(call, algorithm, nullptr, [&] { return executor_->transport->enqueue(call); }));
-        if (!call.shared_shape().on_device()) work.wait();
+        if (call.shared_shape().on_device()) return work.detach();
+        work.wait();
     }
 
     /// Starts the call, which runs concurrently with the subsequent work of its stream.
@@ -37,7 +38,8 @@ class EnqueuedCalls {
                              std::shared_ptr<const void> keep_alive) {
         launch_messages();
         return Work(add(call, algorithm, std::move(keep_alive),
-                        [&] { return executor_->transport->enqueue_beside(call); }));
+                        [&] { return executor_->transport->enqueue_beside(call); }),
+                    executor_->job);
     }
 
     /// Prepares for messages. Must be called before the first message.
@@ -68,7 +70,7 @@ class EnqueuedCalls {
                 });
             static_cast<void>(batch_->add(message, std::move(keep_alive)));
         }
-        return Work(std::make_shared<BatchedMessage>(batch_, message));
+        return Work(std::make_shared<BatchedMessage>(batch_, message), executor_->job);
     }
 
     /// Launches the current batch of messages, if any.

@@ -6,16 +6,13 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <utility>
 
 namespace DPTK_NAMESPACE::detail {
 
 class JointWork final : public WorkState {
   public:
-    explicit JointWork(const std::vector<Work>& parts) {
-        for (const Work& part : parts) {
-            if (part.state()) parts_.push_back(part.state());
-        }
-    }
+    explicit JointWork(std::vector<std::shared_ptr<WorkState>> parts) : parts_(std::move(parts)) {}
 
     bool wait(std::chrono::nanoseconds timeout) override {
         using Clock = std::chrono::steady_clock;
@@ -52,10 +49,19 @@ class JointWork final : public WorkState {
     std::vector<std::shared_ptr<WorkState>> parts_;
 };
 
-DPTK_INLINE Work join_works(const std::vector<Work>& parts) {
+DPTK_INLINE Work join_works(std::vector<Work> parts, const ChannelJob& job) {
     if (parts.empty()) return {};
-    if (parts.size() == 1) return parts.front();
-    return Work(std::make_shared<JointWork>(parts));
+    if (parts.size() == 1) return std::move(parts.front());
+    std::vector<std::shared_ptr<WorkState>> states;
+    for (Work& part : parts) {
+        if (part.state()) states.push_back(part.state());
+        part.detach();
+    }
+    return Work(join_works(std::move(states)), job);
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> join_works(std::vector<std::shared_ptr<WorkState>> parts) {
+    return std::make_shared<JointWork>(std::move(parts));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -42,6 +42,12 @@ class RoutedChannel final : public Channel {
     [[nodiscard]] int local_rank() const override { return host_->local_rank(); }
     [[nodiscard]] int local_size() const override { return host_->local_size(); }
     [[nodiscard]] std::string backend() const override { return host_->backend(); }
+
+    void set_purpose(const CallPurpose& purpose) override {
+        host_->set_purpose(purpose);
+        for (const auto& [device, channel] : devices_) channel->set_purpose(purpose);
+    }
+
     [[nodiscard]] DPTK_INLINE bool callable_from_this_thread() const override;
 
     [[nodiscard]] bool progresses_by_caller() const override { return host_->progresses_by_caller(); }

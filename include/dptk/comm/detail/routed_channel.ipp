@@ -34,11 +34,14 @@ DPTK_INLINE void RoutedChannel::run(const Collective& call) {
 
 DPTK_INLINE Work RoutedChannel::start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                       std::function<void()> then) {
+    if (call.verb == Verb::barrier) {
+        for (const auto& [devices, group] : device_groups_) group->finish();
+    }
     if (call.verb == Verb::barrier && !devices_.empty()) {
         std::vector<Work> works;
         for (const auto& [device, channel] : devices_) works.push_back(channel->start(call, keep_alive));
         works.push_back(host_->start(call, std::move(keep_alive), std::move(then)));
-        return join_works(works);
+        return join_works(std::move(works), job());
     }
     return route(call.shared_shape()).start(call, std::move(keep_alive), std::move(then));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,6 +22,9 @@ class DeferredWork final : public WorkState {
   public:
     DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before);
 
+    /// Destroys the operations that were deferred earlier one by one, without recursion.
+    DPTK_INLINE ~DeferredWork() override;
+
     DPTK_INLINE bool wait(std::chrono::nanoseconds) override;
 
     std::exception_ptr error() override { return error_.see(); }
@@ -30,6 +34,8 @@ class DeferredWork final : public WorkState {
     [[nodiscard]] bool is_executed() const noexcept { return operation_ == nullptr; }
 
   private:
+    void execute();
+
     std::function<void()> operation_;
     std::shared_ptr<DeferredWork> before_;
     WorkError error_;
@@ -74,7 +80,15 @@ class StartedCalls {
         void finish() const;
     };
 
-    static void drop_ended(std::vector<Started>& calls);
+    /// Calls of one kind. Those that have ended are dropped when their number has doubled since the last
+    /// time, so that each call is tested a few times only.
+    struct Calls {
+        std::vector<Started> all;
+        std::size_t next_drop = 16;
+
+        void add(Started started);
+        void drop_ended();
+    };
 
     static void rethrow_unseen(const std::vector<Started>& ended);
 
@@ -82,9 +96,9 @@ class StartedCalls {
 
     static void take_dropped(std::vector<Started>& from, std::vector<Started>& dropped);
 
-    std::vector<Started> started_;
+    Calls started_;
     std::vector<Started> deferred_;
-    std::vector<Started> messages_;
+    Calls messages_;
     std::shared_ptr<DeferredWork> last_deferred_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "dptk/comm/detail/started_calls.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <ranges>
 #include <utility>
@@ -11,28 +12,38 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE DeferredWork::DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before)
     : operation_(std::move(operation)), before_(std::move(before)) {}
 
+DPTK_INLINE DeferredWork::~DeferredWork() {
+    for (auto before = std::move(before_); before && before.use_count() == 1;)
+        before = std::exchange(before->before_, nullptr);
+}
+
 DPTK_INLINE bool DeferredWork::wait(std::chrono::nanoseconds) {
-    if (const auto before = std::exchange(before_, nullptr))
-        static_cast<void>(before->wait(std::chrono::nanoseconds::max()));
-    if (const auto operation = std::exchange(operation_, nullptr)) {
-        try {
-            operation();
-        } catch (...) {
-            error_.set(std::current_exception());
-        }
-    }
+    std::vector<std::shared_ptr<DeferredWork>> earlier;
+    for (auto before = before_; before && !before->is_executed(); before = before->before_)
+        earlier.push_back(before);
+    for (const auto& work : earlier | std::views::reverse) work->execute();
+    execute();
     return true;
+}
+
+DPTK_INLINE void DeferredWork::execute() {
+    before_ = nullptr;
+    const auto operation = std::exchange(operation_, nullptr);
+    if (!operation) return;
+    try {
+        operation();
+    } catch (...) {
+        error_.set(std::current_exception());
+    }
 }
 
 DPTK_INLINE void StartedCalls::add(const Collective& call, std::shared_ptr<WorkState> work,
                                    std::shared_ptr<const void> keep_alive) {
-    drop_ended(started_);
-    started_.push_back({call, std::move(work), std::move(keep_alive)});
+    started_.add({call, std::move(work), std::move(keep_alive)});
 }
 
 DPTK_INLINE void StartedCalls::add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive) {
-    drop_ended(messages_);
-    messages_.push_back({{}, std::move(work), std::move(keep_alive)});
+    messages_.add({{}, std::move(work), std::move(keep_alive)});
 }
 
 DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& call,
@@ -40,10 +51,10 @@ DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& cal
                                                            std::shared_ptr<const void> keep_alive) {
     if (last_deferred_ != nullptr && !has_deferred()) {
         finish_deferred();
-        drop_ended(started_);
+        started_.drop_ended();
     }
     std::vector<std::shared_ptr<WorkState>> before;
-    for (const Started& started : started_) {
+    for (const Started& started : started_.all) {
         if (share_memory(started.call, call)) before.push_back(started.work);
     }
     auto in_turn = [before = std::move(before), operation = std::move(operation)] {
@@ -61,45 +72,51 @@ DPTK_INLINE bool StartedCalls::has_deferred() const {
 }
 
 DPTK_INLINE void StartedCalls::finish_before(const Collective& call) {
-    if (started_.empty() && deferred_.empty() && messages_.empty()) return;
+    if (started_.all.empty() && deferred_.empty() && messages_.all.empty()) return;
     finish_deferred();
-    for (const Started& started : started_) {
+    for (const Started& started : started_.all) {
         if (call.verb == Verb::barrier || share_memory(started.call, call)) started.finish();
     }
     if (call.verb != Verb::barrier) return;
     std::vector<Started> dropped;
-    take_dropped(started_, dropped);
-    take_dropped(messages_, dropped);
+    take_dropped(started_.all, dropped);
+    take_dropped(messages_.all, dropped);
     for (const Started& each : dropped) each.finish();
     rethrow_unseen(dropped);
 }
 
 DPTK_INLINE void StartedCalls::finish_all() {
     finish_deferred();
-    std::vector<Started> ended = std::exchange(started_, {});
-    std::ranges::move(std::exchange(messages_, {}), std::back_inserter(ended));
+    std::vector<Started> ended = std::exchange(started_.all, {});
+    std::ranges::move(std::exchange(messages_.all, {}), std::back_inserter(ended));
     for (const Started& each : ended) each.finish();
     rethrow_unseen(ended);
 }
 
 DPTK_INLINE void StartedCalls::await_end() {
-    for (const std::vector<Started>* calls : {&started_, &deferred_, &messages_}) {
+    for (const std::vector<Started>* calls : {&started_.all, &deferred_, &messages_.all}) {
         for (const Started& call : *calls) call.finish();
     }
 }
 
 DPTK_INLINE void StartedCalls::abandon() {
-    static_cast<void>(new std::vector<Started>(std::move(started_)));
-    static_cast<void>(new std::vector<Started>(std::move(messages_)));
+    static_cast<void>(new std::vector<Started>(std::move(started_.all)));
+    static_cast<void>(new std::vector<Started>(std::move(messages_.all)));
 }
 
 DPTK_INLINE void StartedCalls::Started::finish() const {
     static_cast<void>(work->wait(std::chrono::nanoseconds::max()));
 }
 
-DPTK_INLINE void StartedCalls::drop_ended(std::vector<Started>& calls) {
-    std::erase_if(calls,
+DPTK_INLINE void StartedCalls::Calls::add(Started started) {
+    if (all.size() >= next_drop) drop_ended();
+    all.push_back(std::move(started));
+}
+
+DPTK_INLINE void StartedCalls::Calls::drop_ended() {
+    std::erase_if(all,
                   [](const Started& call) { return call.work->ended() && !call.work->unreported_error(); });
+    next_drop = std::max<std::size_t>(2 * all.size(), 16);
 }
 
 DPTK_INLINE void StartedCalls::rethrow_unseen(const std::vector<Started>& ended) {
@@ -111,7 +128,7 @@ DPTK_INLINE void StartedCalls::rethrow_unseen(const std::vector<Started>& ended)
 DPTK_INLINE void StartedCalls::finish_deferred() {
     for (Started& call : std::exchange(deferred_, {})) {
         call.finish();
-        started_.push_back(std::move(call));
+        started_.all.push_back(std::move(call));
     }
     last_deferred_ = nullptr;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -23,6 +24,7 @@
 #include "dptk/comm/detail/enqueued_calls.hpp"
 #include "dptk/comm/detail/started_calls.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/comm/work.hpp"
@@ -30,6 +32,7 @@
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/control/process/debug.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/log.hpp"
 
@@ -46,6 +49,10 @@ class TransportChannel final : public Channel {
                            std::make_shared<CallerState>()) {}
 
     ~TransportChannel() override {
+        if (fork_guard_.is_in_child()) {
+            leak();
+            return;
+        }
         const bool unwinding = std::uncaught_exceptions() > uncaught_exceptions_;
         if (unwinding && !executor_->job.agreed_errors->is_unwinding()) {
             job_state_->fail(text("rank ", executor_->job.control->rank(),
@@ -57,6 +64,8 @@ class TransportChannel final : public Channel {
     [[nodiscard]] int rank() const override { return transport().rank(); }
     [[nodiscard]] int size() const override { return transport().size(); }
     [[nodiscard]] std::string backend() const override { return std::string(transport().backend()); }
+
+    void set_purpose(const CallPurpose& purpose) override { tracker().set_purpose(purpose); }
 
     [[nodiscard]] int local_rank() const override {
         if constexpr (HasLocalRank<T>) return transport().local_rank();
@@ -89,9 +98,11 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
+        const CallerScope here = enter(call);
         executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
+        const ProgramWait::Scope waits(control().program(), tracker());
         abort_job_on_error([&] {
             started_.finish_before(call);
             if (queue_.idle()) {
@@ -105,6 +116,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
+        const CallerScope here = enter(call);
         executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) {
@@ -115,9 +127,10 @@ class TransportChannel final : public Channel {
         }
         if constexpr (HasStart<T>) {
             if (transport().progresses_by_caller())
-                return Work(start_by_caller(call, std::move(keep_alive), std::move(then)));
+                return Work(start_by_caller(call, std::move(keep_alive), std::move(then)), job(),
+                            executor_->tracker);
         }
-        return Work(start_on_thread(call, std::move(keep_alive), std::move(then)));
+        return Work(start_on_thread(call, std::move(keep_alive), std::move(then)), job(), executor_->tracker);
     }
 
     int run(const Message& message) override {
@@ -147,7 +160,7 @@ class TransportChannel final : public Channel {
                                                      message_tracker_, pack(message), nullptr, at_failure);
             });
             started_.add(work, std::move(keep_alive));
-            return Work(work);
+            return Work(work, job());
         } else {
             const auto carry_out = [executor = executor_, tracker = message_tracker_,
                                     keep = std::move(keep_alive), message] {
@@ -156,10 +169,10 @@ class TransportChannel final : public Channel {
                 executor->abort_job_on_error([&] { peer = executor->run(message, *tracker); });
                 return message.verb == Verb::recv ? peer : -1;
             };
-            if (!progresses_by_caller()) return Work(queue_.start(carry_out));
+            if (!progresses_by_caller()) return Work(queue_.start(carry_out), job());
             const auto work = std::make_shared<QueuedWork>(carry_out);
             work->run();
-            return Work(work);
+            return Work(work, job());
         }
     }
 
@@ -293,8 +306,8 @@ class TransportChannel final : public Channel {
         if (size() > 1 && control().has_store() && debug_level() == DebugLevel::detail)
             executor_->checker = std::make_shared<CallChecker>(job.control, executor_->tracker, caller_,
                                                                executor_->job.progress);
-        control().open(executor_->tracker);
         if constexpr (HasEnqueue<T>) enqueued_ = std::make_unique<EnqueuedCalls<T>>(executor_);
+        control().open(executor_->tracker);  // last, since close() must follow
     }
 
     [[nodiscard]] std::unique_ptr<TransportChannel> child_channel(T transport,
@@ -343,6 +356,38 @@ class TransportChannel final : public Channel {
                "includes <dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>";
     }
 
+    /// Marks the channel as entered by this thread, as long as the scope exists.
+    class CallerScope {
+      public:
+        explicit CallerScope(std::atomic<bool>& is_entered) noexcept : is_entered_(is_entered) {}
+        ~CallerScope() { is_entered_.store(false, std::memory_order_release); }
+        CallerScope(const CallerScope&) = delete;
+        CallerScope& operator=(const CallerScope&) = delete;
+
+      private:
+        std::atomic<bool>& is_entered_;
+    };
+
+    /// Throws ArgumentError if another thread is in a call of this channel.
+    [[nodiscard]] CallerScope enter(const Collective& call) {
+        if (fork_guard_.is_in_child()) refuse_child(call);
+        if (is_entered_.exchange(true, std::memory_order_acquire)) refuse_second_caller(call);
+        return CallerScope(is_entered_);
+    }
+
+    [[noreturn]] void refuse_child(const Collective& call) const {
+        throw ArgumentError(text(describe(call), " was called in a process that was forked from rank ",
+                                 rank(), ": only the rank itself may call its groups"));
+    }
+
+    [[noreturn]] void refuse_second_caller(const Collective& call) const {
+        throw ArgumentError(text("rank ", rank(), ": ", describe(call),
+                                 " was called while another thread is in ",
+                                 tracker().describe(tracker().look()),
+                                 " of the same group: call a group from one thread at a time, or give each "
+                                 "thread a group of its own"));
+    }
+
     template <class Operation>
     void abort_job_on_error(Operation&& operation) {
         executor_->abort_job_on_error(operation);
@@ -352,6 +397,7 @@ class TransportChannel final : public Channel {
     /// not agreed between the ranks.
     template <class Operation>
     void in_order(Operation&& operation) {
+        const CallerScope here = enter({.verb = Verb::duplicate});
         launch_started();
         abort_job_on_error([&] {
             started_.finish_before({.verb = Verb::duplicate});
@@ -419,6 +465,7 @@ class TransportChannel final : public Channel {
 
     /// Throws ArgumentError if the message is invalid. Creates the message tracker at the first message.
     void begin_message(const Message& message) {
+        if (fork_guard_.is_in_child()) refuse_child({});
         executor_->throw_if_failed();
         const auto refuse = [&](std::string_view why) {
             throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
@@ -438,6 +485,16 @@ class TransportChannel final : public Channel {
                                                          CallTracker::Calls::messages, call_reader);
         control().open(message_tracker_);
         if constexpr (HasEnqueue<T>) enqueued_->open_messages(message_tracker_);
+    }
+
+    /// Leaks what belongs to the parent process: its threads do not exist here, and its connections are in
+    /// use.
+    void leak() noexcept {
+        queue_.leak();
+        keep_for_ever(std::move(started_));
+        keep_for_ever(std::move(enqueued_));
+        keep_for_ever(executor_);
+        keep_for_ever(message_tracker_);
     }
 
     void close() noexcept {
@@ -481,6 +538,8 @@ class TransportChannel final : public Channel {
     std::shared_ptr<CallerState> caller_;
     std::shared_ptr<CallTracker> message_tracker_;
     AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
+    ForkGuard fork_guard_;
+    std::atomic<bool> is_entered_ = false;
     WorkQueue queue_;
     StartedCalls started_;
     /// Null unless the transport enqueues its calls on a GPU.

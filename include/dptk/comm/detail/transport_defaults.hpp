@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/job_state.hpp"

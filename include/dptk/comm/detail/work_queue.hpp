@@ -70,6 +70,9 @@ class WorkQueue {
     /// Ends queued operations with an error, and does not wait for the operation that is running.
     void abandon();
 
+    /// Leaks the thread, in a forked child, in which it does not exist.
+    void leak() noexcept;
+
   private:
     struct Shared {
         std::mutex mutex;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -109,6 +110,10 @@ DPTK_INLINE void WorkQueue::abandon() {
             std::make_exception_ptr(PeerLostError("the group was closed before the operation started")));
     }
     thread_.detach();
+}
+
+DPTK_INLINE void WorkQueue::leak() noexcept {
+    keep_for_ever(std::move(thread_));
 }
 
 DPTK_INLINE void WorkQueue::serve(Shared& shared) {

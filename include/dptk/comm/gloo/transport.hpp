@@ -136,7 +136,7 @@ class GlooTransport {
     int complete(const Message& message);
 
     /// Computes out = a op b; out may be a or b.
-    static void reduce(const Buffer& out, const void* a, const void* b, const Reduction& reduction);
+    static void combine_into(const Buffer& out, const void* a, const void* b, const Reduction& reduction);
 
     [[nodiscard]] static gloo::AllreduceOptions::Func reduce_function(const Buffer& data,
                                                                       const Reduction& reduction);

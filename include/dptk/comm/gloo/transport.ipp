@@ -263,8 +263,8 @@ DPTK_INLINE int GlooTransport::complete(const Message& message) {
     return peer;
 }
 
-DPTK_INLINE void GlooTransport::reduce(const Buffer& out, const void* a, const void* b,
-                                       const Reduction& reduction) {
+DPTK_INLINE void GlooTransport::combine_into(const Buffer& out, const void* a, const void* b,
+                                             const Reduction& reduction) {
     if (out.data == b) std::swap(a, b);
     if (out.data != a) std::memcpy(out.data, a, out.bytes());
     detail::combine(out, out.at(const_cast<void*>(b)), reduction);
@@ -275,7 +275,7 @@ DPTK_INLINE gloo::AllreduceOptions::Func GlooTransport::reduce_function(const Bu
     return [like = data, reduction](void* out, const void* a, const void* b, std::size_t count) {
         Buffer into = like.at(out);
         into.count = count;
-        reduce(into, a, b, reduction);
+        combine_into(into, a, b, reduction);
     };
 }
 

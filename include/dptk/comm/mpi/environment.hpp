@@ -29,6 +29,7 @@
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/control/health/program_end.hpp"
 #include "dptk/control/health/terminate.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 
@@ -130,17 +131,15 @@ class DPTK_EXPORT MpiEnvironment {
         static std::atomic<bool> ending = false;
         if (ending.exchange(true))
             std::this_thread::sleep_for(std::chrono::minutes(1));  // another thread aborts
+        // Writing to stdout may block, and MPI_Abort may hang, if the launcher has ended.
+        std::thread([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2300));
+            std::_Exit(EXIT_FAILURE);
+        }).detach();
         std::fflush(stdout);
         // mpirun forwards output asynchronously, and drops output that it has not read when a job aborts.
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        if (callable_from_this_thread()) {
-            // MPI_Abort may hang if the launcher has ended.
-            std::thread([] {
-                std::this_thread::sleep_for(std::chrono::seconds(2));
-                std::_Exit(EXIT_FAILURE);
-            }).detach();
-            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-        }
+        if (callable_from_this_thread()) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
         std::_Exit(EXIT_FAILURE);  // the launcher ends the other ranks
     }
 
@@ -155,6 +154,7 @@ class DPTK_EXPORT MpiEnvironment {
     static constexpr std::chrono::seconds warning_delay{60};
 
     bool owns_mpi_ = false;
+    detail::ForkGuard fork_guard_;
     int thread_level_ = MPI_THREAD_SINGLE;
     int rank_ = 0;
     int keyval_ = MPI_KEYVAL_INVALID;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "dptk/comm/mpi/init_timer.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
@@ -57,6 +58,7 @@ DPTK_INLINE MpiEnvironment::MpiEnvironment() {
     int initialized = 0;
     MPI_Initialized(&initialized);
     if (initialized == 0) {
+        const detail::MpiInitTimer timer;
         check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
         owns_mpi_ = true;
 #ifdef MPICH_VERSION
@@ -77,7 +79,7 @@ DPTK_INLINE MpiEnvironment::AtProgramEnd::~AtProgramEnd() {
 }
 
 DPTK_INLINE void MpiEnvironment::end_program() {
-    if (is_finalized()) return;
+    if (fork_guard_.is_in_child() || is_finalized()) return;
     if (!owns_mpi_) return end_failed_job();
     end_failed_job();
     wait_for_all_ranks();
@@ -94,7 +96,7 @@ DPTK_INLINE void MpiEnvironment::end_failed_job() const {
 
 DPTK_INLINE int MpiEnvironment::before_finalize(MPI_Comm, int, void* environment, void*) {
     const auto& self = *static_cast<MpiEnvironment*>(environment);
-    self.end_failed_job();
+    if (!self.fork_guard_.is_in_child()) self.end_failed_job();
     return MPI_SUCCESS;
 }
 

@@ -77,8 +77,10 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& messag
 }
 
 DPTK_INLINE bool MpiTransport::takes_device_memory(const Collective& call) const {
+    const bool is_reduction =
+        call.verb == Verb::all_reduce || call.verb == Verb::reduce || call.verb == Verb::reduce_scatter;
     const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages();
-    return detail::mpi_is_cuda_aware() && (call.verb != Verb::all_reduce || reduced_by_mpi);
+    return detail::mpi_is_cuda_aware() && (!is_reduction || reduced_by_mpi);
 }
 
 DPTK_INLINE void MpiTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
@@ -160,7 +162,7 @@ DPTK_INLINE void MpiTransport::scatter(const Buffer& input, const Buffer& output
 DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer& output,
                                               const Reduction& reduction) {
     const Counts each(output);
-    if (!each.fit(1)) {
+    if (!each.fit(size_)) {  // MPIs count the whole input in an int
         return over_messages(
             {.verb = Verb::reduce_scatter, .input = input, .output = output, .reduction = reduction});
     }

@@ -36,7 +36,8 @@ DPTK_INLINE bool MpiWork::wait(std::chrono::nanoseconds timeout) {
         end();
         if (const auto action = std::exchange(finish, {})) action(last_);
     } catch (const Error& error) {
-        MpiEnvironment::get().job_state()->fail(error.what());
+        const MpiEnvironment& environment = MpiEnvironment::get();
+        environment.job_state()->fail(text("rank ", environment.rank(), ": ", error.what()));
         error_.set(std::current_exception());
         waited_for_ = requests.size();
         end();

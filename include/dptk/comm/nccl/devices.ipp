@@ -114,12 +114,12 @@ class NcclDevices final : public DeviceGroup {
                                       if (call.inputs[i].bytes() + call.outputs[i].bytes() > 0)
                                           group.add(issue(call, i, comm));
                                   });
-        std::vector<Work> works;
+        std::vector<std::shared_ptr<WorkState>> works;
         for (std::size_t i = 0; i < comms_.size(); ++i) {
             const cuda::DeviceScope on(devices_[i]);
-            works.emplace_back(std::make_shared<NcclWork>(comms_[i], cuda::Event(call.stream(i))));
+            works.push_back(std::make_shared<NcclWork>(comms_[i], cuda::Event(call.stream(i))));
         }
-        return join_works(works).state();
+        return join_works(std::move(works));
     }
 
     [[nodiscard]] ncclResult_t issue(const DeviceCall& call, std::size_t i, ncclComm_t comm) const {

@@ -108,8 +108,10 @@ class NcclTransport {
     /// were sent; tags are ignored.
     [[nodiscard]] std::shared_ptr<WorkState> enqueue_together(std::span<const Message> messages);
 
-    void send(const Buffer& buffer, int to, int tag) { transfer({Verb::send, buffer, to, tag, {}}); }
-    void recv(const Buffer& buffer, int from, int tag) { transfer({Verb::recv, buffer, from, tag, {}}); }
+    void send(const Buffer& buffer, int to, int tag) { send_or_receive({Verb::send, buffer, to, tag, {}}); }
+    void recv(const Buffer& buffer, int from, int tag) {
+        send_or_receive({Verb::recv, buffer, from, tag, {}});
+    }
 
     /// Returns a transport with a communicator of its own, on the same device. Collective.
     [[nodiscard]] NcclTransport duplicate();
@@ -152,7 +154,7 @@ class NcclTransport {
 
     void make_own_stream();
 
-    void transfer(const Message& message);
+    void send_or_receive(const Message& message);
 
     void check_device(const Buffer& buffer) const;
 

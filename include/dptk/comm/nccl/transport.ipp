@@ -230,7 +230,7 @@ DPTK_INLINE void NcclTransport::make_own_stream() {
     own_stream_ = std::make_unique<cuda::Stream>(cuda::StreamPriority::high);
 }
 
-DPTK_INLINE void NcclTransport::transfer(const Message& message) {
+DPTK_INLINE void NcclTransport::send_or_receive(const Message& message) {
     follow(message);
     Work(enqueue_together(std::span(&message, 1))).wait();
 }

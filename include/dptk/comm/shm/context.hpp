@@ -66,8 +66,9 @@ class ShmContext {
     /// allocations, or no allocation.
     [[nodiscard]] Parts common_memory() const;
 
-    /// Returns each rank's memory at the buffer's address. Empty if there are several hosts, or if the
-    /// memory is private to this rank.
+    /// Returns, for each rank, a pointer through which this process accesses that rank's memory at the same
+    /// place of the allocation as `buffer`. Returns an empty vector if there are several hosts, or if the
+    /// buffer's memory is private to this rank.
     [[nodiscard]] std::vector<void*> peer_memory(const Buffer& buffer) const;
 
     [[nodiscard]] bool some_memory_is_shared() const;

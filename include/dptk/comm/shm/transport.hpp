@@ -20,6 +20,7 @@
 
 #include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/shm/collectives.hpp"
 #include "dptk/comm/shm/hosts.hpp"
 #include "dptk/comm/shm/pages.hpp"
@@ -50,6 +51,8 @@ template <Transport Inner>
 class ShmTransport {
   public:
     static constexpr bool interruptible = detail::Interruptible<Inner>;
+    /// Whether optional members have requires clauses: this transport has those that Inner has.
+    static constexpr bool has_conditional_members = true;
 
     /// Connects the ranks. Collective. Throws ArgumentError on all ranks if any rank sets DPTK_SHM to
     /// something other than 0 or 1, or a number of processors below 1.

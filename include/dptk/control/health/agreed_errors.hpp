@@ -4,6 +4,7 @@
 /// group shares with its duplicates.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -21,12 +22,18 @@ class AgreedErrors {
     /// Records an agreed error, until the error object and its copies have been destroyed.
     void note(const Error& error);
 
-    /// Returns whether the last agreed error, or a copy of it, still exists.
+    /// Returns whether the last agreed error, or a copy of it, still exists, and the program has made no call
+    /// since.
     [[nodiscard]] bool is_unwinding() const;
+
+    /// Notes that the program makes a call: if no exception unwinds this thread, an earlier agreed error has
+    /// been caught. Does nothing on dptk's own threads.
+    void note_call() noexcept;
 
   private:
     mutable std::mutex mutex_;
     std::weak_ptr<const void> last_;
+    std::atomic<bool> has_noted_ = false;
 };
 
 /// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the job.
@@ -34,6 +41,7 @@ class AgreedErrors {
 template <class Fn>
 void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
     const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };
+    agreed_errors.note_call();
     try {
         fn();
     } catch (const Error& error) {

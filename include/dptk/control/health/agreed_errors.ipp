@@ -2,11 +2,21 @@
 
 #include "dptk/control/health/agreed_errors.hpp"
 
+#include "dptk/core/detail/thread_kind.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void AgreedErrors::note(const Error& error) {
     const std::lock_guard lock(mutex_);
     last_ = error.agreement();
+    has_noted_ = true;
+}
+
+DPTK_INLINE void AgreedErrors::note_call() noexcept {
+    if (!has_noted_ || is_background_thread || std::uncaught_exceptions() > 0) return;
+    const std::lock_guard lock(mutex_);
+    last_.reset();
+    has_noted_ = false;
 }
 
 DPTK_INLINE bool AgreedErrors::is_unwinding() const {

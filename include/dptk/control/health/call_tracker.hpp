@@ -21,6 +21,17 @@ struct ChannelIdentity {
     std::chrono::milliseconds timeout;
 };
 
+/// What a call of dptk is for, if the program has not made the call itself. The texts must live for ever.
+struct CallPurpose {
+    static constexpr std::uint64_t no_step = ~std::uint64_t{0};
+
+    /// The program's call, such as "synchronize()"; null if the program calls the group directly.
+    const char* call = nullptr;
+    /// The class whose member it is.
+    const char* owner = nullptr;
+    std::uint64_t step = no_step;
+};
+
 class CallTracker {
   public:
     /// A call, packed into two words that CallReader decodes.
@@ -65,9 +76,14 @@ class CallTracker {
     [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
     [[nodiscard]] bool carries_messages() const noexcept { return calls_ == Calls::messages; }
 
+    /// Sets the purpose of the calls that follow. Any thread may call it.
+    void set_purpose(const CallPurpose& purpose) noexcept;
+
     [[nodiscard]] Snapshot look() const noexcept;
 
-    /// Returns a description such as "all_reduce(sum, 4 x f32) #42" or "recv(4 x f32, from rank 1)".
+    /// Returns a description such as "all_reduce(sum, 4 x f32) #42" or "recv(4 x f32, from rank 1)". If the
+    /// calls have a purpose: "synchronize(), step 12, of DistributedDataParallel: all_reduce(sum, 4 x f32)
+    /// #42".
     [[nodiscard]] std::string describe(const Snapshot& snapshot) const;
 
     /// Results of peer() that are not a rank.
@@ -99,6 +115,9 @@ class CallTracker {
     std::atomic<std::uint64_t> state_ = 0;  // twice the sequence number, plus one while active
     std::atomic<std::uint64_t> first_ = 0;
     std::atomic<std::uint64_t> second_ = 0;
+    std::atomic<const char*> purpose_ = nullptr;
+    std::atomic<const char*> owner_ = nullptr;
+    std::atomic<std::uint64_t> step_ = CallPurpose::no_step;
     int children_ = 0;
     std::uint64_t barriers_ = 0;
 };

@@ -21,9 +21,20 @@ DPTK_INLINE CallTracker::Snapshot CallTracker::look() const noexcept {
     }
 }
 
+DPTK_INLINE void CallTracker::set_purpose(const CallPurpose& purpose) noexcept {
+    step_.store(purpose.step, std::memory_order_relaxed);
+    owner_.store(purpose.owner, std::memory_order_relaxed);
+    purpose_.store(purpose.call, std::memory_order_release);
+}
+
 DPTK_INLINE std::string CallTracker::describe(const Snapshot& snapshot) const {
-    const std::string call = reader_.describe(snapshot.call);
-    return carries_messages() ? call : text(call, " #", snapshot.sequence);
+    std::string call = reader_.describe(snapshot.call);
+    if (!carries_messages()) call += text(" #", snapshot.sequence);
+    const char* const purpose = purpose_.load(std::memory_order_acquire);
+    if (purpose == nullptr || snapshot.sequence == 0) return call;
+    const std::uint64_t step = step_.load(std::memory_order_relaxed);
+    const std::string number = step == CallPurpose::no_step ? std::string() : text(", step ", step, ",");
+    return text(purpose, number, " of ", owner_.load(std::memory_order_relaxed), ": ", call);
 }
 
 DPTK_INLINE int CallTracker::peer(const Snapshot& snapshot) const {

@@ -19,6 +19,7 @@
 
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/control/health/program_wait.hpp"
 #include "dptk/control/health/rank_status.hpp"
 #include "dptk/control/health/terminate.hpp"
 #include "dptk/control/health/watchdog.hpp"
@@ -106,6 +107,9 @@ class ControlPlane final : public WatchdogTask,
     /// or the store is lost.
     [[nodiscard]] bool is_over() const noexcept;
 
+    /// Returns where this rank's program waits.
+    [[nodiscard]] ProgramWait& program() noexcept { return program_; }
+
     /// Returns the current status of this rank's channels.
     [[nodiscard]] RankStatus status(std::uint64_t beat);
 
@@ -190,6 +194,7 @@ class ControlPlane final : public WatchdogTask,
 
     ControlPlaneOptions options_;
     std::shared_ptr<JobState> job_state_;
+    ProgramWait program_;
     std::atomic<std::chrono::milliseconds> shortest_timeout_;
     std::mutex mutex_;
     std::vector<Channel> channels_;

@@ -83,12 +83,13 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
     const std::lock_guard lock(mutex_);
     const clock::time_point now = clock::now();
     RankStatus out{beat, closed_};
+    const CallTracker* const awaited = program_.channel();
     for (Channel& channel : channels_) {
         refresh(channel, now);
         const CallTracker& tracker = *channel.tracker;
         out.channels.push_back({tracker.name(), channel.seen.sequence, channel.seen.active,
                                 waited(channel, now), tracker.peer(channel.seen),
-                                tracker.describe(channel.seen)});
+                                tracker.describe(channel.seen), channel.seen.active && &tracker == awaited});
     }
     return out;
 }

@@ -2,8 +2,8 @@
 /// between heartbeats, waits in the store for the cause of another rank's failure. The interval is a fifth of
 /// the heartbeat timeout, but at least 20 ms and at most 1 s. The timeout is set by
 /// InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT (in seconds); the default is 60 s. The heartbeat
-/// thread of rank 0 also detects ranks that no longer send heartbeats, and ranks that wait for a rank that
-/// has left.
+/// thread of rank 0 also detects ranks that no longer send heartbeats, ranks that wait for a rank that has
+/// left, and ranks that wait for each other in different groups.
 #pragma once
 
 #include <chrono>
@@ -41,6 +41,11 @@ class RankMonitor {
         RankStatus status = {};
         /// The number of heartbeats since the last departure of another rank.
         int beats_since_departure = 0;
+        /// The number of heartbeats for which the program has waited in the same call.
+        int beats_in_call = 0;
+
+        /// Returns the channel in whose call the program waits, or null.
+        [[nodiscard]] const ChannelStatus* awaited() const noexcept;
     };
 
     [[nodiscard]] std::ptrdiff_t count_left() const;
@@ -54,6 +59,13 @@ class RankMonitor {
 
     /// Returns a message if a rank waits in a call for a rank that has left its process group.
     [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
+
+    /// Returns a message if ranks wait for each other: each of them in a call that the next one has not
+    /// entered, and cannot enter while it waits.
+    [[nodiscard]] std::optional<std::string> find_circle() const;
+
+    /// Returns whether rank `waiting` waits in a call for rank `other`, which waits elsewhere.
+    [[nodiscard]] bool waits_for(const Rank& waiting, const Rank& other) const;
 
     std::vector<std::string> labels_;
     std::chrono::milliseconds timeout_;

@@ -29,7 +29,13 @@ DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::ti
         for (Rank& rank : ranks_) rank.beats_since_departure = 0;
     }
     if (std::optional<std::string> silent = find_silent(now)) return silent;
-    return find_stuck_rank();
+    if (std::optional<std::string> stuck = find_stuck_rank()) return stuck;
+    return find_circle();
+}
+
+DPTK_INLINE const ChannelStatus* RankMonitor::Rank::awaited() const noexcept {
+    const auto found = std::ranges::find(status.channels, true, &ChannelStatus::is_awaited);
+    return found == status.channels.end() ? nullptr : &*found;
 }
 
 DPTK_INLINE bool RankMonitor::all_have_left() const {
@@ -50,7 +56,14 @@ DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point no
     const bool beats = status && status->beat != rank.status.beat;
     if (beats) ++rank.beats_since_departure;
     if (slept || beats) rank.heard = now;
-    if (status) rank.status = std::move(*status);
+    if (!status) return;
+    const ChannelStatus* const before = rank.awaited();
+    const std::string name = before == nullptr ? std::string() : before->name;
+    const std::uint64_t sequence = before == nullptr ? 0 : before->sequence;
+    rank.status = std::move(*status);
+    const ChannelStatus* const here = rank.awaited();
+    const bool is_same = here != nullptr && here->name == name && here->sequence == sequence;
+    if (beats || !is_same) rank.beats_in_call = is_same ? rank.beats_in_call + 1 : 0;
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_point now) const {
@@ -101,6 +114,46 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
         }
     }
     return std::nullopt;
+}
+
+DPTK_INLINE bool RankMonitor::waits_for(const Rank& waiting, const Rank& other) const {
+    const ChannelStatus* const here = waiting.awaited();
+    const ChannelStatus* const there = other.awaited();
+    if (here == nullptr || there == nullptr || here->name == there->name) return false;
+    if (here->peer != CallTracker::no_peer || waiting.beats_in_call < 1 || other.beats_in_call < 1)
+        return false;
+    const ChannelStatus* const theirs = other.status.channel(here->name);
+    return theirs != nullptr && !theirs->active && theirs->sequence < here->sequence;
+}
+
+DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
+    // Removes ranks that wait for no rank that is left over. What remains contains a circle.
+    std::vector<std::size_t> stuck;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (!ranks_[i].left && ranks_[i].beats_in_call > 0) stuck.push_back(i);
+    }
+    const auto next = [&](std::size_t i) {
+        return std::ranges::find_if(stuck,
+                                    [&](std::size_t other) { return waits_for(ranks_[i], ranks_[other]); });
+    };
+    const auto waits_for_none = [&](std::size_t i) { return next(i) == stuck.end(); };
+    while (true) {
+        const auto some = std::ranges::find_if(stuck, waits_for_none);
+        if (some == stuck.end()) break;
+        stuck.erase(some);
+    }
+    if (stuck.empty()) return std::nullopt;
+    std::size_t at = stuck[0];
+    for (std::size_t steps = 0; steps < stuck.size(); ++steps) at = *next(at);
+    std::vector<std::size_t> circle = {at};
+    for (std::size_t other = *next(at); other != at; other = *next(other)) circle.push_back(other);
+    std::ranges::rotate(circle, std::ranges::min_element(circle));
+    std::string out;
+    for (const std::size_t rank : circle) {
+        out += text(out.empty() ? "ranks wait for each other: " : "; ", labels_[rank], " waits for ",
+                    labels_[*next(rank)], " in ", ranks_[rank].awaited()->call);
+    }
+    return out;
 }
 
 class Heartbeat {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dptk/control/process/deadline.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
@@ -40,7 +41,8 @@ class DPTK_EXPORT ProgramEnd {
 
     /// Blocks until all registered shutdowns are complete, and until each job has failed or all its ranks
     /// have left it, for at most the timeout of each shutdown and job. Does not wait for a job that this rank
-    /// has not left, except in await_readers(). Called at program exit. Returns why a job failed after this
+    /// has not left, except in await_readers(). Skips what was registered before this process was forked.
+    /// Called at program exit. Returns why a job failed after this
     /// rank had left it, or an empty string.
     std::string wait() noexcept;
 
@@ -54,11 +56,13 @@ class DPTK_EXPORT ProgramEnd {
         int rank;
         int size;
         std::chrono::milliseconds timeout;
+        ForkGuard fork_guard = {};
     };
 
     struct Shutdown {
         std::weak_ptr<void> owner;
         std::chrono::milliseconds timeout;
+        ForkGuard fork_guard = {};
     };
 
     struct AtProgramEnd {

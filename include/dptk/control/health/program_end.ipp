@@ -33,6 +33,12 @@ DPTK_INLINE std::string ProgramEnd::wait() noexcept {
             jobs.swap(jobs_);
             shutdowns.swap(shutdowns_);
         }
+        const auto is_of_parent = [](const auto& entry) { return entry.fork_guard.is_in_child(); };
+        for (Job& job : jobs) {  // its connections are in use by the parent, and must not be closed
+            if (is_of_parent(job)) keep_for_ever(job.store);
+        }
+        std::erase_if(jobs, is_of_parent);
+        std::erase_if(shutdowns, is_of_parent);
         for (const Shutdown& shutdown : shutdowns) {
             wait_until(shutdown.timeout, [&] { return shutdown.owner.expired(); });
         }

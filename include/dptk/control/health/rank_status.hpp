@@ -23,6 +23,8 @@ struct ChannelStatus {
     /// The rank whose message the call waits for, CallTracker::any_peer, or CallTracker::no_peer.
     int peer = -1;
     std::string call;
+    /// Whether the program itself waits in this channel, and can make no other call meanwhile.
+    bool is_awaited = false;
 };
 
 struct RankStatus {
@@ -37,7 +39,7 @@ struct RankStatus {
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
 /// Serializes a status: one line with the heartbeat counter, then one line per channel with name, sequence
-/// number, active or idle, milliseconds, peer and call.
+/// number, the word idle, active or awaited, milliseconds, peer and call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Parses a status. Returns nullopt if the text is not a status.

@@ -25,8 +25,11 @@ DPTK_INLINE std::string seconds_text(std::chrono::milliseconds duration) {
 DPTK_INLINE std::string to_text(const RankStatus& status) {
     std::string out = text(status.beat, '\n');
     for (const ChannelStatus& channel : status.channels) {
-        out += text(channel.name, ' ', channel.sequence, channel.active ? " active " : " idle ",
-                    channel.duration.count(), ' ', channel.peer, ' ', channel.call, '\n');
+        const std::string_view state = channel.is_awaited ? " awaited "
+                                       : channel.active   ? " active "
+                                                          : " idle ";
+        out += text(channel.name, ' ', channel.sequence, state, channel.duration.count(), ' ', channel.peer,
+                    ' ', channel.call, '\n');
     }
     return out;
 }
@@ -47,7 +50,9 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
         std::int64_t milliseconds = 0;
         channel.name = next_word(line);
         if (!parse_number(next_word(line), channel.sequence)) return std::nullopt;
-        channel.active = next_word(line) == "active";
+        const std::string_view state = next_word(line);
+        channel.is_awaited = state == "awaited";
+        channel.active = channel.is_awaited || state == "active";
         if (!parse_number(next_word(line), milliseconds)) return std::nullopt;
         if (!parse_number(next_word(line), channel.peer)) return std::nullopt;
         channel.duration = std::chrono::milliseconds(milliseconds);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -26,8 +27,13 @@ class TerminateListener {
 };
 
 struct TerminateState {
+    struct Entry {
+        std::weak_ptr<TerminateListener> listener;
+        ForkGuard fork_guard = {};
+    };
+
     std::mutex mutex;
-    std::vector<std::weak_ptr<TerminateListener>> listeners;
+    std::vector<Entry> listeners;
     std::terminate_handler previous = nullptr;
     bool installed = false;
 };
@@ -38,7 +44,7 @@ DPTK_EXPORT inline TerminateState& terminate_state() {
 }
 
 /// Registers `listener`, which is notified of an uncaught exception if the listener still exists at that
-/// time. Listeners are notified in the order of registration.
+/// time, except in a forked child. Listeners are notified in the order of registration.
 void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener);
 
 }  // namespace DPTK_NAMESPACE::detail

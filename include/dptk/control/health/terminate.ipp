@@ -26,8 +26,9 @@ namespace DPTK_NAMESPACE::detail {
     std::vector<std::shared_ptr<TerminateListener>> listeners;
     {
         const std::lock_guard lock(state.mutex);
-        for (const auto& listener : state.listeners) {
-            if (auto alive = listener.lock()) listeners.push_back(std::move(alive));
+        for (const TerminateState::Entry& entry : state.listeners) {
+            if (entry.fork_guard.is_in_child()) continue;
+            if (auto alive = entry.listener.lock()) listeners.push_back(std::move(alive));
         }
     }
     if (!listeners.empty()) {
@@ -42,8 +43,8 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener) {
     TerminateState& state = terminate_state();
     const std::lock_guard lock(state.mutex);
-    std::erase_if(state.listeners, [](const auto& other) { return other.expired(); });
-    state.listeners.push_back(listener);
+    std::erase_if(state.listeners, [](const auto& other) { return other.listener.expired(); });
+    state.listeners.push_back({listener});
     if (!state.installed) state.previous = std::set_terminate(&terminate_job);
     state.installed = true;
 }

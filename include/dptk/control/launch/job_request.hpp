@@ -64,6 +64,10 @@ namespace detail {
 /// Returns the value of an environment variable, or an empty string.
 [[nodiscard]] std::string environment_text(const char* variable);
 
+/// Reads a duration in seconds, such as "2.5". Returns nullopt if the variable is not set or empty. Throws
+/// ArgumentError for an invalid value.
+[[nodiscard]] std::optional<std::chrono::milliseconds> environment_seconds(const char* variable);
+
 /// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);
 

@@ -29,8 +29,7 @@ DPTK_INLINE std::string socket_interface() {
     return first_of(environment_text("DPTK_SOCKET_IFNAME"), "GLOO_SOCKET_IFNAME");
 }
 
-/// Reads a duration in seconds, such as "2.5". Returns nullopt if the variable is not set or empty.
-[[nodiscard]] DPTK_INLINE std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
+DPTK_INLINE std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
     const std::string value = environment_text(variable);
     if (value.empty()) return std::nullopt;
     double seconds = 0;

@@ -12,6 +12,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+/// The largest number of ranks that is no obvious mistake: ranks keep a few words about each other rank.
+inline constexpr int max_world_size = 1'000'000;
+
 [[nodiscard]] DPTK_INLINE int integer_from_environment(const char* variable, std::string_view value,
                                                        int minimum) {
     int number = 0;
@@ -31,6 +34,9 @@ namespace DPTK_NAMESPACE::detail {
     found.launcher = variables.launcher;
     found.world_size = integer_from_environment(variables.size, size, 1);
     found.rank = integer_from_environment(variables.rank, rank, 0);
+    if (found.world_size > max_world_size)
+        throw ArgumentError(
+            text("invalid ", variables.size, "='", size, "': expected at most ", max_world_size, " ranks"));
     found.source =
         text(variables.name, " (", variables.rank, "=", rank, ", ", variables.size, "=", size, ")");
     if (found.rank >= found.world_size) {

@@ -18,12 +18,16 @@ void append_text(std::string& out, char piece);
 
 void append_number(std::string& out, long long number);
 void append_number(std::string& out, unsigned long long number);
+/// Appends the shortest decimal number that reads back as the same value.
 void append_number(std::string& out, double number);
+void append_number(std::string& out, float number);
 
 template <class Number>
     requires std::integral<Number> || std::floating_point<Number>
 void append_text(std::string& out, Number piece) {
-    if constexpr (std::floating_point<Number>) {
+    if constexpr (std::same_as<Number, float>) {
+        append_number(out, piece);
+    } else if constexpr (std::floating_point<Number>) {
         append_number(out, static_cast<double>(piece));
     } else if constexpr (std::signed_integral<Number>) {
         append_number(out, static_cast<long long>(piece));

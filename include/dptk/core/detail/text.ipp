@@ -2,6 +2,8 @@
 
 #include "dptk/core/detail/text.hpp"
 
+#include <charconv>
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void append_text(std::string& out, std::string_view piece) {
@@ -20,8 +22,19 @@ DPTK_INLINE void append_number(std::string& out, unsigned long long number) {
     out += std::to_string(number);
 }
 
+template <std::floating_point Number>
+void append_shortest(std::string& out, Number number) {
+    char digits[64];
+    const std::to_chars_result result = std::to_chars(digits, digits + sizeof(digits), number);
+    out.append(digits, result.ptr);
+}
+
 DPTK_INLINE void append_number(std::string& out, double number) {
-    out += std::to_string(number);
+    append_shortest(out, number);
+}
+
+DPTK_INLINE void append_number(std::string& out, float number) {
+    append_shortest(out, number);
 }
 
 DPTK_INLINE std::string shape_text(std::span<const std::size_t> shape) {

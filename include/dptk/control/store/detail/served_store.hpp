@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/control/net/host.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/control/store/prefix_store.hpp"
 #include "dptk/control/store/tcp_store_server.hpp"
@@ -68,6 +69,7 @@ class DPTK_EXPORT StoreServers {
     struct Server {
         TcpStoreServerOptions options;
         std::shared_ptr<TcpStoreServer> server;
+        ForkGuard fork_guard = {};
     };
 
     struct AtProgramEnd {
@@ -81,6 +83,7 @@ class DPTK_EXPORT StoreServers {
 
     [[nodiscard]] std::shared_ptr<TcpStoreServer> find_or_make(const TcpStoreServerOptions& options);
 
+    /// Closes the servers. Leaks those of the process from which this one was forked.
     void close();
 
     std::mutex mutex_;

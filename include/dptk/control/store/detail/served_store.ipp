@@ -3,6 +3,7 @@
 #include "dptk/control/store/detail/served_store.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/tcp_store.hpp"
@@ -63,6 +64,9 @@ DPTK_INLINE void StoreServers::close() {
     std::vector<Server> servers;
     const std::lock_guard lock(mutex_);
     servers.swap(servers_);
+    for (const Server& server : servers) {
+        if (server.fork_guard.is_in_child()) keep_for_ever(server.server);
+    }
 }
 
 DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endpoint,
@@ -73,22 +77,31 @@ DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endp
     // Loopback addresses are last in the list, since from another host they lead to the wrong host. On the
     // host of the store they are tried first.
     if (endpoint.host == host_word()) std::ranges::reverse(addresses);
+    if (addresses.empty())
+        throw ArgumentError(text("the store on port ", endpoint.port,
+                                 " has no address: expected at least one network interface on the host of "
+                                 "rank 0"));
     const Deadline deadline(timeout);
+    // A host may have addresses that lead nowhere from here: short attempts at first find the others soon.
+    milliseconds limit(100);
     while (true) {
         std::string problems;
         for (const std::string& address : addresses) {
             try {
-                const milliseconds attempt_timeout =
-                    std::clamp(deadline.left(), milliseconds(1), milliseconds(1000));
+                const milliseconds attempt_timeout = std::clamp(deadline.left(), milliseconds(1), limit);
                 const auto store = TcpStore::connect({address, endpoint.port},
                                                      {.token = endpoint.token, .timeout = attempt_timeout});
                 store->set_reply_timeout(reply_timeout);
                 return std::make_shared<PrefixStore>(store, endpoint.prefix);
+            } catch (const ArgumentError&) {  // the store has refused the token
+                throw;
             } catch (const Error& error) {
                 problems += (problems.empty() ? "" : "; ") + std::string(error.what());
             }
         }
         if (deadline.passed()) throw TimeoutError(problems);
+        std::this_thread::sleep_for(std::min(deadline.left(), milliseconds(10)));
+        limit = std::min(2 * limit, milliseconds(1000));
     }
 }
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "dptk/comm/mpi/init_timer.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "dptk/control/launch/job_request.hpp"
+#include "dptk/control/process/background_thread.hpp"
+#include "dptk/control/process/deadline.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE MpiInitTimer::MpiInitTimer()
+    : timeout_(environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)),
+      launch_(read_launch_environment()),  // before MPI_Init, which may change the environment
+      thread_(start_background_thread([this] { run(); })) {}
+
+DPTK_INLINE MpiInitTimer::~MpiInitTimer() {
+    {
+        const std::lock_guard lock(mutex_);
+        ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+DPTK_INLINE void MpiInitTimer::run() {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto ended = [this] { return ended_; };
+    std::unique_lock lock(mutex_);
+    const auto warning = std::min<std::chrono::milliseconds>(timeout_ / 2, std::chrono::minutes(1));
+    if (changed_.wait_until(lock, begin + warning, ended)) return;
+    const std::string ranks =
+        launch_.world_size > 1 ? text(" (", launch_.world_size, " ranks)") : std::string();
+    log(LogLevel::warning, launch_.rank,
+        text("has waited for ", duration_text(warning), " in MPI_Init for the other ranks", ranks,
+             ": a rank has ended, is stopped, or has not reached MPI_Init"));
+    if (changed_.wait_until(lock, begin + timeout_, ended)) return;
+    log(LogLevel::error, launch_.rank,
+        text("ends the process: MPI_Init has not returned within ", duration_text(timeout_)));
+    std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,46 @@
+/// Fork detection: whether an object was made before this process was forked from another one. A forked child
+/// has the parent's memory, but none of its threads, and must not use its connections.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Returns how often this process and its ancestors were forked since the first call.
+DPTK_EXPORT inline std::atomic<unsigned>& fork_count() {
+    static std::atomic<unsigned> count = 0;
+    static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { fork_count().fetch_add(1, std::memory_order_relaxed); });
+    static_cast<void>(registered);
+    return count;
+}
+
+/// Member of objects that a forked child must not use.
+class ForkGuard {
+  public:
+    /// Returns whether this process was forked after the guard was made.
+    [[nodiscard]] bool is_in_child() const noexcept {
+        return count_->load(std::memory_order_relaxed) != made_at_;
+    }
+
+  private:
+    const std::atomic<unsigned>* count_ = &fork_count();
+    unsigned made_at_ = count_->load(std::memory_order_relaxed);
+};
+
+/// Keeps an object of the parent process alive until the end of a forked child: its destructor would use
+/// threads that do not exist in the child, or connections that the parent uses.
+template <class T>
+void keep_for_ever(T object) {
+    static std::vector<std::shared_ptr<void>>& kept = *new std::vector<std::shared_ptr<void>>;
+    kept.push_back(std::make_shared<T>(std::move(object)));
+}
+
+}  // namespace DPTK_NAMESPACE::detail
