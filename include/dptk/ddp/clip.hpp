@@ -11,6 +11,7 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/device_lane.hpp"
+#include "dptk/ddp/detail/tied_parameters.hpp"
 #include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -18,11 +19,14 @@ namespace DPTK_NAMESPACE {
 namespace detail {
 
 /// Calls action(element, store) for each gradient element, converted to double; store(value) replaces the
-/// element.
+/// element. Visits the gradient of tied parameters once.
 template <class Action>
 void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& action) {
     require_host_memory(parameters, "clipping and scaling");
-    for (const ParameterRef& parameter : parameters) {
+    const TiedParameters tied(parameters);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+        if (tied.is_repeated(p)) continue;
+        const ParameterRef& parameter = parameters[p];
         visit_dtype(parameter.dtype, [&](auto zero) {
             using T = decltype(zero);
             if constexpr (Real<T>) {

@@ -34,8 +34,9 @@ struct HookBucket {
     /// The number of the step, counted from 0.
     std::size_t step = 0;
     /// The factor by which this rank's gradients have already been multiplied, so that the sum over the
-    /// ranks is the average. If the gradients are in device memory, only `device_weight` holds the factor,
-    /// and `weight` is NaN.
+    /// ranks is the average. With LossReduction::sum gradients are not multiplied; this is then 1 / number of
+    /// ranks, or 0 for a rank without samples. If the gradients are in device memory, only `device_weight`
+    /// holds the factor, and `weight` is NaN.
     double weight = 1;
     /// All gradients, with padding zeros between them.
     Buffer elements;
@@ -72,8 +73,12 @@ class CommHook {
     virtual void reduce(ProcessGroup& group, HookBucket& bucket) = 0;
 
     /// Returns whether the hook enqueues the same device work in all subsequent steps. A CUDA graph
-    /// requires this: the hook is called once, when the graph is captured.
-    [[nodiscard]] virtual bool is_capturable() const { return true; }
+    /// requires this: the hook is called once, when the graph is captured. False by default.
+    [[nodiscard]] virtual bool is_capturable() const { return false; }
+
+    /// Returns whether all ranks get the same sums in the next step, so that their values stay equal: see
+    /// DistributedDataParallelOptions::verify_parameters_every. Must be equal on all ranks.
+    [[nodiscard]] virtual bool keeps_values_equal() const { return true; }
 };
 
 namespace detail {
@@ -94,7 +99,7 @@ class FunctionHook final : public CommHook {
 }  // namespace detail
 
 /// Makes a communication hook from a function reduce(group, bucket) that does what CommHook::reduce()
-/// documents.
+/// documents. Steps with this hook cannot be captured into a CUDA graph.
 template <class F>
     requires std::invocable<F&, ProcessGroup&, HookBucket&>
 [[nodiscard]] std::shared_ptr<CommHook> comm_hook(F&& reduce) {

@@ -58,10 +58,6 @@ class ModelReplica {
   private:
     void compare();
 
-    /// Returns the indices of the parameters whose gradient is already the gradient of an earlier parameter
-    /// (tied parameters).
-    [[nodiscard]] std::vector<std::size_t> repeated_gradients() const;
-
     void reduce_gradients(double weight);
 
     [[nodiscard]] bool is_on_device() const { return device().type != DeviceType::cpu; }

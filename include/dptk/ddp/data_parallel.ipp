@@ -3,14 +3,12 @@
 #include "dptk/ddp/data_parallel.hpp"
 
 #include <algorithm>
-#include <set>
 #include <string>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 #include "dptk/ddp/detail/gradient_bucket.hpp"
-#include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -53,27 +51,13 @@ DPTK_INLINE void ModelReplica::compare() {
         problem = error.what();
     }
     check_no_problem<ArgumentError>(*group_, problem);
-    std::string table = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
-    for (const ParameterRef& parameter : parameters_.refs()) table += parameter_line(parameter, false);
-    for (const std::size_t i : repeated_gradients())
-        table += text("gradient ", i, " shared with an earlier parameter\n");
-    check_equal_tables(*group_, "replicas", table);
+    const char* const place = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
+    check_equal_tables(*group_, "replicas", place + parameters_.table());
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));
 }
 
-DPTK_INLINE std::vector<std::size_t> ModelReplica::repeated_gradients() const {
-    std::set<const void*> seen;
-    std::vector<std::size_t> repeated;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        if (!seen.insert(parameters_[i].gradient).second) repeated.push_back(i);
-    }
-    return repeated;
-}
-
 DPTK_INLINE void ModelReplica::reduce_gradients(double weight) {
-    const std::vector<std::size_t> repeated = repeated_gradients();
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        if (std::ranges::binary_search(repeated, i)) continue;
+    for (const std::size_t i : parameters_.sent()) {
         const ParameterRef& parameter = parameters_[i];
         const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
         if (weight == 0) copy_scaled(gradient, nullptr, 0);

@@ -94,6 +94,13 @@ class DistributedDataParallel {
     /// Calls begin_step(sample_count) and synchronize(). For Ready::at_synchronize.
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
+    /// Ends this rank's step without a result, after an exception in its backward, for example. The other
+    /// ranks' synchronize() throws an ArgumentError that names this rank, unless they call cancel_step() as
+    /// well; the next step may then begin on all ranks. Gradients are unspecified, and the sums of
+    /// accumulate() are discarded. If steps run on devices, the error is thrown by the next synchronize() or
+    /// check() of all ranks. Collective, together with the other ranks' synchronize(); blocks.
+    void cancel_step() { reducer_->cancel_step(); }
+
     /// While the returned object exists, begin_step(), mark_ready(), mark_unused() and synchronize() do
     /// nothing, as under PyTorch's no_sync; calls with a sample count throw ArgumentError. Gradients
     /// accumulate in the program's own memory if the program does not set them to zero, and the next step
@@ -162,6 +169,12 @@ class DistributedDataParallel {
 
     /// Returns the memory of gradient `i` in its bucket, for any element type and device.
     [[nodiscard]] Buffer gradient_buffer(std::size_t i) { return reducer_->gradient_memory(i); }
+
+    /// Returns the owner of the bucket of gradient `i`. The memory exists as long as this object, or as a
+    /// copy of the owner: a program that computes gradients there after this object's end keeps one.
+    [[nodiscard]] std::shared_ptr<void> gradient_memory_owner(std::size_t i) {
+        return reducer_->bucket_memory(i);
+    }
 
     /// Returns this rank's statistics: the sizes of the buckets, and the bytes and times of the steps so
     /// far.

@@ -23,7 +23,9 @@ DPTK_INLINE void DistributedDataParallel::clip_grad_value(double limit) {
 }
 
 DPTK_INLINE bool DistributedDataParallel::unscale(double scale) {
-    return reducer_->averages().unscale(scale);
+    detail::GradientPostprocessing& averages = reducer_->averages();
+    const detail::PurposeScope here = reducer_->purpose("unscale()");
+    return averages.unscale(scale);
 }
 
 DPTK_INLINE const std::vector<ParameterRef>& DistributedDataParallel::parameters() const noexcept {

@@ -1,6 +1,7 @@
 /// Options of DistributedDataParallel, with PyTorch's names where PyTorch has the option.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,13 @@ enum class Ready : std::uint8_t {
     marked,
 };
 
+/// How the program's loss, and so each gradient, combines the samples of a rank: see `reduction` of PyTorch's
+/// losses.
+enum class LossReduction : std::uint8_t {
+    mean,  ///< Gradients are means over the rank's samples; the result is the mean over all ranks' samples.
+    sum,   ///< Gradients are sums over the rank's samples; the result is the sum over all ranks' samples.
+};
+
 /// Options of DistributedDataParallel. They must be equal on all ranks, except `stream`.
 struct DistributedDataParallelOptions {
     /// The bucket size, in MiB, at which a bucket is complete. Default: 25.
@@ -30,6 +38,9 @@ struct DistributedDataParallelOptions {
     std::optional<double> first_bucket_mb = std::nullopt;
     /// When a gradient may be sent: see Ready.
     Ready ready = Ready::at_synchronize;
+    /// Whether gradients are means or sums over a rank's samples. With LossReduction::sum, ranks without
+    /// sample counts or with uneven ones need no weights, and gradients of 0 samples count as zeros.
+    LossReduction loss_reduction = LossReduction::mean;
     /// The model's state besides its parameters, such as BatchNorm's statistics. With broadcast_buffers,
     /// all ranks receive rank 0's buffers at the beginning of each step. Buffers must be all in host
     /// memory, or all on devices. Buffers on devices require that all gradients are on devices, with a
@@ -50,6 +61,11 @@ struct DistributedDataParallelOptions {
     bool gradient_as_bucket_view = false;
     /// Whether all ranks receive rank 0's values at construction.
     bool init_sync = true;
+    /// Compares the values of all parameters between the ranks in every Nth step; 0 never does, and costs
+    /// nothing. If they differ in any bit, all ranks throw MismatchError, which names the step, the first
+    /// parameter that differs, and the ranks. The comparison reads all values, and adds no message if
+    /// gradients are in host memory. Default: 100 if DPTK_DEBUG is set, otherwise 0.
+    std::optional<std::size_t> verify_parameters_every = std::nullopt;
     /// The stream on which gradients in device memory are computed and used. Default: the default stream.
     /// The stream must outlive the DistributedDataParallel, and is not compared between ranks.
     StreamRef stream = {};

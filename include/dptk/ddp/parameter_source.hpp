@@ -78,7 +78,7 @@ class ParameterSource {
 
     /// Accepts values and gradients in two containers of the same structure. The first value that is found
     /// belongs to the first gradient that is found, and so on. Names are taken from the container of
-    /// values.
+    /// values; if both containers are maps, their keys must be equal.
     template <class Values, class Gradients>
     ParameterSource(Values&& values, Gradients&& gradients)
         : values_(detail::visitor_of(std::forward<Values>(values))),
@@ -97,6 +97,9 @@ class ParameterSource {
     [[nodiscard]] static std::vector<ParameterRef> visit(const Visitor& visitor);
 
     static void check(const ParameterRef& parameter);
+
+    static void check_names(const std::vector<ParameterRef>& values,
+                            const std::vector<ParameterRef>& gradients);
 
     static void attach(std::vector<ParameterRef>& values, const std::vector<ParameterRef>& gradients);
 

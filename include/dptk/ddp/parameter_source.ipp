@@ -2,7 +2,9 @@
 
 #include "dptk/ddp/parameter_source.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "dptk/core/detail/device_calls.hpp"
@@ -35,12 +37,39 @@ DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
     if (parameter.gradient == nullptr && !parameter.lazy_gradient) fail("has no gradient");
 }
 
+DPTK_INLINE void ParameterSource::check_names(const std::vector<ParameterRef>& values,
+                                              const std::vector<ParameterRef>& gradients) {
+    // Numbers in brackets are made from positions, or are keys of a map.
+    const auto has_name = [](const ParameterRef& parameter) {
+        return parameter.name.find_first_not_of("[]-0123456789") != std::string::npos;
+    };
+    const auto depth = [](const ParameterRef& parameter) { return std::ranges::count(parameter.name, '['); };
+    const auto list = [](const std::vector<ParameterRef>& parameters) {
+        constexpr std::size_t limit = 8;
+        std::string names;
+        for (std::size_t i = 0; i < parameters.size() && i < limit; ++i)
+            names += (i == 0 ? "" : ", ") + parameters[i].name;
+        return names + (parameters.size() > limit ? ", ..." : "");
+    };
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const ParameterRef& value = values[i];
+        const ParameterRef& gradient = gradients[i];
+        const bool are_comparable =
+            has_name(value) == has_name(gradient) && (has_name(value) || depth(value) == depth(gradient));
+        if (!are_comparable || value.name == gradient.name) continue;
+        throw ArgumentError(detail::text("the values ", list(values), " and the gradients ", list(gradients),
+                                         " have different names: ", value.name, " would get the gradient ",
+                                         gradient.name));
+    }
+}
+
 DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,
                                          const std::vector<ParameterRef>& gradients) {
     if (values.size() != gradients.size()) {
         throw ArgumentError(
             detail::text("there are ", values.size(), " parameters, but ", gradients.size(), " gradients"));
     }
+    check_names(values, gradients);
     for (std::size_t i = 0; i < values.size(); ++i) {
         ParameterRef& value = values[i];
         const ParameterRef& gradient = gradients[i];

@@ -238,9 +238,11 @@ struct ForEachParameter {
         } else {
             static_assert(
                 never<Model>,
-                "dptk: this type holds no parameters that dptk knows how to find. Give it a member "
-                "`void for_each_parameter(auto& sink)` that calls sink(\"name\", value, gradient) for each "
-                "parameter, where value and gradient are contiguous ranges of float or double");
+                "dptk: this type holds no parameters that dptk knows how to find. Pass values and gradients "
+                "in two containers of contiguous ranges of float or double; or give the type a member "
+                "`void for_each_parameter(auto& sink)`, or its namespace a function "
+                "`void for_each_parameter(Type&, dptk::ParameterSink& sink)`, that calls "
+                "sink(\"name\", value, gradient) for each parameter");
         }
     }
 

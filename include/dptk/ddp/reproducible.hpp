@@ -115,8 +115,9 @@ class ReproducibleDataParallel {
     /// each rank sums its slice, and an all-gather distributes the results.
     void exchange();
 
-    /// Computes the sum of the leaves below a node, and returns the sum's address. place(node) returns the
-    /// address of a node's sum if this sum is already known, otherwise null. Overwrites known sums.
+    /// Computes the sum of the leaves below `node`, and returns the sum's address. place(n) returns the
+    /// address of the sum of node n if that sum is already known, otherwise null. Adds in place: the memory
+    /// of the known sums holds intermediate results afterwards.
     template <class Place>
     std::byte* evaluate(const detail::TreeNode& node, std::size_t row, std::size_t count,
                         Place&& place) const {

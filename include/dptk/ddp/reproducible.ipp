@@ -9,7 +9,6 @@
 #include <span>
 
 #include "dptk/comm/agreement.hpp"
-#include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -30,10 +29,7 @@ DPTK_INLINE ReproducibleDataParallel::ReproducibleDataParallel(ProcessGroup& gro
         problem = error.what();
     }
     detail::check_no_problem<ArgumentError>(group_, problem);
-    std::string table = detail::text(shards, " shards\n");
-    for (const ParameterRef& parameter : parameters_.refs())
-        table += detail::parameter_line(parameter, false);
-    detail::check_equal_tables(group_, "models", table);
+    detail::check_equal_tables(group_, "models", detail::text(shards, " shards\n") + parameters_.table());
     parameters_.broadcast_values(group_, 0);
     lay_out();
 }
@@ -71,6 +67,8 @@ DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
 }
 
 DPTK_INLINE void ReproducibleDataParallel::synchronize() {
+    const detail::PurposeScope here(group_.channel(),
+                                    {.call = "synchronize()", .owner = "ReproducibleDataParallel"});
     const detail::TreeNode own = range_of(group_.rank());
     if (own.first + added_ != own.end && problem_.empty())
         problem_ = detail::text("has added ", added_, " of its ", own.end - own.first, " shards");
@@ -88,7 +86,7 @@ DPTK_INLINE void ReproducibleDataParallel::synchronize() {
 
 DPTK_INLINE void ReproducibleDataParallel::lay_out() {
     rows_ = {{DType::f32, 0, {}}, {DType::f64, 0, {}}};
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (const std::size_t i : parameters_.sent()) {
         Row& row = rows_[parameters_[i].dtype == DType::f64 ? 1 : 0];
         row.parameters.push_back(i);
         row.count += parameters_[i].count;

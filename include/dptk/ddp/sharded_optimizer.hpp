@@ -106,7 +106,7 @@ class ShardedOptimizer {
         using Outcome = detail::GradientReducer::Outcome;
         reducer_ = std::make_unique<detail::GradientReducer>(
             group, std::move(source), options, options_.fused_step ? Outcome::unreduced : Outcome::in_parts);
-        check_types();
+        check_parameters();
         if (options.init_sync) reducer_->broadcast_values();
         constexpr std::size_t cached = 65536 / sizeof(Scalar);
         typename Shards::Options pieces{.has_value_memory = options_.parameters_as_bucket_view};
@@ -139,21 +139,30 @@ class ShardedOptimizer {
     /// Calls begin_step(sample_count) and synchronize().
     void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
 
+    /// Ends this rank's step without a result: see DistributedDataParallel::cancel_step. Call it instead of
+    /// synchronize(). Collective, blocks.
+    void cancel_step() { reducer_->cancel_step(); }
+
     /// Takes part in a step of the other ranks after this rank has run out of samples: see Join.
     /// Collective, blocks.
     void shadow() { reducer_->shadow(); }
 
     /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
-    void broadcast_values(int root) { reducer_->broadcast_values(root); }
+    void broadcast_values(int root) {
+        reducer_->broadcast_values(root);
+        shards_->read_values();
+    }
 
-    /// Updates this rank's part of the parameters, and sends the new values to all ranks. Call it after
-    /// synchronize(). Collective, blocks. Throws ArgumentError if synchronize() was not called since the
-    /// last step(). An exception of the optimizer aborts the job.
+    /// Steps this rank's part, and sends its values to all ranks. Call it after synchronize(). Values may
+    /// have moved since then. Collective, blocks. Throws ArgumentError if synchronize() was not called since
+    /// the last step(). An exception of the optimizer, or of the model's for_each_parameter, aborts the job.
     void step() {
         if (reducer_->steps() == steps_)
             throw ArgumentError("step() without synchronize(): call synchronize() first");
         steps_ = reducer_->steps();
+        const detail::PurposeScope here = reducer_->purpose("step()");
         detail::break_job_unless_agreed(reducer_->group().channel().job(), [&] {
+            reducer_->read_all_addresses();
             if (options_.fused_step && shards_->is_shared()) return step_in_shared_memory();
             if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
             step_and_gather();
@@ -164,6 +173,7 @@ class ShardedOptimizer {
     /// process. Returns the norm before scaling. Call it after synchronize(). Collective, blocks.
     double clip_grad_norm(double max_norm) {
         check_has_averages("clip_grad_norm");
+        const detail::PurposeScope here = reducer_->purpose("clip_grad_norm()");
         double sum = 0;
         for (const Piece& piece : pieces()) {
             for (const Scalar element : shards_->gradient(piece))
@@ -186,6 +196,7 @@ class ShardedOptimizer {
     /// finite, with the same result on all ranks. Collective, blocks.
     [[nodiscard]] bool unscale(double scale) {
         check_has_averages("unscale");
+        const detail::PurposeScope here = reducer_->purpose("unscale()");
         bool finite = true;
         for_each_gradient([&](Scalar& element) {
             element = static_cast<Scalar>(static_cast<double>(element) / scale);
@@ -214,7 +225,7 @@ class ShardedOptimizer {
         if (!options_.parameters_as_bucket_view)
             throw ArgumentError("value_memory() requires ShardedOptimizerOptions::parameters_as_bucket_view");
         reducer_->check_in_bucket(i);
-        return shards_->value_memory(i);
+        return shards_->value_memory(reducer_->first_of_tied(i));
     }
 
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
@@ -225,6 +236,7 @@ class ShardedOptimizer {
     /// state on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
     [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
         ProcessGroup& group = reducer_->group();
+        const detail::PurposeScope here = reducer_->purpose("state()");
         std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and the number of steps
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             const OptimizerState<Scalar> own = optimizer_.state(slot);
@@ -283,8 +295,13 @@ class ShardedOptimizer {
     /// The pieces of this rank. A piece's index is its slot.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }
 
-    void check_types() {
+    void check_parameters() {
         std::string problem;
+        if (!reducer_->ties_values_as_gradients())
+            problem =
+                "some parameters have the same value but separate gradients, or the reverse: tie both, so "
+                "that "
+                "the value is stepped once";
         for (const ParameterRef& parameter : parameters()) {
             if (parameter.dtype != dtype_of<Scalar> && problem.empty())
                 problem = detail::text("parameter ", parameter.name, " is of ", dtype_name(parameter.dtype),

@@ -11,7 +11,8 @@ namespace DPTK_NAMESPACE {
 /// Times in seconds, measured on the host. For device steps that the host does not wait for, communication
 /// is not measured.
 struct StepTimes {
-    /// Time from the beginning of the step to synchronize().
+    /// Time from the beginning of the step to synchronize(). If the step begins in synchronize(), time since
+    /// the end of the previous step.
     double compute = 0;
     /// Time during which a bucket was being sent. Buckets are sent one after the other.
     double communication = 0;

@@ -136,14 +136,16 @@ class Sequential {
     /// Returns the number of parameters: a weight and a bias count as two.
     [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 
-    /// Makes the network write subsequent gradients of parameter `i` to `storage`, which must stay valid
-    /// until the network is destroyed or the next call for `i` has returned. Releases the network's own
-    /// memory for this gradient. `storage` must have ParameterRef::count elements, otherwise throws
-    /// ArgumentError, and should be aligned to 64 bytes.
-    void set_gradient_storage(std::size_t i, Elements storage) {
+    /// Makes subsequent gradients of parameter `i` be written to `storage`. Releases the network's own memory
+    /// for this gradient. `storage` must outlive the network or the next call for `i`, unless `owner` keeps
+    /// it alive. `storage` has ParameterRef::count elements and should be aligned to 64 bytes. Throws
+    /// ArgumentError if its size differs.
+    void set_gradient_storage(std::size_t i, Elements storage, std::shared_ptr<const void> owner = nullptr) {
         Parameter& parameter = parameter_at(i);
         require_count(i, "the gradient storage", storage.size(), parameter.count());
         parameter.set_gradient_storage(storage);
+        gradient_owners_.resize(parameters_.size());
+        gradient_owners_[i] = std::move(owner);
     }
 
     /// Moves the values of parameter `i` to `storage`, for example memory that a ShardedOptimizer updates.
@@ -227,6 +229,7 @@ class Sequential {
     std::vector<LayerSpec> specs_;
     std::vector<std::unique_ptr<typename Backend::Layer>> layers_;
     std::vector<Parameter*> parameters_;
+    std::vector<std::shared_ptr<const void>> gradient_owners_;  // by parameter
     std::vector<std::string> names_;
     /// For each layer, the index after its last parameter.
     std::vector<std::size_t> parameters_end_;

@@ -76,6 +76,7 @@ class Trainer {
     /// Throws Error on all ranks if the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
+        const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
         const std::vector<DistributedSampler> samplers = own_samplers(dataset, epoch);
         std::vector<Batches> batches;
         for (const DistributedSampler& sampler : samplers) batches.emplace_back(sampler, options_.batch_size);
@@ -98,6 +99,7 @@ class Trainer {
 
     /// Returns loss and accuracy over the dataset, with each sample counted once. Collective.
     EpochResult evaluate(const ImageDataset& dataset) {
+        const detail::PurposeScope here(group_.channel(), {.call = "evaluate()", .owner = "Trainer"});
         const DistributedSampler sampler(dataset, group_, {.shuffle = false, .padding = Padding::none});
         const auto begin = std::chrono::steady_clock::now();
         evaluation_.reset();

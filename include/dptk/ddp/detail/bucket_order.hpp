@@ -10,9 +10,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Returns the order of sending in the first step: the reverse of the registration order, since backward
-/// ends with the parameters that were registered first. The result does not contain ignored parameters.
-[[nodiscard]] std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored);
+/// Returns the order before the arrival order is known, given the parameters in registration order: the
+/// reverse, since backward ends with the parameters that were registered first.
+[[nodiscard]] std::vector<std::size_t> first_launch_order(std::vector<std::size_t> sent);
 
 /// Whether buckets are rebuilt, and in which order.
 struct NewOrder {

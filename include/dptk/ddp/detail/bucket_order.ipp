@@ -7,12 +7,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE std::vector<std::size_t> first_launch_order(const std::vector<bool>& ignored) {
-    std::vector<std::size_t> order;
-    for (std::size_t i = ignored.size(); i-- > 0;) {
-        if (!ignored[i]) order.push_back(i);
-    }
-    return order;
+DPTK_INLINE std::vector<std::size_t> first_launch_order(std::vector<std::size_t> sent) {
+    std::ranges::reverse(sent);
+    return sent;
 }
 
 DPTK_INLINE NewOrder agree_on_order(ProcessGroup& group, bool pinned, const std::vector<std::size_t>& arrived,

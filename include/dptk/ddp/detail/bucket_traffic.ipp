@@ -35,6 +35,7 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
         for_hook.step = info.step;
         for_hook.weight = info.weight;
         in_flight_[b] = hook_runner_->start(std::move(for_hook), arrive);
+        in_flight_[b].detach();
         return;
     }
     if (is_last && carries_status(buckets)) bucket.set_status(info.has_problem);
@@ -47,8 +48,10 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
     if (bucket.gradients().on_device()) {
         in_flight_[b] = group_.channel().start(call, bucket.memory());  // wait() records the end
         if (!is_own_) in_flight_[b].wait();
+        in_flight_[b].detach();  // the operation keeps the bucket's memory alive
     } else if (is_own_ && !info.may_block) {
         in_flight_[b] = group_.channel().start(call, bucket.memory(), arrive);
+        in_flight_[b].detach();
     } else {
         group_.channel().run(call);
         arrive();

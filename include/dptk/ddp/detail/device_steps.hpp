@@ -20,8 +20,8 @@ namespace DPTK_NAMESPACE::detail {
 class DeviceSteps final : public GradientSteps {
   public:
     /// `is_own` says that the group is used by this training only.
-    DeviceSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets, DeviceLanes lanes,
-                bool is_own);
+    DeviceSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
+                const DistributedDataParallelOptions& options, DeviceLanes lanes, bool is_own);
 
     /// Waits for the steps on the devices, and logs errors that have not been reported.
     DPTK_INLINE ~DeviceSteps() override;
@@ -64,7 +64,7 @@ class DeviceSteps final : public GradientSteps {
 
     // ---- sums of micro-batches
 
-    void accumulate_bucket(std::size_t b, double samples);
+    void accumulate_bucket(std::size_t b, double weight);
 
     /// Adds this step's own gradients to the sums, copies the sums into the bucket, and resets the sums to
     /// zero. A parameter has no sum if all of its micro-batches were empty.
@@ -82,9 +82,17 @@ class DeviceSteps final : public GradientSteps {
 
     void copy_in(DeviceLane& lane, std::size_t b, const LocalStep& own, const std::vector<bool>& takes_part);
 
-    /// Returns the weight in the average: that of `samples` samples, or, if samples are not counted, that
-    /// of a rank.
+    /// Keeps the elements of gradients that lie in their buckets and do not take part: copy_out() restores
+    /// them if no rank uses their parameters, or if this rank is a shadow.
+    void keep_gradients(DeviceLane& lane, std::size_t b, const LocalStep& own,
+                        const std::vector<bool>& takes_part);
+
+    /// Returns the weight of `samples` samples of this rank in the average, or of a rank if samples are not
+    /// counted.
     [[nodiscard]] LaneWeight weight_of(DeviceLane& lane, const LocalStep& own, std::size_t samples) const;
+
+    /// Returns the factor for this step's own gradients as they are copied in.
+    [[nodiscard]] LaneWeight copy_weight(DeviceLane& lane, const LocalStep& own) const;
 
     [[nodiscard]] bool is_last(std::size_t b) const noexcept { return b + 1 == buckets_.size(); }
     [[nodiscard]] static double status_of(const LocalStep& own) { return own.problem.empty() ? 0 : 1; }
@@ -129,7 +137,9 @@ class DeviceSteps final : public GradientSteps {
     std::vector<Work> works_;             // by bucket
     std::vector<OwnedBuffer> buffers_;    // by lane
     std::vector<OwnedBuffer> for_hooks_;  // by lane: the rank's weight, and its status
-    std::vector<OwnedBuffer> sums_;       // by parameter: sums of gradients, each times its samples
+    std::vector<OwnedBuffer> sums_;       // by parameter: sums of weighted gradients
+    std::vector<OwnedBuffer> kept_;       // by parameter
+    std::vector<bool> is_kept_;           // by parameter
     int uncaught_exceptions_ = std::uncaught_exceptions();
 };
 

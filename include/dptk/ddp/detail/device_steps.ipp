@@ -15,14 +15,17 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE DeviceSteps::DeviceSteps(ProcessGroup& group, const ModelParameters& parameters,
-                                     BucketSet& buckets, DeviceLanes lanes, bool is_own)
-    : GradientSteps(group, parameters, buckets),
+                                     BucketSet& buckets, const DistributedDataParallelOptions& options,
+                                     DeviceLanes lanes, bool is_own)
+    : GradientSteps(group, parameters, buckets, options),
       lanes_(std::move(lanes)),
       is_own_(is_own),
       words_(lanes_.size()),
       buffers_(lanes_.size()),
       for_hooks_(lanes_.size()),
-      sums_(parameters.size()) {}
+      sums_(parameters.size()),
+      kept_(parameters.size()),
+      is_kept_(parameters.size()) {}
 
 DPTK_INLINE DeviceSteps::~DeviceSteps() {
     const bool is_in_step = has_begun_ || std::uncaught_exceptions() > uncaught_exceptions_;
@@ -57,7 +60,7 @@ DPTK_INLINE void DeviceSteps::check_capturable() const {
 DPTK_INLINE void DeviceSteps::accumulate(std::size_t samples) {
     abort_job_on_error([&] {
         lanes_.wait_for_user_stream();
-        for (std::size_t b = 0; b < buckets_.size(); ++b) accumulate_bucket(b, static_cast<double>(samples));
+        for (std::size_t b = 0; b < buckets_.size(); ++b) accumulate_bucket(b, micro_batch_weight(samples));
         lanes_.make_user_stream_wait();
     });
     note_accumulated(samples);
@@ -122,6 +125,7 @@ DPTK_INLINE void DeviceSteps::reset() {
     GradientSteps::reset();
     has_begun_ = false;
     works_.assign(buckets_.size(), Work());
+    is_kept_.assign(parameters_.size(), false);
 }
 
 DPTK_INLINE void DeviceSteps::copy(DeviceLane& lane, const LaneCopy& tensor, const LaneWeight& weight,
@@ -133,7 +137,7 @@ DPTK_INLINE void DeviceSteps::zero(DeviceLane& lane, const Buffer& elements) {
     copy(lane, {elements, elements.data}, {.factor = 0}, elements.dtype);
 }
 
-DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double samples) {
+DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double weight) {
     const Buffer all = buckets_[b].gradients();
     DeviceLane& lane = lanes_.on(all.device);
     std::vector<LaneCopy> to_sums;
@@ -141,7 +145,7 @@ DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double samples) {
     for (const std::size_t i : buckets_[b].indices()) {
         const ParameterRef& parameter = parameters_[i];
         if (parameter.gradient == nullptr) continue;
-        if (samples == 0) {
+        if (weight == 0) {
             zeros.push_back(
                 {{parameter.gradient, parameter.count, all.dtype, all.device}, parameter.gradient});
             continue;
@@ -149,7 +153,7 @@ DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double samples) {
         if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
         to_sums.push_back({sums_[i].elements, parameter.gradient});
     }
-    lane.accumulate(to_sums, samples, all.dtype);
+    lane.accumulate(to_sums, weight, all.dtype);
     lane.copy(zeros, {.factor = 0});
 }
 
@@ -157,6 +161,7 @@ DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, cons
                                            const std::vector<bool>& takes_part) {
     const DType dtype = buckets_[b].gradients().dtype;
     const std::size_t samples = own.samples.value_or(0);
+    keep_gradients(lane, b, own, takes_part);
     std::vector<LaneCopy> to_sums;
     std::vector<LaneCopy> sums;
     std::vector<LaneCopy> sent;  // sums that were sent, to be set to zero
@@ -176,10 +181,12 @@ DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, cons
         sums.push_back({place, sum.elements.data});
         sent.push_back({sum.elements, sum.elements.data});
     }
-    lane.accumulate(to_sums, static_cast<double>(samples), dtype);
-    lane.copy(sums, {.factor = 1, .divisor = lane.samples_sum()}, accumulation_dtype(dtype));
+    lane.accumulate(to_sums, micro_batch_weight(samples), dtype);
+    LaneWeight sum_weight{.factor = 1};
+    if (!sums_samples()) sum_weight.divisor = lane.samples_sum();
+    lane.copy(sums, sum_weight, accumulation_dtype(dtype));
     lane.copy(sent, {.factor = 0});
-    lane.copy(gradients, weight_of(lane, own, samples));
+    lane.copy(gradients, copy_weight(lane, own));
     lane.copy(zeros, {.factor = 0});
 }
 
@@ -246,17 +253,42 @@ DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const Loc
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {
         const ParameterRef& parameter = parameters_[indices[position]];
-        (takes_part[position] ? gradients : zeros)
-            .push_back({buckets_[b].gradient(position, parameter.count), parameter.gradient});
+        const Buffer place = buckets_[b].gradient(position, parameter.count);
+        (takes_part[position] ? gradients : zeros).push_back({place, parameter.gradient});
     }
-    lane.copy(gradients, weight_of(lane, own, own.samples.value_or(0)));
+    keep_gradients(lane, b, own, takes_part);
+    lane.copy(gradients, copy_weight(lane, own));
     lane.copy(zeros, {.factor = 0});
+}
+
+DPTK_INLINE void DeviceSteps::keep_gradients(DeviceLane& lane, std::size_t b, const LocalStep& own,
+                                             const std::vector<bool>& takes_part) {
+    if (!may_keep_gradients(own)) return;
+    std::vector<LaneCopy> copies;
+    const std::vector<std::size_t>& indices = buckets_[b].indices();
+    for (std::size_t position = 0; position < indices.size(); ++position) {
+        const std::size_t i = indices[position];
+        const Buffer place = buckets_[b].gradient(position, parameters_[i].count);
+        if (takes_part[position] || place.count == 0 || place.data != parameters_[i].gradient) continue;
+        if (!kept_[i].memory) kept_[i] = allocate(lane, place.count, place.dtype);
+        copies.push_back({kept_[i].elements, place.data});
+        is_kept_[i] = true;
+    }
+    lane.copy(copies, {});
 }
 
 DPTK_INLINE LaneWeight DeviceSteps::weight_of(DeviceLane& lane, const LocalStep& own,
                                               std::size_t samples) const {
-    if (own.samples) return {.factor = static_cast<double>(samples), .divisor = lane.samples_sum()};
+    if (own.samples && !sums_samples())
+        return {.factor = static_cast<double>(samples), .divisor = lane.samples_sum()};
+    const bool has_samples = !own.is_shadow && !(own.samples && samples == 0);
+    if (sums_samples() && !has_samples) return {.factor = 0};
     return {.factor = 1.0 / averaging_ranks()};
+}
+
+DPTK_INLINE LaneWeight DeviceSteps::copy_weight(DeviceLane& lane, const LocalStep& own) const {
+    if (sums_samples()) return {.factor = own.samples == std::size_t{0} ? 0.0 : 1.0};
+    return weight_of(lane, own, own.samples.value_or(0));
 }
 
 DPTK_INLINE void DeviceSteps::sum_bucket(DeviceLane& lane, std::size_t b, const LocalStep& own) {
@@ -291,12 +323,17 @@ DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const LocalStep& own, cons
     const trace::Span span("copy out");
     DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
     std::exchange(works_[b], Work()).wait(lane.stream());
-    if (!own.has_addresses || own.is_shadow) return;
+    if (!own.has_addresses) return;
     std::vector<LaneCopy> averages;
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {
-        const ParameterRef& parameter = parameters_[indices[position]];
-        if (unused[indices[position]]) continue;
+        const std::size_t i = indices[position];
+        const ParameterRef& parameter = parameters_[i];
+        if (own.is_shadow || unused[i]) {
+            if (is_kept_[i])
+                averages.push_back({kept_[i].elements.at(parameter.gradient), kept_[i].elements.data});
+            continue;
+        }
         const Buffer average = buckets_[b].gradient(position, parameter.count);
         averages.push_back({average.at(parameter.gradient), average.data});
     }
@@ -337,7 +374,11 @@ DPTK_INLINE Work DeviceSteps::start_sum(const DeviceLane& lane, const Buffer& el
 DPTK_INLINE Work DeviceSteps::start(const DeviceLane& lane, Collective call,
                                     std::shared_ptr<const void> keep_alive) {
     call.stream = lane.stream();
-    if (!lane.is_captured()) return group_.channel().start(call, std::move(keep_alive));
+    if (!lane.is_captured()) {
+        Work work = group_.channel().start(call, std::move(keep_alive));
+        work.detach();  // dptk's own memory, which is freed in stream order
+        return work;
+    }
     group_.channel().run(call);
     return {};
 }

@@ -1,5 +1,5 @@
-/// Gradient accumulation in host memory: sums the gradients of micro-batches, weighted by their samples,
-/// until the step that sends them.
+/// Gradient accumulation in host memory: sums the gradients of micro-batches, with their weights, until the
+/// step that sends them.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,15 @@ namespace DPTK_NAMESPACE::detail {
 /// Sums are in f32, or in f64 for f64 gradients.
 class GradientAccumulator {
   public:
-    /// Multiplies the gradients, which are means over `samples` samples, by `samples`, adds the products to
-    /// the sums, and sets the gradients to zero. If `samples` is 0, only sets the gradients to zero,
-    /// whatever they contain. takes(i) returns whether parameter i takes part.
+    /// Adds the gradients multiplied by `weight`, and sets them to zero. Gradients of weight 0 are not
+    /// added, whatever they contain. takes(i) returns whether parameter i takes part.
     template <class Takes>
-    void add(const std::vector<ParameterRef>& parameters, std::size_t samples, Takes&& takes) {
+    void add(const std::vector<ParameterRef>& parameters, double weight, Takes&& takes) {
         if (sums_.empty()) sums_.resize(parameters.size());
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             const ParameterRef& parameter = parameters[i];
             if (parameter.count == 0 || !takes(i)) continue;
-            if (samples > 0) add_to(i, parameter, static_cast<double>(samples));
+            if (weight > 0) add_to(i, parameter, weight);
             std::memset(parameter.gradient, 0, parameter.count * dtype_size(parameter.dtype));
         }
     }
@@ -38,7 +37,7 @@ class GradientAccumulator {
     void clear();
 
   private:
-    void add_to(std::size_t i, const ParameterRef& parameter, double samples);
+    void add_to(std::size_t i, const ParameterRef& parameter, double weight);
 
     std::vector<std::unique_ptr<algorithms::Scratch>> sums_;
 };

@@ -29,7 +29,7 @@ DPTK_INLINE void GradientAccumulator::clear() {
     }
 }
 
-DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& parameter, double samples) {
+DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& parameter, double weight) {
     if (!sums_[i]) {
         const Buffer like{nullptr, parameter.count, accumulation_dtype(parameter.dtype), {}};
         sums_[i] = std::make_unique<algorithms::Scratch>(like);
@@ -41,7 +41,7 @@ DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& 
             void* sums = sums_[i]->buffer().data;
             for (std::size_t e = 0; e < parameter.count; ++e) {
                 const Wide gradient = static_cast<Wide>(load<T>(parameter.gradient, e));
-                store<Wide>(sums, e, load<Wide>(sums, e) + gradient * static_cast<Wide>(samples));
+                store<Wide>(sums, e, load<Wide>(sums, e) + gradient * static_cast<Wide>(weight));
             }
         }
     });

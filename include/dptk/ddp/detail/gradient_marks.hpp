@@ -1,4 +1,5 @@
-/// The state of each gradient in a step: waiting, ready or unused.
+/// The state of each gradient in a step: waiting, ready or unused. The gradient of tied parameters is
+/// complete when each of them is marked.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
+#include "dptk/ddp/detail/tied_parameters.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -18,12 +20,17 @@ class GradientMarks {
         unused,  ///< takes no part in the step on this rank
     };
 
-    /// Begins a step: sets all gradients to waiting.
-    void reset(std::size_t parameters, const BucketSet& buckets);
+    /// Begins a step: sets all gradients to waiting. `tied` must outlive the step.
+    void reset(std::size_t parameters, const BucketSet& buckets, const TiedParameters& tied);
 
-    [[nodiscard]] State operator[](std::size_t parameter) const noexcept { return states_[parameter]; }
+    /// Returns the state of the mark of one parameter.
+    [[nodiscard]] State operator[](std::size_t parameter) const noexcept { return marks_[parameter]; }
 
-    /// Marks a gradient. Returns false if it was already marked.
+    /// Returns the state of a gradient, given the first of its parameters: waiting until all of them are
+    /// marked, then unused if all are, otherwise ready.
+    [[nodiscard]] State gradient(std::size_t first) const noexcept;
+
+    /// Marks a parameter. Returns false if it was already marked.
     bool mark(std::size_t parameter, State state, const BucketSet& buckets);
 
     /// Returns whether all gradients of a bucket are marked.
@@ -33,7 +40,8 @@ class GradientMarks {
     [[nodiscard]] const std::vector<std::size_t>& arrived() const noexcept { return arrived_; }
 
   private:
-    std::vector<State> states_;
+    const TiedParameters* tied_ = nullptr;
+    std::vector<State> marks_;
     std::vector<std::size_t> arrived_;
     std::vector<std::size_t> missing_;  // by bucket: gradients that are not marked yet
 };

@@ -17,12 +17,12 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Applies to all gradients that are in buckets and have an address. DistributedDataParallel documents each
-/// call.
+/// Applies to all gradients that are in buckets and have an address. Re-reads the addresses in each call.
+/// DistributedDataParallel documents each call.
 class GradientPostprocessing {
   public:
     /// All arguments must outlive this object.
-    GradientPostprocessing(ProcessGroup& group, const ModelParameters& parameters, const BucketSet& buckets,
+    GradientPostprocessing(ProcessGroup& group, ModelParameters& parameters, const BucketSet& buckets,
                            const GradientSteps& steps)
         : group_(group), parameters_(parameters), buckets_(buckets), steps_(steps) {}
 
@@ -33,6 +33,9 @@ class GradientPostprocessing {
     [[nodiscard]] bool unscale(double scale);
 
   private:
+    /// Divides this rank's gradients. Returns whether all were finite.
+    [[nodiscard]] bool unscale_own(double scale);
+
     /// Returns whether the gradient exists: a lazy gradient that no rank has used does not.
     [[nodiscard]] bool has(std::size_t i) const;
 
@@ -45,7 +48,7 @@ class GradientPostprocessing {
     void check_not_captured(std::string_view what) const;
 
     ProcessGroup& group_;
-    const ModelParameters& parameters_;
+    ModelParameters& parameters_;
     const BucketSet& buckets_;
     const GradientSteps& steps_;
     std::optional<DeviceClipping> clipping_;

@@ -2,31 +2,48 @@
 
 #include "dptk/ddp/detail/gradient_postprocessing.hpp"
 
+#include <exception>
+#include <string>
+
+#include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE GradientNorm GradientPostprocessing::clip_norm(double max_norm, double norm_type) {
     check_norm_type(norm_type);
+    parameters_.read_all_addresses();
     if (!steps_.lanes()) return GradientNorm(dptk::clip_grad_norm(in_host_memory(), max_norm, norm_type));
     return clipping().clip_norm(on_devices(), max_norm, norm_type);
 }
 
 DPTK_INLINE void GradientPostprocessing::clip_value(double limit) {
+    parameters_.read_all_addresses();
     if (!steps_.lanes()) return dptk::clip_grad_value(in_host_memory(), limit);
     clipping().clip_value(on_devices(), limit);
 }
 
 DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
     check_not_captured("unscale()");
-    bool finite = true;
-    if (steps_.lanes()) {
-        break_job_unless_agreed(group_.channel().job(),
-                                [&] { finite = clipping().unscale(on_devices(), scale); });
-    } else {
-        finite = detail::unscale(in_host_memory(), scale);
+    enum Outcome : int { finite, not_finite, problem };
+    std::string found;
+    try {
+        parameters_.read_all_addresses();
+    } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
+        found = error.what();
     }
-    return group_.all_reduce_value<int>(finite ? 0 : 1, ReduceOp::max) == 0;
+    const Outcome outcome = !found.empty() ? problem : unscale_own(scale) ? finite : not_finite;
+    const int worst = group_.all_reduce_value<int>(outcome, ReduceOp::max);
+    if (worst == problem) throw_agreed(group_, ArgumentError("unscale: " + gather_problems(group_, found)));
+    return worst == finite;
+}
+
+DPTK_INLINE bool GradientPostprocessing::unscale_own(double scale) {
+    if (!steps_.lanes()) return detail::unscale(in_host_memory(), scale);
+    bool finite = true;
+    break_job_unless_agreed(group_.channel().job(),
+                            [&] { finite = clipping().unscale(on_devices(), scale); });
+    return finite;
 }
 
 DPTK_INLINE bool GradientPostprocessing::has(std::size_t i) const {

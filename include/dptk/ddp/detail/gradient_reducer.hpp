@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
@@ -55,9 +56,27 @@ class GradientReducer {
     /// Returns the parameters in registration order, with the addresses of the last step.
     [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
 
-    /// Broadcasts the buffers and values of rank `root`, except the values of ignored parameters.
-    /// Collective, blocks.
+    /// Re-reads all addresses, including those of lazy gradients that exist. Call it between steps. Throws
+    /// ArgumentError if the parameters have changed.
+    void read_all_addresses();
+
+    /// Returns the first of the parameters that have the gradient of parameter `i`.
+    [[nodiscard]] std::size_t first_of_tied(std::size_t i) const { return parameters_.tied().first(i); }
+
+    /// Returns whether the tied parameters are tied in their values as well, and no others are.
+    [[nodiscard]] bool ties_values_as_gradients() const {
+        return parameters_.tied().ties_values_as_gradients();
+    }
+
+    /// Broadcasts the values of rank `root`, except those of ignored parameters, and its buffers, at their
+    /// current addresses. Collective, blocks. Throws ArgumentError on all ranks if the parameters or the
+    /// buffers of a rank have changed since construction.
     void broadcast_values(int root = 0);
+
+    /// As long as the result exists, messages say that the calls on group() are made by this call of the
+    /// program, such as "synchronize()". For calls that end later, on a group of the reducer's own, messages
+    /// say so until the next call.
+    [[nodiscard]] PurposeScope purpose(const char* call);
 
     /// Returns the group on which buckets are sent. Between steps, the training may use it for other
     /// collectives.
@@ -68,8 +87,9 @@ class GradientReducer {
     /// call.
     [[nodiscard]] Buffer gradient_memory(std::size_t i);
 
-    /// Returns the owner of the memory that gradient_memory(i) returns.
-    [[nodiscard]] std::shared_ptr<void> bucket_memory(std::size_t i) const;
+    /// Returns the owner of the memory that gradient_memory(i) returns. Buckets are not rebuilt after this
+    /// call.
+    [[nodiscard]] std::shared_ptr<void> bucket_memory(std::size_t i);
 
     /// Throws, on all ranks, the errors of earlier steps on devices. Collective; blocks until these steps
     /// have finished.
@@ -134,6 +154,12 @@ class GradientReducer {
     /// Calls begin_step(sample_count) and synchronize().
     void synchronize(std::size_t sample_count);
 
+    /// Ends the step without a result, for a rank whose backward has failed. The other ranks' synchronize()
+    /// throws ArgumentError; the next step may then begin on all ranks. Gradients are unspecified. Does not
+    /// throw if other ranks have failed, too. Collective with synchronize() and cancel_step() of the other
+    /// ranks; blocks.
+    void cancel_step();
+
     /// Takes part in a step of the other ranks after this rank has run out of samples: does their
     /// collectives, with zeros, and leaves its own gradients unchanged. Collective, blocks.
     void shadow();
@@ -182,9 +208,12 @@ class GradientReducer {
 
     void check_counts_allowed() const;
 
-    void check_not_begun() const;
+    /// Throws ArgumentError during a step. `call` is the name of the call that is not allowed then.
+    void check_not_begun(std::string_view call) const;
 
     void begin_locked(std::optional<std::size_t> sample_count);
+
+    void begin_in_synchronize(std::optional<std::size_t> sample_count);
 
     void read_buffers();
 
@@ -193,6 +222,10 @@ class GradientReducer {
     void read_addresses(LazyGradients lazy = LazyGradients::to_be_marked);
 
     void begin_among_ranks();
+
+    /// In steps that compare the parameters' values between the ranks, computes this rank's hash. Collective,
+    /// and blocks, if steps run on devices. Call it before the step begins among the ranks.
+    void hash_values();
 
     /// Returns whether the step may proceed, as far as is known. Starts the exchange of status words
     /// between the ranks, and sends rank 0's buffers.
@@ -209,6 +242,9 @@ class GradientReducer {
     /// Sets the address of a lazy gradient. Notes a problem if a lazy gradient is marked without an
     /// address, or if another gradient is marked with an address.
     void set_lazy_gradient(std::size_t i, void* gradient);
+
+    /// Notes a problem if two lazy gradients have the same address.
+    void check_lazy_gradients();
 
     /// Finds the addresses of lazy gradients that are not known yet, so that averages can be written to
     /// them. Leaves out the gradients of parameters that no rank uses.
@@ -240,6 +276,8 @@ class GradientReducer {
     ModelParameters parameters_;
     DistributedDataParallelOptions options_;
     Outcome outcome_;
+    std::size_t verify_every_;  // 0: never
+    std::shared_ptr<CommHook> hook_;
     std::unique_ptr<ProcessGroup> own_group_;
     ProcessGroup* group_ = nullptr;
     ModelBuffers buffers_;

@@ -2,6 +2,7 @@
 
 #include "dptk/ddp/detail/gradient_reducer.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -13,16 +14,22 @@
 #include "dptk/ddp/detail/device_steps.hpp"
 #include "dptk/ddp/detail/host_steps.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
+#include "dptk/ddp/detail/value_hash.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSource source,
                                              DistributedDataParallelOptions options, Outcome outcome)
-    : parameters_(std::move(source)), options_(std::move(options)), outcome_(outcome), unused_(options_) {
+    : parameters_(std::move(source)),
+      options_(std::move(options)),
+      outcome_(outcome),
+      verify_every_(verification_interval(options_)),
+      unused_(options_) {
     if (std::unique_ptr<Channel> own = group.channel().duplicate()) {
         own_group_ = std::make_unique<ProcessGroup>(std::move(own));
     }
     group_ = own_group_ ? own_group_.get() : &group;
+    const PurposeScope here = purpose("the constructor");
 
     std::string problem;
     std::string device_problem;
@@ -40,15 +47,41 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     check_no_problem<ArgumentError>(*group_, problem);
     check_no_problem<BackendError>(*group_, device_problem);
     check_equal_tables(*group_, "models",
-                       model_table(options_, parameters_.refs(), parameters_.ignored(), buffers_.buffers()) +
+                       option_lines(options_) + parameters_.table() + buffer_lines(buffers_.buffers()) +
+                           device_lines(parameters_.refs(), buffers_.buffers()) +
                            (lanes.empty() ? "" : "steps in dptk's CUDA kernels\n"));
     make_steps(std::move(lanes));
-    make_buckets(first_launch_order(parameters_.ignored()));
+    make_buckets(first_launch_order(parameters_.sent()));
     clock_.emplace(*group_);
     clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
 }
 
+DPTK_INLINE PurposeScope GradientReducer::purpose(const char* call) {
+    return {group_->channel(),
+            {.call = call,
+             .owner = outcome_ == Outcome::everywhere ? "DistributedDataParallel" : "ShardedOptimizer",
+             .step = clock_ ? clock_->statistics().steps : CallPurpose::no_step},
+            own_group_ ? PurposeScope::End::keeps : PurposeScope::End::resets};
+}
+
+DPTK_INLINE void GradientReducer::read_all_addresses() {
+    const std::lock_guard lock(mutex_);
+    check_not_begun("step()");
+    parameters_.read_all_addresses();
+}
+
 DPTK_INLINE void GradientReducer::broadcast_values(int root) {
+    const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("broadcast_values()");
+    check_not_begun("broadcast_values()");
+    std::string problem;
+    try {
+        parameters_.read_addresses();
+        buffers_.read();
+    } catch (const std::exception& error) {  // may come from the program's own code
+        problem = error.what();
+    }
+    check_no_problem<ArgumentError>(*group_, problem);
     buffers_.broadcast(*group_, root, options_.stream);
     parameters_.broadcast_values(*group_, root, options_.stream);
 }
@@ -57,23 +90,26 @@ DPTK_INLINE Buffer GradientReducer::gradient_memory(std::size_t i) {
     const std::lock_guard lock(mutex_);
     check_in_bucket(i);
     pinned_ = true;
-    return buckets_.gradient(i, parameters_[i].count);
+    return buckets_.gradient(parameters_.tied().first(i), parameters_[i].count);
 }
 
-DPTK_INLINE std::shared_ptr<void> GradientReducer::bucket_memory(std::size_t i) const {
+DPTK_INLINE std::shared_ptr<void> GradientReducer::bucket_memory(std::size_t i) {
+    const std::lock_guard lock(mutex_);
     check_in_bucket(i);
-    return buckets_[buckets_.place(i).bucket].memory();
+    pinned_ = true;
+    return buckets_[buckets_.place(parameters_.tied().first(i)).bucket].memory();
 }
 
 DPTK_INLINE void GradientReducer::check() {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    const PurposeScope here = purpose("check()");
+    check_not_begun("check()");
     if (!steps_->status_ok(own_)) throw_problems();
 }
 
 DPTK_INLINE void GradientReducer::check_in_bucket(std::size_t i) const {
     check_index(i);
-    if (!buckets_.has(i))
+    if (parameters_.ignored()[i])
         throw ArgumentError(
             text("parameter ", parameters_[i].name, " has no bucket: it is in options.parameters_to_ignore"));
 }
@@ -91,8 +127,10 @@ DPTK_INLINE DdpStatistics GradientReducer::statistics() {
 
 DPTK_INLINE void GradientReducer::set_comm_hook(std::shared_ptr<CommHook> hook) {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    const PurposeScope here = purpose("set_comm_hook()");
+    check_not_begun("set_comm_hook()");
     check_equal_tables(*group_, "hooks", hook ? hook->description() : std::string("none"));
+    hook_ = hook;
     steps_->set_hook(std::move(hook));
 }
 
@@ -102,30 +140,47 @@ DPTK_INLINE void GradientReducer::begin_step() {
 
 DPTK_INLINE void GradientReducer::synchronize() {
     const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("synchronize()");
     if (local_scopes_ > 0) return;
-    if (!begun_) begin_locked(std::nullopt);
+    if (!begun_) begin_in_synchronize(std::nullopt);
     end_step();
 }
 
 DPTK_INLINE void GradientReducer::synchronize(std::size_t sample_count) {
     const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("synchronize()");
     check_counts_allowed();
-    check_not_begun();
-    begin_locked(sample_count);
+    check_not_begun("synchronize(n)");
+    begin_in_synchronize(sample_count);
     end_step();
+}
+
+DPTK_INLINE void GradientReducer::cancel_step() {
+    const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("cancel_step()");
+    if (local_scopes_ > 0) return;
+    if (!begun_) begin_locked(std::nullopt);
+    own_.note("canceled the step");
+    own_.has_addresses = false;
+    try {
+        end_step();
+    } catch (const ArgumentError& error) {
+        if (!error.agreed()) throw;
+    }
 }
 
 DPTK_INLINE void GradientReducer::shadow() {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    const PurposeScope here = purpose("a step of Join");
+    check_not_begun("shadow()");
     own_.is_shadow = true;
-    begin_locked(0);
+    begin_in_synchronize(0);
     end_step();
 }
 
 DPTK_INLINE void GradientReducer::set_joined(const JoinRound& round) {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    check_not_begun("a step of Join");
     steps_->set_joined(round);
 }
 
@@ -143,13 +198,13 @@ DPTK_INLINE void GradientReducer::accumulate(std::size_t sample_count) {
 
 DPTK_INLINE GradientPostprocessing& GradientReducer::averages() {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    check_not_begun("a call that changes averages");
     return *postprocessing_;
 }
 
 DPTK_INLINE void GradientReducer::enter_local_scope() {
     const std::lock_guard lock(mutex_);
-    check_not_begun();
+    check_not_begun("no_sync()");
     ++local_scopes_;
 }
 
@@ -178,10 +233,19 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
     const bool has_host_buffers = buffers_.has_any() && !buffers_.are_on_devices();
     if (outcome_ == Outcome::everywhere && !has_host_buffers)
         lanes =
-            DeviceLanes::make(parameters_.refs(), first_launch_order(parameters_.ignored()), options_.stream);
-    if (options_.stream != StreamRef() && lanes.empty())
+            DeviceLanes::make(parameters_.refs(), first_launch_order(parameters_.sent()), options_.stream);
+    if (options_.stream != StreamRef() && lanes.empty()) {
+        const auto on_host = std::ranges::find(parameters_.refs(), DeviceType::cpu,
+                                               [](const ParameterRef& ref) { return ref.device.type; });
+        if (on_host != parameters_.refs().end())
+            throw ArgumentError(text("options.stream requires all gradients in device memory, but gradient ",
+                                     on_host->name, " is in host memory"));
         throw ArgumentError(
-            "options.stream requires all gradients and buffers in device memory, and dptk's CUDA kernels");
+            has_host_buffers ? "options.stream requires all buffers in device memory, but they are in host "
+                               "memory"
+                             : "options.stream requires DistributedDataParallel in a program that is built "
+                               "with dptk's CUDA kernels");
+    }
     for (const Buffer& buffer : buffers_.buffers()) {
         if (buffer.on_device() && !lanes.has(buffer.device))
             throw ArgumentError(
@@ -195,9 +259,11 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
 DPTK_INLINE void GradientReducer::make_steps(DeviceLanes lanes) {
     const bool is_own = own_group_ != nullptr;
     if (lanes.empty()) {
-        steps_ = std::make_unique<HostSteps>(*group_, parameters_, buckets_, outcome_, is_own, is_marked());
+        steps_ = std::make_unique<HostSteps>(*group_, parameters_, buckets_, options_, outcome_, is_own,
+                                             is_marked());
     } else {
-        steps_ = std::make_unique<DeviceSteps>(*group_, parameters_, buckets_, std::move(lanes), is_own);
+        steps_ =
+            std::make_unique<DeviceSteps>(*group_, parameters_, buckets_, options_, std::move(lanes), is_own);
     }
     postprocessing_.emplace(*group_, parameters_, buckets_, *steps_);
 }
@@ -205,15 +271,17 @@ DPTK_INLINE void GradientReducer::make_steps(DeviceLanes lanes) {
 DPTK_INLINE void GradientReducer::make_buckets(const std::vector<std::size_t>& order) {
     const bool on_device = steps_->lanes() != nullptr;
     steps_->on_buckets_rebuilt();
+    buckets_ = {};  // frees the previous buckets before the new ones are allocated
     buckets_ = BucketSet(*group_, parameters_.refs(), order, options_, outcome_, on_device);
     reset_step();
 }
 
 DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count) {
     const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("begin_step()");
     if (sample_count) check_counts_allowed();
     if (local_scopes_ > 0) return;
-    check_not_begun();
+    check_not_begun("begin_step()");
     begin_locked(sample_count);
     if (sends_early()) begin_among_ranks();
     if (buffers_.has_any() && may_communicate_here()) static_cast<void>(may_proceed());
@@ -226,11 +294,11 @@ DPTK_INLINE void GradientReducer::check_counts_allowed() const {
                              "same weight: use accumulate(n) to weight them by their samples"));
 }
 
-DPTK_INLINE void GradientReducer::check_not_begun() const {
+DPTK_INLINE void GradientReducer::check_not_begun(std::string_view call) const {
     if (!begun_) return;
-    throw ArgumentError(text("rank ", group_->rank(),
-                             ": this call is not allowed during a step: first end the step with "
-                             "synchronize(), without a sample count"));
+    throw ArgumentError(text("rank ", group_->rank(), ": ", call,
+                             " is not allowed during a step: end the step first, with synchronize() or "
+                             "cancel_step()"));
 }
 
 DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample_count) {
@@ -244,8 +312,13 @@ DPTK_INLINE void GradientReducer::begin_locked(std::optional<std::size_t> sample
     read_addresses();
     if (own_.samples != std::size_t{0}) return;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        if (buckets_.has(i)) marks_.mark(i, State::unused, buckets_);
+        if (!parameters_.ignored()[i]) marks_.mark(i, State::unused, buckets_);
     }
+}
+
+DPTK_INLINE void GradientReducer::begin_in_synchronize(std::optional<std::size_t> sample_count) {
+    begin_locked(sample_count);
+    clock_->begin_at_previous_end();
 }
 
 DPTK_INLINE void GradientReducer::read_buffers() {
@@ -259,9 +332,11 @@ DPTK_INLINE void GradientReducer::read_buffers() {
 
 DPTK_INLINE void GradientReducer::read_addresses(LazyGradients lazy) {
     try {
-        parameters_.read_addresses();
-        for (std::size_t i = 0; lazy == LazyGradients::found && i < parameters_.size(); ++i)
-            if (buckets_.has(i)) parameters_.find_gradient(i, IfMissing::null);
+        if (lazy == LazyGradients::found) {
+            parameters_.read_all_addresses();
+        } else {
+            parameters_.read_addresses();
+        }
         if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
     } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         own_.note(error.what());
@@ -271,11 +346,24 @@ DPTK_INLINE void GradientReducer::read_addresses(LazyGradients lazy) {
 
 DPTK_INLINE void GradientReducer::begin_among_ranks() {
     if (steps_->is_captured()) check_capturable();
+    hash_values();
     steps_->begin(own_);
+}
+
+DPTK_INLINE void GradientReducer::hash_values() {
+    const bool is_due = verify_every_ > 0 && own_.number > 0 && own_.number % verify_every_ == 0 &&
+                        (!hook_ || hook_->keeps_values_equal()) && !steps_->is_captured();
+    if (!is_due) return;
+    if (own_.has_addresses && !own_.is_shadow) own_.hash = short_hash(value_hashes(parameters_));
+    if (!steps_->lanes()) return;  // the step's header carries the hash
+    std::vector<std::uint64_t> hashes = group_->all_gather_value(own_.hash);
+    std::erase(hashes, 0);  // ranks that do not compare
+    if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) != hashes.end()) own_.note_drift();
 }
 
 DPTK_INLINE bool GradientReducer::may_proceed() {
     if (!steps_->has_begun() && steps_->is_captured()) check_capturable();
+    if (!steps_->has_begun()) hash_values();
     if (!steps_->may_proceed(own_)) return false;
     if (buffers_.has_any() && !std::exchange(buffers_are_sent_, true))
         steps_->send(buffers_, steps_->joined().first, own_);
@@ -297,9 +385,10 @@ DPTK_INLINE void GradientReducer::check_capturable() {
 }
 
 DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradient) {
-    check_index(i);
     const std::lock_guard lock(mutex_);
-    if (local_scopes_ > 0 || !buckets_.has(i)) return;
+    const PurposeScope here = purpose("mark_ready()");
+    check_index(i);
+    if (local_scopes_ > 0 || parameters_.ignored()[i]) return;
     if (!begun_) {
         if (steps_->has_accumulated())
             own_.note(text("gradient ", parameters_[i].name,
@@ -324,7 +413,7 @@ DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
     if (!is_marked()) return own_.note("a gradient was marked, but options.ready is Ready::at_synchronize");
     if (!marks_.mark(i, state, buckets_))
         own_.note(text("gradient ", parameters_[i].name, " was marked twice"));
-    if (state == State::ready && unused_.is_permanently_unused(i))
+    if (state == State::ready && unused_.is_permanently_unused(parameters_.tied().first(i)))
         own_.note(text("static_graph: gradient ", parameters_[i].name,
                        " was marked ready, but no rank used its parameter in the first step"));
 }
@@ -345,6 +434,21 @@ DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradien
         own_.note(buckets_.view_problem(i, parameter));
 }
 
+DPTK_INLINE void GradientReducer::check_lazy_gradients() {
+    std::vector<std::pair<const void*, std::size_t>> lazy;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (parameters_[i].lazy_gradient && parameters_[i].gradient != nullptr && parameters_[i].count != 0)
+            lazy.emplace_back(parameters_[i].gradient, i);
+    }
+    std::ranges::sort(lazy);
+    for (std::size_t n = 1; n < lazy.size(); ++n) {
+        if (lazy[n].first == lazy[n - 1].first)
+            own_.note(text("the lazy gradients ", parameters_[lazy[n - 1].second].name, " and ",
+                           parameters_[lazy[n].second].name,
+                           " have one address: list tied parameters with lazy gradients only once"));
+    }
+}
+
 DPTK_INLINE void GradientReducer::find_gradients() {
     if (!own_.has_addresses || own_.is_shadow) return;
     break_job_unless_agreed(group_->channel().job(), [&] {
@@ -359,12 +463,12 @@ DPTK_INLINE void GradientReducer::end_step() {
     const trace::Span span("synchronize");
     if (!is_marked()) read_addresses();
     if (!may_proceed()) throw_problems();
+    check_lazy_gradients();
     while (steps_->next() < buckets_.size()) launch();
     // This call must follow all buckets: some buckets are sent before all marks are known, and the number
     // of such buckets differs between ranks.
-    unused_.exchange(
-        *group_, parameters_.size(),
-        steps_->has_accumulated() ? first_launch_order(parameters_.ignored()) : marks_.arrived());
+    unused_.exchange(*group_, parameters_.size(),
+                     steps_->has_accumulated() ? first_launch_order(parameters_.sent()) : marks_.arrived());
     find_gradients();
     reduction_ = steps_->reduction(own_);
     if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
@@ -380,14 +484,16 @@ DPTK_INLINE void GradientReducer::launch() {
 }
 
 DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
-    if (is_marked() && marks_[i] == State::waiting) {
+    const TiedParameters& tied = parameters_.tied();
+    for (std::size_t t = i; is_marked() && t < parameters_.size(); t = tied.next(t)) {
+        if (marks_[t] != State::waiting) continue;
         if (!options_.find_unused_parameters)
-            own_.note(text("gradient ", parameters_[i].name,
+            own_.note(text("gradient ", parameters_[t].name,
                            " was neither marked ready nor unused before synchronize()"));
-        marks_.mark(i, State::unused, buckets_);
+        marks_.mark(t, State::unused, buckets_);
     }
     const bool has_memory = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
-    return marks_[i] != State::unused && has_memory && own_.has_addresses && !own_.is_shadow;
+    return marks_.gradient(i) != State::unused && has_memory && own_.has_addresses && !own_.is_shadow;
 }
 
 DPTK_INLINE void GradientReducer::rebuild() {
@@ -395,16 +501,23 @@ DPTK_INLINE void GradientReducer::rebuild() {
     const bool must_stay = options_.gradient_as_bucket_view || outcome_ != Outcome::everywhere;
     if (rebuilt_ || !is_marked() || may_change || must_stay) return;
     const NewOrder agreed =
-        agree_on_order(*group_, pinned_, marks_.arrived(), first_launch_order(parameters_.ignored()));
+        agree_on_order(*group_, pinned_, marks_.arrived(), first_launch_order(parameters_.sent()));
     rebuilt_ = agreed.is_settled;
     if (!agreed.order.empty()) make_buckets(agreed.order);
 }
 
 DPTK_INLINE void GradientReducer::throw_problems() {
     const std::string problems = gather_problems(*group_, own_.problem);
+    const bool has_drifted =
+        verify_every_ > 0 && group_->all_reduce_value<int>(own_.has_drifted ? 1 : 0, ReduceOp::max) != 0;
+    const std::size_t step = own_.number;
     steps_->discard_sums();
     unused_.discard();
     reset_step();
+    if (has_drifted) {
+        const std::string difference = describe_drift(*group_, parameters_);
+        throw_agreed(*group_, MismatchError(text("before step ", step, ": ", difference)));
+    }
     throw_agreed(*group_, ArgumentError("synchronize: " + problems));
 }
 
@@ -413,7 +526,8 @@ DPTK_INLINE void GradientReducer::reset_step() {
     buffers_are_sent_ = false;
     own_ = {};
     steps_->reset();
-    marks_.reset(parameters_.size(), buckets_);
+    marks_.reset(parameters_.size(), buckets_, parameters_.tied());
+    if (clock_) clock_->end();
 }
 
 DPTK_INLINE bool GradientReducer::may_communicate_here() const {

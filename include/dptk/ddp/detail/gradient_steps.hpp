@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "dptk/ddp/detail/model_parameters.hpp"
 #include "dptk/ddp/detail/step_clock.hpp"
 #include "dptk/ddp/detail/unused_parameters.hpp"
+#include "dptk/ddp/options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -37,19 +39,30 @@ struct LocalStep {
     bool has_addresses = true;
     /// Whether the addresses of the model's buffers are valid.
     bool has_buffers = true;
+    /// The hash of the parameters' values if the ranks compare them in this step, otherwise 0.
+    std::uint64_t hash = 0;
+    /// Whether this rank knows that the values differ between the ranks.
+    bool has_drifted = false;
     /// The first problem on this rank, or empty.
     std::string problem;
 
     void note(std::string what);
 
     void note_count();
+
+    void note_drift();
 };
 
 class GradientSteps {
   public:
-    /// All arguments must outlive this object.
-    GradientSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets)
-        : group_(group), parameters_(parameters), buckets_(buckets) {}
+    /// All references must outlive this object.
+    GradientSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
+                  const DistributedDataParallelOptions& options)
+        : group_(group),
+          parameters_(parameters),
+          buckets_(buckets),
+          sums_samples_(options.loss_reduction == LossReduction::sum),
+          finds_unused_(options.find_unused_parameters) {}
     virtual ~GradientSteps() = default;
     GradientSteps(const GradientSteps&) = delete;
     GradientSteps& operator=(const GradientSteps&) = delete;
@@ -127,8 +140,20 @@ class GradientSteps {
 
     void note_accumulated(std::size_t samples) noexcept;
 
-    /// Returns the number of ranks by which averages without sample counts are divided.
+    /// Returns the number of ranks by which sums are divided to get averages if samples are not counted.
     [[nodiscard]] int averaging_ranks() const;
+
+    /// Returns whether gradients are sums over samples, so that they are not weighted.
+    [[nodiscard]] bool sums_samples() const noexcept { return sums_samples_; }
+
+    /// Returns whether a gradient that does not take part, and lies in its bucket, may have to keep its
+    /// elements, although zeros are sent from there.
+    [[nodiscard]] bool may_keep_gradients(const LocalStep& own) const noexcept {
+        return own.is_shadow || finds_unused_;
+    }
+
+    /// Returns the factor of a gradient of `samples` samples in the sum over micro-batches.
+    [[nodiscard]] double micro_batch_weight(std::size_t samples) const noexcept;
 
     [[nodiscard]] bool any_problem(const LocalStep& own);
 
@@ -144,6 +169,8 @@ class GradientSteps {
     JoinRound round_;
 
   private:
+    bool sums_samples_;
+    bool finds_unused_;
     std::size_t next_ = 0;
     std::size_t accumulated_samples_ = 0;
     bool has_accumulated_ = false;

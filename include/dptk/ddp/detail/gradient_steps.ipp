@@ -2,6 +2,8 @@
 
 #include "dptk/ddp/detail/gradient_steps.hpp"
 
+#include <algorithm>
+
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -15,6 +17,11 @@ DPTK_INLINE void LocalStep::note_count() {
                  : "begins the step without a sample count");
 }
 
+DPTK_INLINE void LocalStep::note_drift() {
+    has_drifted = true;
+    note("its parameters differ from those of other ranks");
+}
+
 DPTK_INLINE void GradientSteps::launch(const LocalStep& own, const std::vector<bool>& takes_part) {
     launch_bucket(next_++, own, takes_part);
 }
@@ -25,7 +32,12 @@ DPTK_INLINE void GradientSteps::discard_sums() {
 }
 
 DPTK_INLINE ReduceOp GradientSteps::reduction(const LocalStep& own) const noexcept {
-    return own.samples || round_.averages_over_present ? ReduceOp::sum : ReduceOp::avg;
+    const bool is_weighted = own.samples || round_.averages_over_present;
+    return sums_samples_ || is_weighted ? ReduceOp::sum : ReduceOp::avg;
+}
+
+DPTK_INLINE double GradientSteps::micro_batch_weight(std::size_t samples) const noexcept {
+    return static_cast<double>(sums_samples_ ? std::min<std::size_t>(samples, 1) : samples);
 }
 
 DPTK_INLINE bool GradientSteps::overlaps() const {

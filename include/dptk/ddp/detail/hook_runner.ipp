@@ -25,6 +25,7 @@ DPTK_INLINE HookRunner::HookRunner(ProcessGroup& group, std::shared_ptr<CommHook
     if (!can_duplicate) return;
     own_group_ = std::make_unique<ProcessGroup>(group.duplicate());
     group_ = own_group_.get();
+    group_->channel().set_purpose({.call = "a communication hook", .owner = "DistributedDataParallel"});
     in_background_ = !group_->channel().progresses_by_caller() && !group_->channel().competes_with_compute();
 }
 

@@ -21,7 +21,8 @@ class HostSteps final : public GradientSteps {
     /// `is_own` says that the group is used by this training only, so that calls may run in the background.
     /// `may_send_early` says that buckets may be launched before all gradients are ready.
     HostSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
-              BucketSet::Outcome outcome, bool is_own, bool may_send_early);
+              const DistributedDataParallelOptions& options, BucketSet::Outcome outcome, bool is_own,
+              bool may_send_early);
 
     DPTK_INLINE void set_hook(std::shared_ptr<CommHook> hook) override;
 
@@ -52,9 +53,18 @@ class HostSteps final : public GradientSteps {
     /// Copies a bucket's averages out.
     void copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused);
 
+    /// Keeps the elements of gradient `i`, which lies in its bucket, until restore().
+    void keep(std::size_t i, const Buffer& gradient);
+
+    /// Writes the kept elements of gradient `i` back, if there are any.
+    void restore(std::size_t i, const Buffer& gradient);
+
     [[nodiscard]] StepHeader::Own header(const LocalStep& own) const;
 
-    /// Returns the weight of this rank's gradients, including those that were accumulated.
+    /// Returns the factor for the sums of accumulated micro-batches as they are copied in.
+    [[nodiscard]] double sum_weight() const;
+
+    /// Returns the weight of this rank's gradients in the average, including those that were accumulated.
     [[nodiscard]] double rank_weight(const LocalStep& own) const;
 
     /// Returns the factor by which copy_in() multiplies this step's own gradients: 1 if the reduction
@@ -66,6 +76,7 @@ class HostSteps final : public GradientSteps {
     StepHeader header_;
     GradientAccumulator sums_;
     BucketTraffic traffic_;
+    std::vector<std::vector<std::byte>> kept_;  // by parameter
 };
 
 }  // namespace DPTK_NAMESPACE::detail

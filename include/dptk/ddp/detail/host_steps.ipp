@@ -2,6 +2,7 @@
 
 #include "dptk/ddp/detail/host_steps.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
@@ -11,8 +12,9 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE HostSteps::HostSteps(ProcessGroup& group, const ModelParameters& parameters, BucketSet& buckets,
-                                 BucketSet::Outcome outcome, bool is_own, bool may_send_early)
-    : GradientSteps(group, parameters, buckets),
+                                 const DistributedDataParallelOptions& options, BucketSet::Outcome outcome,
+                                 bool is_own, bool may_send_early)
+    : GradientSteps(group, parameters, buckets, options),
       outcome_(outcome),
       may_send_early_(may_send_early),
       traffic_(group, is_own, outcome) {}
@@ -26,7 +28,7 @@ DPTK_INLINE void HostSteps::set_hook(std::shared_ptr<CommHook> hook) {
 }
 
 DPTK_INLINE void HostSteps::accumulate(std::size_t samples) {
-    sums_.add(parameters_.refs(), samples,
+    sums_.add(parameters_.refs(), micro_batch_weight(samples),
               [&](std::size_t i) { return buckets_.has(i) && parameters_[i].gradient != nullptr; });
     note_accumulated(samples);
 }
@@ -47,6 +49,7 @@ DPTK_INLINE bool HostSteps::may_proceed(LocalStep& own) {
             own.note_count();
         }
     }
+    if (header_.has_other_hash()) own.note_drift();  // reported to the other ranks with the last bucket
     return !header_.has_any_problem() && !is_mixed;
 }
 
@@ -76,6 +79,7 @@ DPTK_INLINE void HostSteps::reset() {
     GradientSteps::reset();
     header_.reset();
     traffic_.reset(buckets_.size());
+    for (std::vector<std::byte>& kept : kept_) kept.clear();
 }
 
 DPTK_INLINE void HostSteps::discard_sums() {
@@ -102,8 +106,10 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
         const ParameterRef& parameter = parameters_[indices[position]];
         const double weight = takes_part[position] ? copy_weight(own) : 0;
         const Buffer place = buckets_[b].gradient(position, parameter.count);
+        const bool is_in_place = place.data == parameter.gradient && place.count != 0;
+        if (!takes_part[position] && is_in_place && may_keep_gradients(own)) keep(indices[position], place);
         if (has_accumulated()) {
-            sums_.blend(place, indices[position], header_.sample_weight(), parameter.gradient, weight);
+            sums_.blend(place, indices[position], sum_weight(), parameter.gradient, weight);
         } else {
             copy_scaled(place, parameter.gradient, weight);
         }
@@ -111,27 +117,53 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
 }
 
 DPTK_INLINE void HostSteps::copy_out(std::size_t b, const LocalStep& own, const UnusedParameters& unused) {
-    if (!own.has_addresses || own.is_shadow || outcome_ != BucketSet::Outcome::everywhere) return;
+    if (!own.has_addresses || outcome_ != BucketSet::Outcome::everywhere) return;
     const trace::Span span("copy out");
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {
         const ParameterRef& parameter = parameters_[indices[position]];
-        if (unused[indices[position]]) continue;
         const Buffer average = buckets_[b].gradient(position, parameter.count);
+        if (own.is_shadow || unused[indices[position]]) {
+            restore(indices[position], average);
+            continue;
+        }
         copy_gradient(average.at(parameter.gradient), average.data);
     }
 }
 
+DPTK_INLINE void HostSteps::keep(std::size_t i, const Buffer& gradient) {
+    kept_.resize(parameters_.size());
+    kept_[i].resize(gradient.bytes());
+    if (gradient.on_device()) {
+        device_calls().copy(kept_[i].data(), gradient.data, gradient.bytes(), gradient.device.index);
+    } else {
+        std::memcpy(kept_[i].data(), gradient.data, gradient.bytes());
+    }
+}
+
+DPTK_INLINE void HostSteps::restore(std::size_t i, const Buffer& gradient) {
+    if (i >= kept_.size() || kept_[i].empty()) return;
+    copy_gradient(gradient, kept_[i].data());
+    kept_[i].clear();
+}
+
 DPTK_INLINE StepHeader::Own HostSteps::header(const LocalStep& own) const {
-    return {own.samples, accumulated_samples(), !own.problem.empty(), own.is_shadow};
+    return {own.samples, accumulated_samples(), !own.problem.empty(), own.is_shadow, own.hash};
+}
+
+DPTK_INLINE double HostSteps::sum_weight() const {
+    return sums_samples() ? 1 : header_.sample_weight();
 }
 
 DPTK_INLINE double HostSteps::rank_weight(const LocalStep& own) const {
+    const bool has_samples = own.samples.value_or(1) + accumulated_samples() > 0;
+    if (sums_samples()) return own.is_shadow || !has_samples ? 0 : 1.0 / averaging_ranks();
     if (!own.samples) return own.is_shadow ? 0 : 1.0 / averaging_ranks();
     return header_.weight() + static_cast<double>(accumulated_samples()) * header_.sample_weight();
 }
 
 DPTK_INLINE double HostSteps::copy_weight(const LocalStep& own) const {
+    if (sums_samples()) return own.samples == std::size_t{0} ? 0 : 1;
     const bool weighs_ranks = traffic_.has_hook() || round_.averages_over_present;
     return weighs_ranks && !own.samples ? 1.0 / averaging_ranks() : header_.weight();
 }

@@ -1,11 +1,14 @@
-/// The parameters of a model in training: their current addresses, and which of them are ignored.
+/// The parameters of a model in training: their current addresses, which of them are ignored, and which are
+/// tied.
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/ddp/detail/tied_parameters.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
@@ -15,13 +18,17 @@ class ModelParameters {
   public:
     explicit ModelParameters(ParameterSource source);
 
-    /// Finds the parameters for the first time. Throws ArgumentError if parameters are unusable, or if the
-    /// options ignore a name that no parameter has.
+    /// Finds the parameters for the first time. Throws ArgumentError if there are none, if they are unusable
+    /// or overlap in memory, if the options ignore a name that no parameter has, or if they ignore only some
+    /// of the parameters that are tied.
     void find(const DistributedDataParallelOptions& options = {});
 
-    /// Re-reads all addresses. Throws ArgumentError if the parameters' number, or the size, type or device
-    /// of a parameter, has changed.
+    /// Re-reads all addresses. Throws ArgumentError if the parameters have changed, including how they are
+    /// tied.
     void read_addresses();
+
+    /// Re-reads all addresses, and asks for those of lazy gradients that exist.
+    void read_all_addresses();
 
     /// Sets the address of a lazy gradient for this step.
     void set_gradient(std::size_t i, void* gradient) noexcept { refs_[i].gradient = gradient; }
@@ -29,6 +36,9 @@ class ModelParameters {
     /// Asks for the address of a lazy gradient if it is not known yet. Throws what the program's own code
     /// throws.
     void find_gradient(std::size_t i, IfMissing if_missing);
+
+    /// Returns a description of the parameters, one line each, which must be equal on all ranks.
+    [[nodiscard]] std::string table() const;
 
     /// Broadcasts the values of rank `root`, except those of ignored parameters. Values on devices are sent
     /// after the work of `stream`. Collective, blocks.
@@ -41,13 +51,26 @@ class ModelParameters {
     /// Returns the parameters in registration order.
     [[nodiscard]] const std::vector<ParameterRef>& refs() const noexcept { return refs_; }
     [[nodiscard]] const std::vector<bool>& ignored() const noexcept { return ignored_; }
+    [[nodiscard]] const TiedParameters& tied() const noexcept { return tied_; }
+
+    /// Returns the parameters whose gradients are sent, in registration order: not those that are ignored,
+    /// and only the first of parameters that are tied.
+    [[nodiscard]] std::vector<std::size_t> sent() const;
     [[nodiscard]] std::size_t size() const noexcept { return refs_.size(); }
     [[nodiscard]] const ParameterRef& operator[](std::size_t i) const noexcept { return refs_[i]; }
 
   private:
+    void check_not_empty() const;
+
+    /// Throws ArgumentError if other parameters are tied than at construction.
+    void check_ties(const std::vector<ParameterRef>& now) const;
+
+    void check_tied_are_ignored_together() const;
+
     ParameterSource source_;
     std::vector<ParameterRef> refs_;
     std::vector<bool> ignored_;
+    TiedParameters tied_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

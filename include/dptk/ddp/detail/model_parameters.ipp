@@ -2,8 +2,10 @@
 
 #include "dptk/ddp/detail/model_parameters.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "dptk/core/detail/text.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -13,12 +15,74 @@ DPTK_INLINE ModelParameters::ModelParameters(ParameterSource source) : source_(s
 DPTK_INLINE void ModelParameters::find(const DistributedDataParallelOptions& options) {
     refs_ = source_.collect();
     ignored_ = ignored_parameters(refs_, options);
+    tied_ = TiedParameters(refs_);
+    check_not_empty();
+    check_tied_are_ignored_together();
 }
 
 DPTK_INLINE void ModelParameters::read_addresses() {
     std::vector<ParameterRef> now = source_.collect();
     check_unchanged(refs_, now);
+    const auto has_moved = [](const ParameterRef& from, const ParameterRef& to) {
+        return from.value != to.value || (!to.lazy_gradient && from.gradient != to.gradient);
+    };
+    bool any_has_moved = false;
+    for (std::size_t i = 0; i < now.size() && !any_has_moved; ++i)
+        any_has_moved = has_moved(refs_[i], now[i]);
+    if (any_has_moved) check_ties(now);
     refs_ = std::move(now);
+}
+
+DPTK_INLINE void ModelParameters::check_ties(const std::vector<ParameterRef>& now) const {
+    const TiedParameters ties(now);
+    const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
+        if (first == before) return;
+        const bool is_new = first != i;
+        throw ArgumentError(text("parameters ", refs_[is_new ? first : before].name, " and ", refs_[i].name,
+                                 is_new ? " have one " : " no longer have one ", what,
+                                 " in memory, unlike at construction"));
+    };
+    for (std::size_t i = 0; i < size(); ++i) {
+        check(i, tied_.first(i), ties.first(i), "gradient");
+        check(i, tied_.first_of_value(i), ties.first_of_value(i), "value");
+    }
+}
+
+DPTK_INLINE void ModelParameters::read_all_addresses() {
+    read_addresses();
+    for (std::size_t i = 0; i < size(); ++i) {
+        if (!ignored_[i]) find_gradient(i, IfMissing::null);
+    }
+}
+
+DPTK_INLINE std::vector<std::size_t> ModelParameters::sent() const {
+    std::vector<std::size_t> sent;
+    for (std::size_t i = 0; i < size(); ++i) {
+        if (!ignored_[i] && !tied_.is_repeated(i)) sent.push_back(i);
+    }
+    return sent;
+}
+
+DPTK_INLINE void ModelParameters::check_not_empty() const {
+    if (refs_.empty())
+        throw ArgumentError(
+            "the model has no parameters yet: first create them, then pass values and gradients, as in "
+            "DistributedDataParallel ddp(group, values, gradients), or a model with a member "
+            "for_each_parameter(sink) or a free function for_each_parameter(model, sink)");
+    if (std::ranges::find(ignored_, false) == ignored_.end())
+        throw ArgumentError(text("parameters_to_ignore names all ", size(), " parameters of the model"));
+    if (std::ranges::all_of(refs_, [](const ParameterRef& parameter) { return parameter.count == 0; }))
+        throw ArgumentError(text("the model's ", size(), " parameters have no elements yet: first give them ",
+                                 "their size, for example by a forward pass"));
+}
+
+DPTK_INLINE void ModelParameters::check_tied_are_ignored_together() const {
+    for (std::size_t i = 0; i < size(); ++i) {
+        const std::size_t first = tied_.first(i);
+        if (ignored_[i] == ignored_[first]) continue;
+        throw ArgumentError(text("parameters_to_ignore names only one of ", refs_[first].name, " and ",
+                                 refs_[i].name, ", which have the same gradient: name both or none"));
+    }
 }
 
 DPTK_INLINE void ModelParameters::find_gradient(std::size_t i, IfMissing if_missing) {
@@ -27,9 +91,24 @@ DPTK_INLINE void ModelParameters::find_gradient(std::size_t i, IfMissing if_miss
         parameter.gradient = parameter.lazy_gradient(if_missing);
 }
 
+DPTK_INLINE std::string ModelParameters::table() const {
+    std::string out;
+    for (std::size_t i = 0; i < size(); ++i) out += parameter_line(refs_[i], ignored_[i]);
+    for (std::size_t i = 0; i < size(); ++i) {
+        const auto add = [&](std::string_view what, std::size_t first) {
+            if (first != i) out += text(what, refs_[i].name, " is also that of ", refs_[first].name, "\n");
+        };
+        add("the gradient of ", tied_.first(i));
+        add("the value of ", tied_.first_of_value(i));
+    }
+    return out;
+}
+
 DPTK_INLINE void ModelParameters::broadcast_values(ProcessGroup& group, int root, StreamRef stream) {
     for (std::size_t i = 0; i < size(); ++i) {
-        if (ignored_[i]) continue;
+        const std::size_t first = tied_.first_of_value(i);
+        const bool is_sent_already = first != i && !ignored_[first];
+        if (ignored_[i] || is_sent_already) continue;
         const Buffer value{refs_[i].value, refs_[i].count, refs_[i].dtype, refs_[i].device};
         run(group,
             {.verb = Verb::broadcast, .input = value, .output = value, .root = root, .stream = stream});

@@ -19,9 +19,16 @@ namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] std::string parameter_line(const ParameterRef& parameter, bool ignored);
 
-[[nodiscard]] std::string model_table(const DistributedDataParallelOptions& options,
-                                      const std::vector<ParameterRef>& parameters,
-                                      const std::vector<bool>& ignored, const std::vector<Buffer>& buffers);
+/// Returns every how many steps the options, or DPTK_DEBUG, compare the parameters' values; 0 if never.
+[[nodiscard]] std::size_t verification_interval(const DistributedDataParallelOptions& options);
+
+[[nodiscard]] std::string option_lines(const DistributedDataParallelOptions& options);
+
+[[nodiscard]] std::string buffer_lines(const std::vector<Buffer>& buffers);
+
+/// Describes which parameters and buffers share a device. Device numbers may differ between ranks.
+[[nodiscard]] std::string device_lines(const std::vector<ParameterRef>& parameters,
+                                       const std::vector<Buffer>& buffers);
 
 /// Throws ArgumentError if the parameters' number, or the size, type or device of a parameter, has changed
 /// from `before`, at construction, to `now`.

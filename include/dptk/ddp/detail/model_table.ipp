@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "dptk/control/process/debug.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -23,7 +24,12 @@ DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>
     return ignored;
 }
 
-[[nodiscard]] DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& options) {
+DPTK_INLINE std::size_t verification_interval(const DistributedDataParallelOptions& options) {
+    constexpr std::size_t in_debug_mode = 100;
+    return options.verify_parameters_every.value_or(debug_level() == DebugLevel::off ? 0 : in_debug_mode);
+}
+
+DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& options) {
     const auto cap_text = [](const std::optional<double>& cap) {
         return cap ? text(*cap, " MiB") : std::string("default");
     };
@@ -33,11 +39,13 @@ DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>
     const auto add_flag = [&](const char* name, bool value) {
         out += text(name, value ? " true" : " false", "\n");
     };
+    add_flag("LossReduction::sum", options.loss_reduction == LossReduction::sum);
     add_flag("find_unused_parameters", options.find_unused_parameters);
     add_flag("static_graph", options.static_graph);
     add_flag("gradient_as_bucket_view", options.gradient_as_bucket_view);
     add_flag("init_sync", options.init_sync);
     add_flag("broadcast_buffers", options.broadcast_buffers);
+    out += text("verify_parameters_every ", verification_interval(options), "\n");
     const char* trace = std::getenv("DPTK_TRACE");
     add_flag("DPTK_TRACE", trace != nullptr && *trace != '\0');
     return out;
@@ -51,9 +59,15 @@ DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignor
     return out + "\n";
 }
 
-/// Describes which parameters and buffers share a device. Device numbers may differ between ranks.
-[[nodiscard]] DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters,
-                                                   const std::vector<Buffer>& buffers) {
+DPTK_INLINE std::string buffer_lines(const std::vector<Buffer>& buffers) {
+    std::string out;
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+        out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
+    return out;
+}
+
+DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters,
+                                     const std::vector<Buffer>& buffers) {
     std::vector<Device> devices;
     std::string out;
     const auto add = [&](const std::string& what, Device device) {
@@ -67,16 +81,6 @@ DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignor
     return out;
 }
 
-DPTK_INLINE std::string model_table(const DistributedDataParallelOptions& options,
-                                    const std::vector<ParameterRef>& parameters,
-                                    const std::vector<bool>& ignored, const std::vector<Buffer>& buffers) {
-    std::string out = option_lines(options);
-    for (std::size_t i = 0; i < parameters.size(); ++i) out += parameter_line(parameters[i], ignored[i]);
-    for (std::size_t i = 0; i < buffers.size(); ++i)
-        out += text("buffer ", i, " of ", buffers[i].count, " x ", dtype_name(buffers[i].dtype), "\n");
-    return out + device_lines(parameters, buffers);
-}
-
 DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
                                  const std::vector<ParameterRef>& now) {
     if (now.size() != before.size()) {
@@ -88,15 +92,21 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
                                                             : different.in2->name + " is new"));
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
-        if (now[i].count == before[i].count && now[i].dtype == before[i].dtype &&
-            now[i].device == before[i].device)
-            continue;
         const auto place = [](const ParameterRef& parameter) {
             return text(parameter.count, " x ", dtype_name(parameter.dtype),
                         parameter.device == Device{} ? "" : " on " + device_name(parameter.device));
         };
-        throw ArgumentError(text("parameter ", before[i].name, " was ", place(before[i]),
-                                 " at construction, and is ", place(now[i]), " now"));
+        const auto form = [](const ParameterRef& parameter) {
+            return text("of shape ", shape_text(parameter.shape), " in layout ", parameter.layout);
+        };
+        const auto fail = [&](const auto& describe) {
+            throw ArgumentError(text("parameter ", before[i].name, " was ", describe(before[i]),
+                                     " at construction, and is ", describe(now[i]), " now"));
+        };
+        if (now[i].count != before[i].count || now[i].dtype != before[i].dtype ||
+            now[i].device != before[i].device)
+            fail(place);
+        if (now[i].shape != before[i].shape || now[i].layout != before[i].layout) fail(form);
     }
 }
 

@@ -39,7 +39,8 @@ class ShardedParameters {
     };
 
     /// Collective. The reducer must outlive this object.
-    ShardedParameters(GradientReducer& reducer, const Options& options) : reducer_(reducer) {
+    ShardedParameters(GradientReducer& reducer, const Options& options)
+        : reducer_(reducer), has_value_memory_(options.has_value_memory) {
         for (std::size_t b = 0; b < buckets().size(); ++b) {
             find_pieces(b, options.largest_piece);
             const Buffer gradients = buckets()[b].gradients();
@@ -52,9 +53,13 @@ class ShardedParameters {
             value_buffer.peer_values = group().channel().peer_memory(value_buffer.values);
             value_buffers_.push_back(std::move(value_buffer));
         }
-        if (!options.has_value_memory) return;
-        for (std::size_t i = 0; i < reducer_.parameters().size(); ++i) {
-            if (buckets().has(i))
+        read_values();
+    }
+
+    /// Copies the program's values to their separate memory, if they have any.
+    void read_values() {
+        for (std::size_t i = 0; has_value_memory_ && i < reducer_.parameters().size(); ++i) {
+            if (buckets().has(i) && value_memory(i).data() != value_of(i))
                 std::copy_n(value_of(i), reducer_.parameters()[i].count, value_memory(i).begin());
         }
     }
@@ -191,8 +196,6 @@ class ShardedParameters {
         }
     }
 
-    /// Copies values in the order of the buckets, including this rank's own: if two parameters share
-    /// memory, the same one must be copied last on all ranks.
     void copy_values_out(std::size_t b) {
         for (const std::size_t i : buckets()[b].indices()) {
             const std::span<const T> sent = value_memory(i);
@@ -201,6 +204,7 @@ class ShardedParameters {
     }
 
     GradientReducer& reducer_;
+    bool has_value_memory_;
     std::vector<Piece> pieces_;
     std::vector<ValueBuffer> value_buffers_;
     std::vector<const void*> sources_;

@@ -28,7 +28,13 @@ class StepClock {
 
     void begin();
 
+    /// Begins a step whose computation began at the end of the previous step, or at construction.
+    void begin_at_previous_end() { begin_ = previous_end_; }
+
     void end_compute();
+
+    /// Notes that a step has ended, whether it has succeeded or not.
+    void end() { previous_end_ = trace::Clock::now(); }
 
     /// Records that a bucket with this number of bytes has been received.
     void record_transfer(std::size_t bucket, std::size_t bytes, const BucketTraffic::Transfer& transfer);
@@ -46,6 +52,7 @@ class StepClock {
     DdpStatistics statistics_;
     StepTimes step_;
     std::size_t step_bytes_ = 0;
+    trace::Clock::time_point previous_end_ = trace::Clock::now();
     trace::Clock::time_point begin_;
     trace::Clock::time_point compute_end_;
     int uncaught_exceptions_ = std::uncaught_exceptions();

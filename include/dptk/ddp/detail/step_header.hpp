@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -23,6 +24,8 @@ class StepHeader {
         bool has_problem = false;
         /// Whether this rank has run out of samples, and only takes part in the others' collectives.
         bool is_shadow = false;
+        /// The hash of the parameters' values, of at most 40 bits, if the ranks compare them in this step.
+        std::uint64_t hash = 0;
     };
 
     [[nodiscard]] bool has_started() const noexcept { return started_; }
@@ -51,6 +54,10 @@ class StepHeader {
     /// Returns whether only some ranks count samples, disregarding shadows.
     [[nodiscard]] bool only_some_count_samples() const noexcept;
 
+    /// Returns whether this rank's hash differs from the mean of all ranks' hashes, disregarding shadows. If
+    /// hashes differ, this is so on some rank.
+    [[nodiscard]] bool has_other_hash() const noexcept;
+
     void reset();
 
   private:
@@ -60,6 +67,7 @@ class StepHeader {
         double counting = 0;  // ranks that count samples
         double present = 0;   // ranks that are not shadows
         double problems = 0;  // ranks that have a problem
+        double hash = 0;      // exact, for up to 8192 ranks
     };
 
     void write(const Own& own);

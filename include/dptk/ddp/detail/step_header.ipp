@@ -7,12 +7,13 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void StepHeader::start(ProcessGroup& group, const Own& own) {
     write(own);
     work_ = group.channel().start(call(), sums_);
+    work_.detach();  // the operation keeps the sums alive
     started_ = true;
 }
 
 DPTK_INLINE void StepHeader::run(ProcessGroup& group, const Own& own) {
-    // On a transport that makes progress only in calls, a nonblocking call and a blocking call do not
-    // match.
+    // Other ranks may make this call nonblocking. MPI does not match a blocking call with a nonblocking one:
+    // if it makes progress only within calls, this rank makes the nonblocking call, too.
     if (group.channel().progresses_by_caller()) return start(group, own);
     write(own);
     group.channel().run(call());
@@ -32,6 +33,10 @@ DPTK_INLINE bool StepHeader::only_some_count_samples() const noexcept {
     return sums_->counting != 0 && sums_->counting != sums_->present;
 }
 
+DPTK_INLINE bool StepHeader::has_other_hash() const noexcept {
+    return !own_.is_shadow && sums_->hash != static_cast<double>(own_.hash) * sums_->present;
+}
+
 DPTK_INLINE void StepHeader::reset() {
     started_ = false;
     work_ = Work();
@@ -43,7 +48,7 @@ DPTK_INLINE void StepHeader::write(const Own& own) {
     const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
     *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
               one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
-              one_if(own.has_problem)};
+              one_if(own.has_problem), own.is_shadow ? 0 : static_cast<double>(own.hash)};
 }
 
 DPTK_INLINE Collective StepHeader::call() const {

@@ -16,6 +16,8 @@ class AllReduce final : public CommHook {
     [[nodiscard]] std::string description() const override { return "allreduce"; }
 
     DPTK_INLINE void reduce(ProcessGroup& group, HookBucket& bucket) override;
+
+    [[nodiscard]] bool is_capturable() const override { return true; }
 };
 
 /// Makes a hook that all-reduces buckets, as DistributedDataParallel does without a hook.

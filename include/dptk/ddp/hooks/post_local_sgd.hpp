@@ -40,6 +40,9 @@ class PostLocalSgd final : public CommHook {
     /// Returns true once `start_step` steps are done: all later steps do the same device work.
     [[nodiscard]] bool is_capturable() const override { return steps_ >= options_.start_step; }
 
+    /// Returns false from the first local step on.
+    [[nodiscard]] bool keeps_values_equal() const override { return steps_ < options_.start_step; }
+
     /// Returns the number of completed steps, for checkpoints. A CUDA graph counts as one step, however
     /// often it is launched. Call it between steps.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }

@@ -56,7 +56,8 @@ class TrainerComputation {
     /// Makes the network compute gradients directly in DDP's buckets, which then can no longer be rebuilt.
     void put_gradients_into(DistributedDataParallel& ddp) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i)
-            net_.set_gradient_storage(i, ddp.template gradient_memory<Scalar>(i));
+            net_.set_gradient_storage(i, ddp.template gradient_memory<Scalar>(i),
+                                      ddp.gradient_memory_owner(i));
     }
 
     /// Loads the samples `indices`, at least one, for subsequent passes.

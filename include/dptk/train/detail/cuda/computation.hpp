@@ -65,7 +65,8 @@ class TrainerComputation<nn::Cuda> {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
             const Buffer gradient = ddp.gradient_buffer(i);
             net_.set_gradient_storage(
-                i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device));
+                i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device),
+                ddp.gradient_memory_owner(i));
         }
     }
 

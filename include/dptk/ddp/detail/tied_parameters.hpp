@@ -1,0 +1,52 @@
+/// Tied parameters: parameters that have one gradient, because a model registers the same memory several
+/// times. Such a gradient is averaged, clipped and scaled once.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/ddp/parameter_ref.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+class TiedParameters {
+  public:
+    TiedParameters() = default;
+
+    /// Finds the parameters whose gradients are the same memory. Throws ArgumentError if values or gradients
+    /// overlap in any other way; parameters with equal values and separate gradients are allowed. Lazy
+    /// gradients without an address are not compared.
+    explicit TiedParameters(const std::vector<ParameterRef>& parameters);
+
+    /// Returns the first of the parameters that have the gradient of parameter `i`; this is `i` if the
+    /// parameter is not tied.
+    [[nodiscard]] std::size_t first(std::size_t i) const noexcept { return first_[i]; }
+
+    /// Returns whether an earlier parameter has the gradient of parameter `i`.
+    [[nodiscard]] bool is_repeated(std::size_t i) const noexcept { return first_[i] != i; }
+
+    /// Returns the first of the parameters that have the value of parameter `i`.
+    [[nodiscard]] std::size_t first_of_value(std::size_t i) const noexcept { return first_value_[i]; }
+
+    /// Returns whether the tied parameters are tied in their values as well, and no others are.
+    [[nodiscard]] bool ties_values_as_gradients() const noexcept { return first_ == first_value_; }
+
+    /// Returns the next parameter that has the gradient of parameter `i`, or the number of parameters if `i`
+    /// is the last one.
+    [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return next_[i]; }
+
+    /// Returns the number of parameters that have the gradient of parameter `i`, which is the first of them.
+    [[nodiscard]] std::size_t count(std::size_t i) const noexcept;
+
+  private:
+    std::vector<std::size_t> first_;        // by parameter
+    std::vector<std::size_t> first_value_;  // by parameter
+    std::vector<std::size_t> next_;         // by parameter
+};
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/ddp/detail/tied_parameters.ipp"
+#endif

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "dptk/ddp/detail/tied_parameters.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <tuple>
+
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// The bytes of one value or gradient.
+struct ParameterMemory {
+    Device device;
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    std::size_t parameter;
+    bool is_gradient;
+
+    [[nodiscard]] std::string text(const std::vector<ParameterRef>& parameters) const {
+        return detail::text(is_gradient ? "the gradient of " : "the value of ", parameters[parameter].name);
+    }
+};
+
+[[noreturn]] DPTK_INLINE void throw_overlap(const std::vector<ParameterRef>& parameters,
+                                            const ParameterMemory& a, const ParameterMemory& b) {
+    if (a.parameter == b.parameter && a.begin == b.begin)
+        throw ArgumentError(text("parameter ", parameters[a.parameter].name,
+                                 " has its value and its gradient in the same memory: expected two arrays"));
+    throw ArgumentError(text(a.text(parameters), " and ", b.text(parameters),
+                             " overlap in memory: expected separate memory, or parameters that are tied as "
+                             "a whole"));
+}
+
+DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& parameters)
+    : first_(parameters.size()),
+      first_value_(parameters.size()),
+      next_(parameters.size(), parameters.size()) {
+    std::iota(first_.begin(), first_.end(), 0U);
+    std::iota(first_value_.begin(), first_value_.end(), 0U);
+    std::vector<ParameterMemory> all;
+    const auto add = [&](std::size_t i, const void* data, bool is_gradient) {
+        const ParameterRef& parameter = parameters[i];
+        if (data == nullptr || parameter.count == 0) return;
+        const auto begin = reinterpret_cast<std::uintptr_t>(data);
+        all.push_back(
+            {parameter.device, begin, begin + parameter.count * dtype_size(parameter.dtype), i, is_gradient});
+    };
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        add(i, parameters[i].value, false);
+        add(i, parameters[i].gradient, true);
+    }
+    std::ranges::sort(all, {}, [](const ParameterMemory& memory) {
+        return std::tuple(memory.device.type, memory.device.index, memory.begin, memory.end,
+                          memory.is_gradient, memory.parameter);
+    });
+    for (std::size_t n = 1; n < all.size(); ++n) {
+        const ParameterMemory& before = all[n - 1];
+        const ParameterMemory& now = all[n];
+        if (now.device != before.device || now.begin >= before.end) continue;
+        const bool is_same = now.begin == before.begin && now.end == before.end &&
+                             now.is_gradient == before.is_gradient &&
+                             parameters[now.parameter].dtype == parameters[before.parameter].dtype;
+        if (!is_same) throw_overlap(parameters, before, now);
+        std::vector<std::size_t>& first = now.is_gradient ? first_ : first_value_;
+        first[now.parameter] = first[before.parameter];
+        if (now.is_gradient) next_[before.parameter] = now.parameter;
+    }
+}
+
+DPTK_INLINE std::size_t TiedParameters::count(std::size_t i) const noexcept {
+    std::size_t count = 0;
+    for (; i < next_.size(); i = next_[i]) ++count;
+    return count;
+}
+
+}  // namespace DPTK_NAMESPACE::detail

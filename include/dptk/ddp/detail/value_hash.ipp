@@ -1,0 +1,85 @@
+#pragma once
+
+#include "dptk/ddp/detail/value_hash.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <map>
+
+#include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/detail/text.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Mixes eight bytes into a hash, by the multiplication and rotation of MurmurHash3.
+[[nodiscard]] DPTK_INLINE std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) noexcept {
+    return (std::rotl(hash ^ (word * 0x87c37b91114253d5U), 31) + 0x52dce729U) * 5;
+}
+
+/// Hashes four lanes side by side, so that the processor need not wait for each multiplication.
+[[nodiscard]] DPTK_INLINE std::uint64_t bytes_hash(const std::byte* data, std::size_t bytes) noexcept {
+    std::array<std::uint64_t, 4> lanes = {1, 2, 3, 4};
+    std::size_t done = 0;
+    for (; bytes - done >= sizeof lanes; done += sizeof lanes) {
+        std::array<std::uint64_t, 4> words;
+        std::memcpy(words.data(), data + done, sizeof words);
+        for (std::size_t i = 0; i < words.size(); ++i) lanes[i] = mixed(lanes[i], words[i]);
+    }
+    std::array<std::uint64_t, 4> rest = {};
+    if (done < bytes) std::memcpy(rest.data(), data + done, bytes - done);
+    std::uint64_t hash = bytes;
+    for (std::size_t i = 0; i < rest.size(); ++i) hash = mixed(hash, mixed(lanes[i], rest[i]));
+    return hash;
+}
+
+DPTK_INLINE std::uint64_t value_hash(const ParameterRef& parameter) {
+    const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
+    if (bytes == 0) return 0;
+    if (parameter.device.type == DeviceType::cpu)
+        return bytes_hash(static_cast<const std::byte*>(parameter.value), bytes);
+    std::vector<std::byte> copy(bytes);
+    device_calls().copy(copy.data(), parameter.value, bytes, parameter.device.index);
+    device_calls().synchronize(parameter.device.index);
+    return bytes_hash(copy.data(), bytes);
+}
+
+DPTK_INLINE std::vector<std::uint64_t> value_hashes(const ModelParameters& parameters) {
+    std::vector<std::uint64_t> hashes;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+        hashes.push_back(parameters.ignored()[i] ? 0 : value_hash(parameters[i]));
+    return hashes;
+}
+
+DPTK_INLINE std::uint64_t short_hash(std::span<const std::uint64_t> hashes) {
+    std::uint64_t hash = 0;
+    for (const std::uint64_t each : hashes) hash = mixed(hash, each);
+    return (hash ^ (hash >> 24U)) & ((std::uint64_t{1} << 40U) - 1);
+}
+
+DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameters& parameters) {
+    const std::vector<std::uint64_t> own = value_hashes(parameters);
+    std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(group.size()));
+    group.all_gather(own, all);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        std::map<std::uint64_t, std::vector<int>> ranks;
+        for (int rank = 0; rank < group.size(); ++rank)
+            ranks[all[static_cast<std::size_t>(rank) * own.size() + i]].push_back(rank);
+        if (ranks.size() == 1) continue;
+        const auto most = std::ranges::max_element(
+            ranks, {}, [](const auto& entry) { return std::pair(entry.second.size(), -entry.second[0]); });
+        std::vector<int> others;
+        for (const auto& [hash, holders] : ranks) {
+            if (hash != most->first) others.insert(others.end(), holders.begin(), holders.end());
+        }
+        std::ranges::sort(others);
+        return text("parameter ", parameters[i].name, " has other values on ",
+                    others.size() == 1 ? "rank " : "ranks ", list_text(others), " than on ",
+                    most->second.size() == 1 ? "rank " : "ranks ", list_text(most->second));
+    }
+    return {};
+}
+
+}  // namespace DPTK_NAMESPACE::detail
