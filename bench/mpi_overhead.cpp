@@ -32,9 +32,9 @@ int main() {
     std::vector<double> through_group, through_communicator, raw;
     for (int round = 0; round < 1000; ++round) {
         raw.push_back(
-            block([&] { MPI_Allreduce(MPI_IN_PLACE, value, 1, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD); }));
-        through_communicator.push_back(block([&] { communicator.all_reduce(value, dptk::ReduceOp::max); }));
-        through_group.push_back(block([&] { group.all_reduce(value, dptk::ReduceOp::max); }));
+            block([&] { MPI_Allreduce(MPI_IN_PLACE, value, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }));
+        through_communicator.push_back(block([&] { communicator.all_reduce(value, dptk::ReduceOp::sum); }));
+        through_group.push_back(block([&] { group.all_reduce(value, dptk::ReduceOp::sum); }));
     }
     if (group.rank() != 0) return 0;
     const auto print = [&](const char* name, const std::vector<double>& own) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -98,7 +97,7 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
-        const CallerScope here = enter(call);
+        check_caller(call);
         executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
@@ -116,7 +115,7 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
                              std::function<void()> then) override {
-        const CallerScope here = enter(call);
+        check_caller(call);
         executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) {
@@ -356,23 +355,13 @@ class TransportChannel final : public Channel {
                "includes <dptk/comm/nccl.hpp> or <dptk/comm/staged.hpp>";
     }
 
-    /// Marks the channel as entered by this thread, as long as the scope exists.
-    class CallerScope {
-      public:
-        explicit CallerScope(std::atomic<bool>& is_entered) noexcept : is_entered_(is_entered) {}
-        ~CallerScope() { is_entered_.store(false, std::memory_order_release); }
-        CallerScope(const CallerScope&) = delete;
-        CallerScope& operator=(const CallerScope&) = delete;
-
-      private:
-        std::atomic<bool>& is_entered_;
-    };
-
-    /// Throws ArgumentError if another thread is in a call of this channel.
-    [[nodiscard]] CallerScope enter(const Collective& call) {
+    /// Throws ArgumentError in a forked child, or if another thread is in a call of this channel.
+    void check_caller(const Collective& call) const {
         if (fork_guard_.is_in_child()) refuse_child(call);
-        if (is_entered_.exchange(true, std::memory_order_acquire)) refuse_second_caller(call);
-        return CallerScope(is_entered_);
+        if constexpr (HasEnqueue<T>) return;  // calls stay active on their stream
+        const std::optional<std::uint64_t> active = tracker().active_call();
+        // If the background thread executed this call, the queue would not be idle while the call is active.
+        if (active && queue_.idle() && tracker().active_call() == active) refuse_second_caller(call);
     }
 
     [[noreturn]] void refuse_child(const Collective& call) const {
@@ -397,7 +386,7 @@ class TransportChannel final : public Channel {
     /// not agreed between the ranks.
     template <class Operation>
     void in_order(Operation&& operation) {
-        const CallerScope here = enter({.verb = Verb::duplicate});
+        check_caller({.verb = Verb::duplicate});
         launch_started();
         abort_job_on_error([&] {
             started_.finish_before({.verb = Verb::duplicate});
@@ -539,7 +528,6 @@ class TransportChannel final : public Channel {
     std::shared_ptr<CallTracker> message_tracker_;
     AllReduceAlgorithm algorithm_ = AllReduceAlgorithm::automatic;
     ForkGuard fork_guard_;
-    std::atomic<bool> is_entered_ = false;
     WorkQueue queue_;
     StartedCalls started_;
     /// Null unless the transport enqueues its calls on a GPU.

@@ -96,15 +96,13 @@ class MpiTransport {
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
     /// Whether MPI carries out the reduction. MPI has no 16-bit floating-point types, its user-defined
-    /// functions have no context argument, Open MPI's vectorized sums of short integers saturate instead of
-    /// wrapping around, and MPI_MIN and MPI_MAX may drop a NaN.
+    /// functions have no context argument, and Open MPI's vectorized sums of short integers saturate
+    /// instead of wrapping around.
     [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
         const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
         const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
         const bool is_builtin = reduction.user == nullptr && !reduction.weight;
-        const bool drops_nan =
-            is_floating(dtype) && (reduction.op == ReduceOp::min || reduction.op == ReduceOp::max);
-        return is_builtin && !short_float && !drops_nan && !(short_integer && reduction.op == ReduceOp::sum);
+        return is_builtin && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
     }
 
     /// Whether MPI can carry out the call on device memory. MPI has no averages, and dptk can divide their

@@ -79,13 +79,15 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& messag
 DPTK_INLINE bool MpiTransport::takes_device_memory(const Collective& call) const {
     const bool is_reduction =
         call.verb == Verb::all_reduce || call.verb == Verb::reduce || call.verb == Verb::reduce_scatter;
-    const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages();
+    const bool reduced_by_mpi = reduces(call.input.dtype, call.reduction) && !call.reduction.averages() &&
+                                !detail::has_own_mpi_op(call.reduction.op, call.input.dtype);
     return detail::mpi_is_cuda_aware() && (!is_reduction || reduced_by_mpi);
 }
 
 DPTK_INLINE void MpiTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
     in_pieces(data, [&](void* piece, int count, MPI_Datatype type) {
-        check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(reduction.op), comm_.get()),
+        check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(reduction.op, data.dtype),
+                                comm_.get()),
                   "MPI_Allreduce");
     });
     if (reduction.averages()) detail::divide(data, size_);
@@ -99,8 +101,8 @@ DPTK_INLINE void MpiTransport::reduce(const Buffer& data, const Reduction& reduc
         const algorithms::Scratch copy(own.slice(0, use_copy ? own.count : 0));
         if (use_copy) detail::convert(copy.buffer(), own);
         const void* input = use_copy ? copy.buffer().data : is_root ? MPI_IN_PLACE : piece;
-        check_mpi(MPI_Reduce(input, is_root ? piece : nullptr, count, type, detail::mpi_op(reduction.op),
-                             root, comm_.get()),
+        check_mpi(MPI_Reduce(input, is_root ? piece : nullptr, count, type,
+                             detail::mpi_op(reduction.op, data.dtype), root, comm_.get()),
                   "MPI_Reduce");
     });
     if (is_root && reduction.averages()) detail::divide(data, size_);
@@ -170,7 +172,7 @@ DPTK_INLINE void MpiTransport::reduce_scatter(const Buffer& input, const Buffer&
     const algorithms::Scratch own(use_copy ? output : output.slice(0, 0));
     const Buffer& result = use_copy ? own.buffer() : output;
     check_mpi(MPI_Reduce_scatter_block(input.data, result.data, each.count, each.type,
-                                       detail::mpi_op(reduction.op), comm_.get()),
+                                       detail::mpi_op(reduction.op, output.dtype), comm_.get()),
               "MPI_Reduce_scatter_block");
     if (reduction.averages()) detail::divide(result, size_);
     algorithms::place(output, result);
@@ -207,8 +209,9 @@ DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Collective& cal
             if (!reduces(call.input.dtype, call.reduction)) return nullptr;
             algorithms::place(call.output, call.input);
             in_pieces(call.output, [&](void* piece, int count, MPI_Datatype type) {
-                check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece, count, type, detail::mpi_op(call.reduction.op),
-                                         comm_.get(), request()),
+                check_mpi(MPI_Iallreduce(MPI_IN_PLACE, piece, count, type,
+                                         detail::mpi_op(call.reduction.op, call.output.dtype), comm_.get(),
+                                         request()),
                           "MPI_Iallreduce");
             });
             if (call.reduction.averages()) {

@@ -35,7 +35,11 @@ class MpiMessageType {
     bool owned_ = false;
 };
 
-[[nodiscard]] MPI_Op mpi_op(ReduceOp op);
+/// Returns whether dptk has an MPI operation of its own, which reduces host memory only: MPI_MIN and MPI_MAX
+/// may drop a NaN.
+[[nodiscard]] bool has_own_mpi_op(ReduceOp op, DType dtype) noexcept;
+
+[[nodiscard]] MPI_Op mpi_op(ReduceOp op, DType dtype);
 
 }  // namespace DPTK_NAMESPACE::detail
 

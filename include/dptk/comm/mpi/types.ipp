@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "dptk/comm/algorithms/local_reduce.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE MPI_Datatype mpi_datatype(DType dtype) {
@@ -63,7 +65,31 @@ DPTK_INLINE MpiMessageType::~MpiMessageType() {
     if (owned_) MPI_Type_free(&type_);
 }
 
-DPTK_INLINE MPI_Op mpi_op(ReduceOp op) {
+/// The function of an MPI operation: computes inout = inout combined with in.
+template <ReduceOp op>
+void combine_for_mpi(void* in, void* inout, int* count, MPI_Datatype* type) {
+    const Buffer into{inout, static_cast<std::size_t>(*count), *type == MPI_FLOAT ? DType::f32 : DType::f64};
+    combine(into, into.at(in), op);
+}
+
+/// Makes an operation at the first call. It lives as long as MPI does.
+template <ReduceOp op>
+[[nodiscard]] MPI_Op own_mpi_op() {
+    static const MPI_Op made = [] {
+        MPI_Op operation = MPI_OP_NULL;
+        check_mpi(MPI_Op_create(&combine_for_mpi<op>, 1, &operation), "MPI_Op_create");
+        return operation;
+    }();
+    return made;
+}
+
+DPTK_INLINE bool has_own_mpi_op(ReduceOp op, DType dtype) noexcept {
+    return is_floating(dtype) && (op == ReduceOp::min || op == ReduceOp::max);
+}
+
+DPTK_INLINE MPI_Op mpi_op(ReduceOp op, DType dtype) {
+    if (has_own_mpi_op(op, dtype))
+        return op == ReduceOp::min ? own_mpi_op<ReduceOp::min>() : own_mpi_op<ReduceOp::max>();
     switch (op) {
         case ReduceOp::sum:
         case ReduceOp::avg: return MPI_SUM;

@@ -28,9 +28,13 @@ class AgreedErrors {
 
     /// Notes that the program makes a call: if no exception unwinds this thread, an earlier agreed error has
     /// been caught. Does nothing on dptk's own threads.
-    void note_call() noexcept;
+    void note_call() noexcept {
+        if (has_noted_.load(std::memory_order_relaxed)) forget_if_caught();
+    }
 
   private:
+    void forget_if_caught() noexcept;
+
     mutable std::mutex mutex_;
     std::weak_ptr<const void> last_;
     std::atomic<bool> has_noted_ = false;

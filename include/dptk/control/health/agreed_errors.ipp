@@ -12,8 +12,8 @@ DPTK_INLINE void AgreedErrors::note(const Error& error) {
     has_noted_ = true;
 }
 
-DPTK_INLINE void AgreedErrors::note_call() noexcept {
-    if (!has_noted_ || is_background_thread || std::uncaught_exceptions() > 0) return;
+DPTK_INLINE void AgreedErrors::forget_if_caught() noexcept {
+    if (is_background_thread || std::uncaught_exceptions() > 0) return;
     const std::lock_guard lock(mutex_);
     last_.reset();
     has_noted_ = false;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,12 @@ class CallTracker {
 
     void end() noexcept {
         state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    }
+
+    /// Returns the number of the call that is active, if there is one.
+    [[nodiscard]] std::optional<std::uint64_t> active_call() const noexcept {
+        const std::uint64_t state = state_.load(std::memory_order_acquire);
+        return state % 2 == 1 ? std::optional(state / 2) : std::nullopt;
     }
 
     [[nodiscard]] const ChannelIdentity& identity() const noexcept { return identity_; }

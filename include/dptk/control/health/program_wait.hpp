@@ -2,6 +2,8 @@
 /// different groups can be found.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 
 #include "dptk/control/health/call_tracker.hpp"
@@ -19,9 +21,8 @@ class ProgramWait {
     class Scope {
       public:
         Scope(ProgramWait& program, const CallTracker& channel) noexcept
-            : program_(is_background_thread ? nullptr : &program) {
+            : program_(program.is_called_by_program() ? &program : nullptr) {
             if (program_ == nullptr) return;
-            program_->note_thread();
             before_ = program_->channel_.load(std::memory_order_relaxed);
             program_->channel_.store(&channel, std::memory_order_release);
         }
@@ -43,15 +44,25 @@ class ProgramWait {
     }
 
   private:
-    void note_thread() noexcept {
-        static thread_local const char identity = 0;
-        const void* first = nullptr;
-        if (thread_.load(std::memory_order_relaxed) == &identity) return;
-        if (!thread_.compare_exchange_strong(first, &identity)) has_several_threads_ = true;
+    /// Returns false on dptk's own threads. Notes whether the program calls from several threads. Costs a
+    /// comparison on the thread that made the first call.
+    [[nodiscard]] bool is_called_by_program() noexcept {
+        const pthread_t self = pthread_self();
+        if (has_thread_.load(std::memory_order_acquire) && pthread_equal(thread_, self) != 0) return true;
+        if (is_background_thread) return false;
+        if (!is_claimed_.exchange(true)) {
+            thread_ = self;
+            has_thread_.store(true, std::memory_order_release);
+        } else {
+            has_several_threads_ = true;
+        }
+        return true;
     }
 
     std::atomic<const CallTracker*> channel_ = nullptr;
-    std::atomic<const void*> thread_ = nullptr;
+    pthread_t thread_ = {};
+    std::atomic<bool> is_claimed_ = false;
+    std::atomic<bool> has_thread_ = false;
     std::atomic<bool> has_several_threads_ = false;
 };
 
