@@ -80,6 +80,19 @@ void check_all_verbs(ProcessGroup& group, int count) {
     for (std::size_t i = 0; i < whole.size(); ++i)
         CHECK(devices.read(whole, i)[3 * (all - 1) + 2] == value(all - 1, 2));
 
+    auto in_place =
+        devices.make(rank, 3 * all, [&](std::size_t d, std::size_t e) { return value(d, e % 3); });
+    std::vector<dptk::DeviceSpan<float>> places;
+    for (std::size_t i = 0; i < in_place.size(); ++i) {
+        const std::size_t number = static_cast<std::size_t>(rank * count) + i;
+        places.push_back(in_place[i].span().subspan(3 * number, 3));
+    }
+    multi::all_gather(group, places, in_place, devices.refs);
+    for (std::size_t i = 0; i < in_place.size(); ++i) {
+        CHECK(devices.read(in_place, i)[2] == value(0, 2));
+        CHECK(devices.read(in_place, i)[3 * (all - 1) + 2] == value(all - 1, 2));
+    }
+
     multi::reduce_scatter(group, whole, part, ReduceOp::avg, devices.refs);
     for (std::size_t i = 0; i < part.size(); ++i)
         CHECK(devices.read(part, i)[2] ==

@@ -197,6 +197,21 @@ TEST_CASE("waiting for thousands of keys names some of the missing keys") {
     });
 }
 
+TEST_CASE("a compare_and_set that sets nothing does not end a wait") {
+    with_every_kind([](dptk::Store& one, dptk::Store& other) {
+        std::string message;
+        std::thread waiting([&] {
+            const std::vector<std::string> keys = {"absent"};
+            message = message_of<dptk::TimeoutError>([&] { one.wait(keys, 300ms); });
+        });
+        std::this_thread::sleep_for(100ms);
+        static_cast<void>(other.compare_and_set("absent", "expected", "desired"));
+        CHECK_FALSE(other.find("absent"));
+        waiting.join();
+        CHECK(message.find("absent") != std::string::npos);
+    });
+}
+
 TEST_CASE("a blocked get and a blocked wait return when the values are set") {
     with_every_kind([](dptk::Store& one, dptk::Store& other) {
         std::string value;
