@@ -23,7 +23,9 @@ class StagedDevices final : public DeviceGroup {
 
     void run(const DeviceCall& call) override {
         HostBuffers inputs(call.inputs);
-        const bool in_place = call.inputs[0].data == call.outputs[0].data;
+        // The input of an all_gather, or the output of a reduce_scatter, may be a part of the other buffer.
+        const bool in_place =
+            call.inputs[0].data == call.outputs[0].data && call.inputs[0].count == call.outputs[0].count;
         HostBuffers outputs(in_place ? std::vector<Buffer>() : call.outputs);
         copy(inputs.buffers(), call.inputs, call);
         DeviceCall host_call = call;

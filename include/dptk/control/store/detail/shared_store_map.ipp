@@ -39,7 +39,7 @@ DPTK_INLINE std::string SharedStoreMap::compare_and_set(std::string_view key, st
     const std::lock_guard lock(mutex_);
     check_open();
     std::string value = map_.compare_and_set(key, expected, desired);
-    announce(key);
+    if (map_.find(key) != nullptr) announce(key);
     return value;
 }
 
