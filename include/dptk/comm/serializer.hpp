@@ -112,7 +112,7 @@ struct Serializer<std::vector<T>> {
     }
 };
 
-/// Serializes each flag as one byte.
+/// Serializes a std::vector<bool>, each element as one byte.
 template <>
 struct Serializer<std::vector<bool>> {
     using Flags = std::vector<char>;  ///< The serialized type.

@@ -44,11 +44,11 @@ struct ParameterRef {
     /// lazy.
     void* gradient = nullptr;
     /// A function that returns the current address of a lazy gradient: a gradient whose memory is allocated
-    /// by each backward. Only under Ready::marked. `gradient` is then null until mark_ready(i, gradient) is
-    /// called. accumulate() calls this function, and synchronize() calls it for gradients that this rank
-    /// has not marked; the function may throw. The gradient's memory must exist until synchronize() has
-    /// returned, and during subsequent calls such as clip_grad_norm(). With IfMissing::make, the new
-    /// gradient may be uninitialized: the caller overwrites all of it.
+    /// by each backward. Lazy gradients require Ready::marked. If this function is set, the member `gradient`
+    /// is null until mark_ready() passes the address. accumulate() calls this function, and synchronize()
+    /// calls it for gradients that this rank has not marked; the function may throw. The gradient's memory
+    /// must exist until synchronize() has returned, and during subsequent calls such as clip_grad_norm().
+    /// With IfMissing::make, the new gradient may be uninitialized: the caller overwrites all of it.
     std::function<void*(IfMissing)> lazy_gradient = {};
     /// Distinguishes memory layouts of one logical shape. 0 means row-major; other values are column_major,
     /// or a number that the program chooses, such as a hash of strides. Must be equal on all ranks.

@@ -34,7 +34,7 @@ class ShardedParameters {
     struct Options {
         /// The maximum number of elements in a piece.
         std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
-        /// Whether values have separate memory.
+        /// Whether values have memory of their own, instead of the buckets' memory.
         bool has_value_memory = false;
     };
 
