@@ -58,6 +58,37 @@ TEST_CASE("a changed weight is found in the next step that compares, on all rank
     });
 }
 
+TEST_CASE("a step that is canceled, and compares, is no drift") {
+    test::on_ranks([](ProcessGroup& group) {
+        DriftNet net(0);
+        dptk::DistributedDataParallel ddp(group, net.values, net.gradients, {.verify_parameters_every = 1});
+        for (int i = 0; i < 2; ++i) compare_step(ddp, net, Ready::at_synchronize);
+        std::string text;
+        if (group.rank() == 0) {
+            CHECK_NOTHROW(ddp.cancel_step());
+        } else {
+            CHECK(test::throws<dptk::ArgumentError>(
+                text, [&] { ddp.synchronize(); }, test::Agreed::yes));
+            CHECK_MESSAGE(test::contains(text, "rank 0: canceled the step"), text);
+        }
+        CHECK_NOTHROW(compare_step(ddp, net, Ready::at_synchronize));
+    });
+}
+
+TEST_CASE("values that move between steps are compared at their current addresses") {
+    test::on_ranks([](ProcessGroup& group) {
+        DriftNet net(0);
+        dptk::DistributedDataParallel ddp(group, net.values, net.gradients, {.verify_parameters_every = 1});
+        for (int i = 0; i < 4; ++i) {
+            auto copy = net.values;
+            for (auto& value : net.values) std::ranges::fill(value, static_cast<float>(group.rank()));
+            net.values.swap(copy);
+            ddp.begin_step();
+            CHECK_NOTHROW(compare_step(ddp, net, Ready::at_synchronize));
+        }
+    });
+}
+
 TEST_CASE("values are not compared by default, and are in debug mode") {
     test::on_ranks([](ProcessGroup& group) {
         if (group.size() == 1 || test::is_launched()) return;

@@ -159,6 +159,7 @@ TEST_CASE("values and gradients that do not match are errors that name the param
     std::map<int, std::vector<float>> first = {{1, {1}}, {2, {2}}}, second = {{2, {1}}, {3, {2}}};
     CHECK(error({first, second}).ends_with("[1] would get the gradient [2]"));
     Vectors in_order = {{1}, {2}};
+    CHECK(error({first, in_order}) == "none");
     CHECK(error({named, in_order}) == "none");
     std::vector<std::pair<std::vector<float>, std::vector<float>>> pairs = {{{1, 2}, {3}}};
     CHECK(error(dptk::ParameterSource(pairs)) == "parameter [0] has 2 elements, but its gradient has 1");

@@ -47,7 +47,8 @@ class WorkHandle;
 /// The handle of a started operation. Copies refer to the same operation. The destructor of the last copy
 /// blocks until the operation has ended, so that the operation does not use memory that no longer exists. If
 /// an exception destroys the handle before the operation has ended, the job is failed first, so that the wait
-/// ends; agreed errors do not fail the job, since all ranks wait then. detach() turns this off.
+/// ends: over MPI, which cannot be interrupted, this ends the process. Agreed errors do not fail the job,
+/// since all ranks wait then. detach() turns this off.
 class Work {
   public:
     /// Creates the handle of an operation that has succeeded.

@@ -9,6 +9,7 @@
 #include "dptk/comm/detail/channel_job.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -39,6 +40,9 @@ class WorkHandle {
 
     /// Waits for the operation. Only a wait without a timeout keeps the program from making other calls.
     bool wait(std::chrono::nanoseconds timeout) {
+        if (fork_guard_.is_in_child())
+            throw ArgumentError(
+                "a forked process waited for an operation of its parent: only the parent may");
         if (!tracker_ || timeout != std::chrono::nanoseconds::max()) return state->wait(timeout);
         const ProgramWait::Scope waits(job_->control->program(), *tracker_);
         return state->wait(timeout);

@@ -63,8 +63,9 @@ struct DistributedDataParallelOptions {
     bool init_sync = true;
     /// Compares the values of all parameters between the ranks in every Nth step; 0 never does, and costs
     /// nothing. If they differ in any bit, all ranks throw MismatchError, which names the step, the first
-    /// parameter that differs, and the ranks. The comparison reads all values, and adds no message if
-    /// gradients are in host memory. Default: 100 if DPTK_DEBUG is set, otherwise 0.
+    /// parameter that differs, and the ranks; if steps run on devices, the next synchronize() throws. The
+    /// comparison reads all values, and adds no message if gradients are in host memory. Default: 100 if
+    /// DPTK_DEBUG is set, otherwise 0.
     std::optional<std::size_t> verify_parameters_every = std::nullopt;
     /// The stream on which gradients in device memory are computed and used. Default: the default stream.
     /// The stream must outlive the DistributedDataParallel, and is not compared between ranks.

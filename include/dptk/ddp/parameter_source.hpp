@@ -78,7 +78,7 @@ class ParameterSource {
 
     /// Accepts values and gradients in two containers of the same structure. The first value that is found
     /// belongs to the first gradient that is found, and so on. Names are taken from the container of
-    /// values; if both containers are maps, their keys must be equal.
+    /// values; if both containers have names, such as the keys of maps, these must be equal.
     template <class Values, class Gradients>
     ParameterSource(Values&& values, Gradients&& gradients)
         : values_(detail::visitor_of(std::forward<Values>(values))),

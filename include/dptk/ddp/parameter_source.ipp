@@ -43,7 +43,13 @@ DPTK_INLINE void ParameterSource::check_names(const std::vector<ParameterRef>& v
     const auto has_name = [](const ParameterRef& parameter) {
         return parameter.name.find_first_not_of("[]-0123456789") != std::string::npos;
     };
+    const auto is_positional = [](const std::vector<ParameterRef>& parameters) {
+        for (std::size_t i = 0; i < parameters.size(); ++i)
+            if (parameters[i].name != detail::text("[", i, "]")) return false;
+        return true;
+    };
     const auto depth = [](const ParameterRef& parameter) { return std::ranges::count(parameter.name, '['); };
+    const bool has_keys = !is_positional(values) && !is_positional(gradients);
     const auto list = [](const std::vector<ParameterRef>& parameters) {
         constexpr std::size_t limit = 8;
         std::string names;
@@ -55,7 +61,8 @@ DPTK_INLINE void ParameterSource::check_names(const std::vector<ParameterRef>& v
         const ParameterRef& value = values[i];
         const ParameterRef& gradient = gradients[i];
         const bool are_comparable =
-            has_name(value) == has_name(gradient) && (has_name(value) || depth(value) == depth(gradient));
+            has_name(value) == has_name(gradient) &&
+            (has_name(value) || (has_keys && depth(value) == 1 && depth(gradient) == 1));
         if (!are_comparable || value.name == gradient.name) continue;
         throw ArgumentError(detail::text("the values ", list(values), " and the gradients ", list(gradients),
                                          " have different names: ", value.name, " would get the gradient ",

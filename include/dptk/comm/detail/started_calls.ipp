@@ -81,6 +81,8 @@ DPTK_INLINE void StartedCalls::finish_before(const Collective& call) {
     std::vector<Started> dropped;
     take_dropped(started_.all, dropped);
     take_dropped(messages_.all, dropped);
+    started_.drop_ended();
+    messages_.drop_ended();
     for (const Started& each : dropped) each.finish();
     rethrow_unseen(dropped);
 }

@@ -126,8 +126,7 @@ class TransportChannel final : public Channel {
         }
         if constexpr (HasStart<T>) {
             if (transport().progresses_by_caller())
-                return Work(start_by_caller(call, std::move(keep_alive), std::move(then)), job(),
-                            executor_->tracker);
+                return Work(start_by_caller(call, std::move(keep_alive), std::move(then)), job());
         }
         return Work(start_on_thread(call, std::move(keep_alive), std::move(then)), job(), executor_->tracker);
     }

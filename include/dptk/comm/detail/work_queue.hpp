@@ -14,6 +14,7 @@
 
 #include "dptk/comm/detail/work_error.hpp"
 #include "dptk/comm/work.hpp"
+#include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -85,6 +86,7 @@ class WorkQueue {
 
     static void serve(Shared& shared);
 
+    ForkGuard fork_guard_;
     std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
     std::thread thread_;
 };

@@ -51,10 +51,16 @@ DPTK_INLINE std::exception_ptr QueuedWork::unreported_error() {
 }
 
 DPTK_INLINE WorkQueue::~WorkQueue() {
-    finish();
+    if (fork_guard_.is_in_child()) {
+        leak();
+    } else {
+        finish();
+    }
 }
 
 DPTK_INLINE std::shared_ptr<QueuedWork> WorkQueue::start(QueuedWork::Operation operation) {
+    if (fork_guard_.is_in_child())
+        throw ArgumentError("a forked process called an object of its parent: only the parent may do so");
     auto work = std::make_shared<QueuedWork>(std::move(operation));
     if (!thread_.joinable()) thread_ = start_background_thread([shared = shared_] { serve(*shared); });
     {

@@ -9,13 +9,23 @@
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
+/// Returns what the launcher's variables say, for messages only: contradictions are reported elsewhere.
+[[nodiscard]] DPTK_INLINE LaunchEnvironment launch_for_messages() {
+    try {
+        return read_launch_environment();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
 DPTK_INLINE MpiInitTimer::MpiInitTimer()
     : timeout_(environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)),
-      launch_(read_launch_environment()),  // before MPI_Init, which may change the environment
+      launch_(launch_for_messages()),  // before MPI_Init, which may change the environment
       thread_(start_background_thread([this] { run(); })) {}
 
 DPTK_INLINE MpiInitTimer::~MpiInitTimer() {

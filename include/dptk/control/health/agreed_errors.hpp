@@ -26,8 +26,8 @@ class AgreedErrors {
     /// since.
     [[nodiscard]] bool is_unwinding() const;
 
-    /// Notes that the program makes a call: if no exception unwinds this thread, an earlier agreed error has
-    /// been caught. Does nothing on dptk's own threads.
+    /// Notes that the program makes a call: if no exception unwinds this thread or is being handled, an
+    /// earlier agreed error has been caught. Does nothing on dptk's own threads.
     void note_call() noexcept {
         if (has_noted_.load(std::memory_order_relaxed)) forget_if_caught();
     }

@@ -13,7 +13,8 @@ DPTK_INLINE void AgreedErrors::note(const Error& error) {
 }
 
 DPTK_INLINE void AgreedErrors::forget_if_caught() noexcept {
-    if (is_background_thread || std::uncaught_exceptions() > 0) return;
+    const bool is_in_handler = std::current_exception() != nullptr;  // which may rethrow the error
+    if (is_background_thread || is_in_handler || std::uncaught_exceptions() > 0) return;
     const std::lock_guard lock(mutex_);
     last_.reset();
     has_noted_ = false;

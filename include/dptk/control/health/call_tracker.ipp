@@ -23,7 +23,8 @@ DPTK_INLINE CallTracker::Snapshot CallTracker::look() const noexcept {
 
 DPTK_INLINE void CallTracker::set_purpose(const CallPurpose& purpose) noexcept {
     step_.store(purpose.step, std::memory_order_relaxed);
-    owner_.store(purpose.owner, std::memory_order_relaxed);
+    // Another thread may read the owner after it has read the previous purpose: it is never null again.
+    if (purpose.owner != nullptr) owner_.store(purpose.owner, std::memory_order_relaxed);
     purpose_.store(purpose.call, std::memory_order_release);
 }
 

@@ -123,7 +123,10 @@ DPTK_INLINE bool RankMonitor::waits_for(const Rank& waiting, const Rank& other) 
     if (here->peer != CallTracker::no_peer || waiting.beats_in_call < 1 || other.beats_in_call < 1)
         return false;
     const ChannelStatus* const theirs = other.status.channel(here->name);
-    return theirs != nullptr && !theirs->active && theirs->sequence < here->sequence;
+    // The other rank has called both groups from its only thread. In a group that it has not called yet, a
+    // second thread may be about to make the first call.
+    const bool has_called = theirs != nullptr && theirs->sequence > 0;
+    return has_called && !theirs->active && theirs->sequence < here->sequence;
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {

@@ -36,8 +36,11 @@ class BucketTraffic {
     struct LaunchInfo {
         /// Sum if gradients are weighted, otherwise average.
         ReduceOp op = ReduceOp::sum;
-        /// This rank's weight, for hooks and for sums in device memory.
+        /// This rank's weight, for hooks.
         double weight = 1;
+        /// The factor of this rank's gradients in sums in device memory, where it is applied by the
+        /// reduction.
+        double sum_weight = 1;
         std::size_t step = 0;
         /// Whether this rank has found a problem.
         bool has_problem = false;

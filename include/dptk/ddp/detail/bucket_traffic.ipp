@@ -40,7 +40,7 @@ DPTK_INLINE void BucketTraffic::launch(BucketSet& buckets, std::size_t b,
     }
     if (is_last && carries_status(buckets)) bucket.set_status(info.has_problem);
     Reduction reduction = info.op;
-    if (bucket.gradients().on_device() && info.op == ReduceOp::sum) reduction.weight = info.weight;
+    if (bucket.gradients().on_device() && info.op == ReduceOp::sum) reduction.weight = info.sum_weight;
     Collective call = outcome_ == BucketSet::Outcome::everywhere
                           ? bucket.all_reduce(reduction)
                           : bucket.reduce_scatter(reduction, group_.rank(), group_.size());

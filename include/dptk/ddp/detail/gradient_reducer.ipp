@@ -164,7 +164,7 @@ DPTK_INLINE void GradientReducer::cancel_step() {
     own_.has_addresses = false;
     try {
         end_step();
-    } catch (const ArgumentError& error) {
+    } catch (const Error& error) {
         if (!error.agreed()) throw;
     }
 }
@@ -354,10 +354,12 @@ DPTK_INLINE void GradientReducer::hash_values() {
     const bool is_due = verify_every_ > 0 && own_.number > 0 && own_.number % verify_every_ == 0 &&
                         (!hook_ || hook_->keeps_values_equal()) && !steps_->is_captured();
     if (!is_due) return;
-    if (own_.has_addresses && !own_.is_shadow) own_.hash = short_hash(value_hashes(parameters_));
+    if (!is_marked()) read_addresses();  // otherwise begin_locked() has read them
+    if (own_.has_addresses && !own_.is_shadow)
+        own_.hash = short_hash(value_hashes(parameters_, steps_->lanes()));
     if (!steps_->lanes()) return;  // the step's header carries the hash
-    std::vector<std::uint64_t> hashes = group_->all_gather_value(own_.hash);
-    std::erase(hashes, 0);  // ranks that do not compare
+    std::vector<std::uint64_t> hashes = group_->all_gather_value(own_.hash ? *own_.hash : no_hash);
+    std::erase(hashes, no_hash);
     if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) != hashes.end()) own_.note_drift();
 }
 
@@ -508,14 +510,19 @@ DPTK_INLINE void GradientReducer::rebuild() {
 
 DPTK_INLINE void GradientReducer::throw_problems() {
     const std::string problems = gather_problems(*group_, own_.problem);
-    const bool has_drifted =
-        verify_every_ > 0 && group_->all_reduce_value<int>(own_.has_drifted ? 1 : 0, ReduceOp::max) != 0;
+    std::uint8_t kinds[] = {0, 0};  // whether a rank has noticed drift, and whether one has another problem
+    if (own_.has_drifted) kinds[0] = 1;
+    if (own_.has_mistake) kinds[1] = 1;
+    if (verify_every_ > 0) group_->all_reduce(kinds, ReduceOp::max);
+    const bool has_drifted = kinds[0] != 0 && kinds[1] == 0;
     const std::size_t step = own_.number;
+    const bool compares = own_.hash.has_value();
     steps_->discard_sums();
     unused_.discard();
+    const DeviceLanes* const lanes = steps_->lanes();
     reset_step();
     if (has_drifted) {
-        const std::string difference = describe_drift(*group_, parameters_);
+        const std::string difference = describe_drift(*group_, parameters_, lanes, compares);
         throw_agreed(*group_, MismatchError(text("before step ", step, ": ", difference)));
     }
     throw_agreed(*group_, ArgumentError("synchronize: " + problems));

@@ -39,10 +39,12 @@ struct LocalStep {
     bool has_addresses = true;
     /// Whether the addresses of the model's buffers are valid.
     bool has_buffers = true;
-    /// The hash of the parameters' values if the ranks compare them in this step, otherwise 0.
-    std::uint64_t hash = 0;
+    /// The hash of the parameters' values, if this rank takes part in their comparison in this step.
+    std::optional<std::uint32_t> hash;
     /// Whether this rank knows that the values differ between the ranks.
     bool has_drifted = false;
+    /// Whether this rank has a problem other than drift.
+    bool has_mistake = false;
     /// The first problem on this rank, or empty.
     std::string problem;
 

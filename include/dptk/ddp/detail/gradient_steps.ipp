@@ -9,7 +9,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void LocalStep::note(std::string what) {
-    if (problem.empty()) problem = std::move(what);
+    if (!has_mistake) problem = std::move(what);
+    has_mistake = true;
 }
 
 DPTK_INLINE void LocalStep::note_count() {
@@ -19,7 +20,7 @@ DPTK_INLINE void LocalStep::note_count() {
 
 DPTK_INLINE void LocalStep::note_drift() {
     has_drifted = true;
-    note("its parameters differ from those of other ranks");
+    if (problem.empty()) problem = "its parameters differ from those of other ranks";
 }
 
 DPTK_INLINE void GradientSteps::launch(const LocalStep& own, const std::vector<bool>& takes_part) {

@@ -93,6 +93,7 @@ DPTK_INLINE void HostSteps::launch_bucket(std::size_t b, const LocalStep& own,
     traffic_.launch(buckets_, b, parameters_.refs(),
                     {.op = reduction(own),
                      .weight = rank_weight(own),
+                     .sum_weight = copy_weight(own),
                      .step = own.number,
                      .has_problem = !own.problem.empty(),
                      .may_block = !overlaps() || (buckets_.size() == 1 && !may_send_early_)});

@@ -24,8 +24,8 @@ class StepHeader {
         bool has_problem = false;
         /// Whether this rank has run out of samples, and only takes part in the others' collectives.
         bool is_shadow = false;
-        /// The hash of the parameters' values, of at most 40 bits, if the ranks compare them in this step.
-        std::uint64_t hash = 0;
+        /// The hash of the parameters' values, if this rank takes part in their comparison in this step.
+        std::optional<std::uint32_t> hash;
     };
 
     [[nodiscard]] bool has_started() const noexcept { return started_; }
@@ -54,8 +54,8 @@ class StepHeader {
     /// Returns whether only some ranks count samples, disregarding shadows.
     [[nodiscard]] bool only_some_count_samples() const noexcept;
 
-    /// Returns whether this rank's hash differs from the mean of all ranks' hashes, disregarding shadows. If
-    /// hashes differ, this is so on some rank.
+    /// Returns whether this rank's hash differs from the mean of all hashes. If hashes differ, this is so on
+    /// some rank.
     [[nodiscard]] bool has_other_hash() const noexcept;
 
     void reset();
@@ -67,7 +67,8 @@ class StepHeader {
         double counting = 0;  // ranks that count samples
         double present = 0;   // ranks that are not shadows
         double problems = 0;  // ranks that have a problem
-        double hash = 0;      // exact, for up to 8192 ranks
+        double hashing = 0;   // ranks that have a hash
+        double hash = 0;      // exact for up to 2^21 ranks
     };
 
     void write(const Own& own);

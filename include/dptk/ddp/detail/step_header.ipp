@@ -34,7 +34,7 @@ DPTK_INLINE bool StepHeader::only_some_count_samples() const noexcept {
 }
 
 DPTK_INLINE bool StepHeader::has_other_hash() const noexcept {
-    return !own_.is_shadow && sums_->hash != static_cast<double>(own_.hash) * sums_->present;
+    return own_.hash && sums_->hash != static_cast<double>(*own_.hash) * sums_->hashing;
 }
 
 DPTK_INLINE void StepHeader::reset() {
@@ -47,8 +47,11 @@ DPTK_INLINE void StepHeader::write(const Own& own) {
     own_ = own;
     const auto one_if = [](bool flag) { return flag ? 1.0 : 0.0; };
     *sums_ = {static_cast<double>(own.samples.value_or(0) + own.accumulated),
-              one_if(own.samples.has_value() && !own.is_shadow), one_if(!own.is_shadow),
-              one_if(own.has_problem), own.is_shadow ? 0 : static_cast<double>(own.hash)};
+              one_if(own.samples.has_value() && !own.is_shadow),
+              one_if(!own.is_shadow),
+              one_if(own.has_problem),
+              one_if(own.hash.has_value()),
+              static_cast<double>(own.hash.value_or(0))};
 }
 
 DPTK_INLINE Collective StepHeader::call() const {

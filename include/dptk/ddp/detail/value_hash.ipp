@@ -35,39 +35,53 @@ namespace DPTK_NAMESPACE::detail {
     return hash;
 }
 
-DPTK_INLINE std::uint64_t value_hash(const ParameterRef& parameter) {
+DPTK_INLINE std::uint64_t value_hash(const ParameterRef& parameter, const DeviceLanes* lanes) {
     const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
     if (bytes == 0) return 0;
     if (parameter.device.type == DeviceType::cpu)
         return bytes_hash(static_cast<const std::byte*>(parameter.value), bytes);
     std::vector<std::byte> copy(bytes);
-    device_calls().copy(copy.data(), parameter.value, bytes, parameter.device.index);
-    device_calls().synchronize(parameter.device.index);
+    if (lanes != nullptr) {
+        DeviceLane& lane = lanes->on(parameter.device);
+        lane.wait_for_user_stream();
+        lane.read({parameter.value, parameter.count, parameter.dtype, parameter.device}, copy.data());
+    } else {
+        device_calls().copy(copy.data(), parameter.value, bytes, parameter.device.index);
+        device_calls().synchronize(parameter.device.index);
+    }
     return bytes_hash(copy.data(), bytes);
 }
 
-DPTK_INLINE std::vector<std::uint64_t> value_hashes(const ModelParameters& parameters) {
+DPTK_INLINE std::vector<std::uint64_t> value_hashes(const ModelParameters& parameters,
+                                                    const DeviceLanes* lanes) {
     std::vector<std::uint64_t> hashes;
     for (std::size_t i = 0; i < parameters.size(); ++i)
-        hashes.push_back(parameters.ignored()[i] ? 0 : value_hash(parameters[i]));
+        hashes.push_back(parameters.ignored()[i] ? 0 : value_hash(parameters[i], lanes));
     return hashes;
 }
 
-DPTK_INLINE std::uint64_t short_hash(std::span<const std::uint64_t> hashes) {
+DPTK_INLINE std::uint32_t short_hash(std::span<const std::uint64_t> hashes) {
     std::uint64_t hash = 0;
     for (const std::uint64_t each : hashes) hash = mixed(hash, each);
-    return (hash ^ (hash >> 24U)) & ((std::uint64_t{1} << 40U) - 1);
+    return static_cast<std::uint32_t>(hash ^ (hash >> 32U));
 }
 
-DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameters& parameters) {
-    const std::vector<std::uint64_t> own = value_hashes(parameters);
+DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameters& parameters,
+                                       const DeviceLanes* lanes, bool compares) {
+    std::vector<std::uint64_t> own(parameters.size());
+    if (compares) own = value_hashes(parameters, lanes);
+    own.push_back(compares ? 1 : 0);
     std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(group.size()));
     group.all_gather(own, all);
-    for (std::size_t i = 0; i < own.size(); ++i) {
+    const auto of = [&](int rank) {
+        return std::span(all).subspan(static_cast<std::size_t>(rank) * own.size(), own.size());
+    };
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
         std::map<std::uint64_t, std::vector<int>> ranks;
-        for (int rank = 0; rank < group.size(); ++rank)
-            ranks[all[static_cast<std::size_t>(rank) * own.size() + i]].push_back(rank);
-        if (ranks.size() == 1) continue;
+        for (int rank = 0; rank < group.size(); ++rank) {
+            if (of(rank).back() != 0) ranks[of(rank)[i]].push_back(rank);
+        }
+        if (ranks.size() < 2) continue;
         const auto most = std::ranges::max_element(
             ranks, {}, [](const auto& entry) { return std::pair(entry.second.size(), -entry.second[0]); });
         std::vector<int> others;
@@ -79,7 +93,7 @@ DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameter
                     others.size() == 1 ? "rank " : "ranks ", list_text(others), " than on ",
                     most->second.size() == 1 ? "rank " : "ranks ", list_text(most->second));
     }
-    return {};
+    return "the ranks' parameters differed, and are equal now";
 }
 
 }  // namespace DPTK_NAMESPACE::detail
