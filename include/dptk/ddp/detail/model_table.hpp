@@ -30,8 +30,8 @@ namespace DPTK_NAMESPACE::detail {
 [[nodiscard]] std::string device_lines(const std::vector<ParameterRef>& parameters,
                                        const std::vector<Buffer>& buffers);
 
-/// Throws ArgumentError if the parameters' number, or the size, type or device of a parameter, has changed
-/// from `before`, at construction, to `now`.
+/// Throws ArgumentError if the parameters' number, or the size, type, device, shape or layout of a parameter,
+/// has changed from `before`, at construction, to `now`.
 void check_unchanged(const std::vector<ParameterRef>& before, const std::vector<ParameterRef>& now);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -36,9 +36,6 @@ class TiedParameters {
     /// is the last one.
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return next_[i]; }
 
-    /// Returns the number of parameters that have the gradient of parameter `i`, which is the first of them.
-    [[nodiscard]] std::size_t count(std::size_t i) const noexcept;
-
   private:
     std::vector<std::size_t> first_;        // by parameter
     std::vector<std::size_t> first_value_;  // by parameter

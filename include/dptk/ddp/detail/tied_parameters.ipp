@@ -71,10 +71,4 @@ DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& para
     }
 }
 
-DPTK_INLINE std::size_t TiedParameters::count(std::size_t i) const noexcept {
-    std::size_t count = 0;
-    for (; i < next_.size(); i = next_[i]) ++count;
-    return count;
-}
-
 }  // namespace DPTK_NAMESPACE::detail
