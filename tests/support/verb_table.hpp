@@ -29,9 +29,11 @@ inline std::vector<std::string> cells_of(std::string_view line) {
     return cells;
 }
 
-/// Returns the rows of the first table below the heading, without the table's header.
-inline std::vector<TableRow> table_below(const std::string& heading) {
-    std::ifstream file(std::string(DPTK_TEST_SOURCE_DIR) + "/../docs/collectives.md");
+/// Returns the rows of the first table below the heading of a page, with or without the table's header.
+inline std::vector<TableRow> table_below(const std::string& heading,
+                                         const std::string& page = "collectives.md",
+                                         bool with_header = false) {
+    std::ifstream file(std::string(DPTK_TEST_SOURCE_DIR) + "/../docs/" + page);
     std::vector<TableRow> rows;
     std::string line;
     bool below = false;
@@ -44,7 +46,7 @@ inline std::vector<TableRow> table_below(const std::string& heading) {
         }
     }
     REQUIRE(rows.size() > 4);
-    rows.erase(rows.begin(), rows.begin() + 2);
+    rows.erase(with_header ? rows.begin() + 1 : rows.begin(), rows.begin() + 2);
     return rows;
 }
 
