@@ -1,0 +1,51 @@
+// test_launch gloo_thread: rank 0 sends rank 1 a longer message than it expects, past dptk's checks. Gloo's own
+// thread notices it, throws, and so ends the process while it holds a lock of Gloo.
+#ifdef DPTK_WITH_GLOO
+#include <dptk/comm/gloo.hpp>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "command.hpp"
+
+namespace launch::gloo_thread {
+
+namespace {
+
+int start(const Words&) {
+    dptk::ProcessGroup group = dptk::init_process_group();
+    const auto& control = group.channel().job().control;
+    const std::shared_ptr<dptk::detail::GlooMesh> mesh =
+        dptk::detail::GlooMesh::connect({.rank = group.rank(),
+                                         .size = group.size(),
+                                         .device = dptk::detail::make_gloo_device("127.0.0.1"),
+                                         .address = "127.0.0.1",
+                                         .store = control->store()->clone(),
+                                         .name = "mistake",
+                                         .timeout = std::chrono::seconds(30),
+                                         .job_state = control->job_state()});
+    constexpr std::uint64_t slot = 7;
+    std::array<char, 8> data{};
+    const auto buffer = mesh->context()->createUnboundBuffer(data.data(), group.rank() == 0 ? 8 : 4);
+    group.barrier();
+    if (group.rank() == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        buffer->send(1, slot);
+    }
+    if (group.rank() == 1) {
+        mesh->run("recv", [&] {
+            buffer->recv(0, slot);
+            buffer->waitRecv(std::chrono::hours(1));
+        });
+    }
+    group.barrier();
+    return 0;
+}
+
+const Command command("gloo_thread", start);
+
+}  // namespace
+
+}  // namespace launch::gloo_thread
+#endif
