@@ -167,6 +167,10 @@ class PackedCall {
 
 [[nodiscard]] std::string describe_packed(CallTracker::Call call);
 
+/// Returns a hash of everything that must be the same on all ranks of the call. A transport that matches
+/// messages by tags puts it into the tags, so that ranks whose calls differ do not exchange data.
+[[nodiscard]] std::uint64_t hash_of(const Collective& call) noexcept;
+
 [[nodiscard]] Collective allocation_call(std::size_t bytes) noexcept;
 
 }  // namespace detail
@@ -177,7 +181,7 @@ class PackedCall {
 /// Wildcard for the source rank, as MPI_ANY_SOURCE: recv accepts a message from any rank.
 inline constexpr int any_rank = -1;
 
-/// The largest tag of user messages. Collectives use the tags above it.
+/// The largest tag of user messages. Collectives use the tags from max_tag + 1 to 2 * max_tag + 1.
 inline constexpr int max_tag = 16383;
 
 /// One message between two ranks, as seen by one of them. `verb` is send or recv.

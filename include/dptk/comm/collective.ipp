@@ -86,6 +86,21 @@ DPTK_INLINE std::string describe_packed(CallTracker::Call call) {
     return PackedCall(call).describe();
 }
 
+DPTK_INLINE std::uint64_t hash_of(const Collective& call) noexcept {
+    // The finalizer of MurmurHash3: see https://github.com/aappleby/smhasher/wiki/MurmurHash3.
+    const auto mix = [](std::uint64_t hash, std::uint64_t word) {
+        hash ^= word;
+        hash = (hash ^ hash >> 33) * 0xff51'afd7'ed55'8ccdU;
+        hash = (hash ^ hash >> 33) * 0xc4ce'b9fe'1a85'ec53U;
+        return hash ^ hash >> 33;
+    };
+    const CallTracker::Call words = PackedCall(call).words();
+    std::uint64_t hash = mix(mix(0, words.first), words.second);
+    if (has_buffers(call.verb)) hash = mix(hash, call.shared_shape().element_size());
+    for (const std::size_t count : call.counts) hash = mix(hash, count);
+    return hash;
+}
+
 DPTK_INLINE Collective allocation_call(std::size_t bytes) noexcept {
     return {.verb = Verb::allocate, .input = {nullptr, bytes, DType::u8, {}, 0}};
 }

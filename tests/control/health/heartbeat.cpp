@@ -127,6 +127,34 @@ TEST_CASE("ranks that wait for each other in different groups are found within t
     CHECK(of_three->find("rank 2 (host b) waits for rank 0 (host a) in barrier #2") != std::string::npos);
 }
 
+TEST_CASE("ranks that wait in different calls with the same number are named") {
+    const auto call = [](std::string text, std::uint64_t number, std::uint64_t hash) {
+        return dptk::detail::ChannelStatus{"0", number, true, 2s, -1, std::move(text), true, hash};
+    };
+    const auto verdict = [&](const dptk::detail::ChannelStatus& first,
+                             const dptk::detail::ChannelStatus& second) {
+        Job job;
+        job.beat(0, first);
+        job.beat(1, first);
+        job.beat(2, second);
+        job.now += 1s;
+        return job.monitor.look(job.store, job.now);
+    };
+    const auto sum = call("all_reduce(sum, 4 x f32) #7", 7, 11);
+    CHECK(verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 12)) ==
+          "calls differ between ranks: rank 0 (host a) calls all_reduce(sum, 4 x f32) #7, and rank 2 (host b) "
+          "calls broadcast(root 0, 4 x f32) #7");
+    CHECK_FALSE(verdict(sum, sum));
+    CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #6", 6, 12)));
+    CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 0)));  // may be another call's text
+    auto soon = call("broadcast(root 0, 4 x f32) #7", 7, 12);
+    soon.duration = 100ms;
+    CHECK_FALSE(verdict(sum, soon));
+    soon = call("broadcast(root 0, 4 x f32) #7", 7, 12);
+    soon.active = soon.is_awaited = false;
+    CHECK_FALSE(verdict(sum, soon));
+}
+
 TEST_CASE("ranks that send heartbeats are not lost") {
     Job job;
     CHECK_FALSE(job.pass(100s, {0, 1, 2}));

@@ -13,8 +13,9 @@
 
 namespace DPTK_NAMESPACE::algorithms {
 
-/// Tag of collectives' messages, outside the range of user tags.
-inline constexpr int collective_tag = max_tag + 1;
+/// Returns the tag of the messages of a collective, outside the range of user tags. Calls that differ almost
+/// always have different tags, so that their messages do not match.
+[[nodiscard]] int collective_tag(const Collective& call) noexcept;
 
 /// Workspace of the size of a buffer, for a copy or for receiving.
 class Scratch {
@@ -67,17 +68,18 @@ class Messages {
     virtual void shift(const Buffer& out, const Buffer& in) = 0;
 };
 
-/// Messages over a transport. exchange() and shift() do not deadlock even if send() blocks until the message
+/// The messages of one collective over a transport. exchange() and shift() do not deadlock even if send() blocks until the message
 /// is received.
 template <Transport T>
 class MessagesOver final : public Messages {
   public:
-    explicit MessagesOver(T& transport) : transport_(transport) {}
+    MessagesOver(T& transport, const Collective& call)
+        : transport_(transport), tag_(collective_tag(call)) {}
 
     [[nodiscard]] int rank() const override { return transport_.rank(); }
     [[nodiscard]] int size() const override { return transport_.size(); }
-    void send(const Buffer& buffer, int to) override { transport_.send(buffer, to, collective_tag); }
-    void recv(const Buffer& buffer, int from) override { transport_.recv(buffer, from, collective_tag); }
+    void send(const Buffer& buffer, int to) override { transport_.send(buffer, to, tag_); }
+    void recv(const Buffer& buffer, int from) override { transport_.recv(buffer, from, tag_); }
 
     void exchange(const Buffer& out, const Buffer& in, int partner) override {
         send_and_receive(out, partner, in, partner, rank() < partner);
@@ -93,7 +95,7 @@ class MessagesOver final : public Messages {
   private:
     void send_and_receive(const Buffer& out, int to, const Buffer& in, int from, bool sends_first) {
         if constexpr (detail::HasSendRecv<T>) {
-            transport_.send_recv(out, to, in, from, collective_tag);
+            transport_.send_recv(out, to, in, from, tag_);
         } else {
             if (sends_first) send(out, to);
             recv(in, from);
@@ -102,6 +104,7 @@ class MessagesOver final : public Messages {
     }
 
     T& transport_;
+    int tag_;
 };
 
 /// Calls action(partner) for every other rank, in rounds in which the ranks form disjoint pairs.

@@ -4,6 +4,10 @@
 
 namespace DPTK_NAMESPACE::algorithms {
 
+DPTK_INLINE int collective_tag(const Collective& call) noexcept {
+    return max_tag + 1 + static_cast<int>(detail::hash_of(call) % (max_tag + 1));
+}
+
 DPTK_INLINE std::vector<std::size_t> slice_counts(std::size_t count, int ranks) {
     const auto parts = static_cast<std::size_t>(ranks);
     std::vector<std::size_t> counts(parts, count / parts);

@@ -161,7 +161,7 @@ void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = Al
     } else {
         const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
         if (!chosen && run_natively(transport, call)) return;
-        MessagesOver<T> messages(transport);
+        MessagesOver<T> messages(transport, call);
         over_messages(messages, call, algorithm);
     }
 }

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "dptk/comm/collective.hpp"
 #include "dptk/comm/gloo/cancellation.hpp"
 #include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/health/control_plane.hpp"
@@ -71,7 +72,7 @@ struct GlooMeshOptions {
 };
 
 /// The connections of this rank to all other ranks.
-class GlooMesh final : public FailureListener {
+class GlooMesh final : public FailureListener, public std::enable_shared_from_this<GlooMesh> {
   public:
     /// Connects to all other ranks. Collective; blocks. Throws TimeoutError, which names the ranks that are
     /// missing or cannot be reached, and PeerLostError if the job fails meanwhile or a connection is
@@ -86,8 +87,9 @@ class GlooMesh final : public FailureListener {
     /// The context for the options of Gloo's algorithms.
     [[nodiscard]] const std::shared_ptr<gloo::Context>& context() const noexcept { return context_; }
 
-    /// Returns the tag of the next collective: equal on all ranks, and different from the previous tag.
-    [[nodiscard]] std::uint32_t next_tag() noexcept { return tag_ = (tag_ + 1) % shutdown_tag; }
+    /// Returns the tag of the next collective, which differs from the previous tag. It is the same on all
+    /// ranks whose calls agree. Ranks whose calls differ exchange no data, since Gloo matches tags.
+    [[nodiscard]] std::uint32_t next_tag(const Collective& call) noexcept;
 
     /// Returns the number of this rank's next point-to-point message. Thread-safe.
     [[nodiscard]] std::uint64_t next_message() noexcept { return messages_++; }
@@ -127,12 +129,16 @@ class GlooMesh final : public FailureListener {
     /// would discard data that is still being sent to another rank.
     void close_with_others() noexcept;
 
-    void wake() noexcept override { end("the job has failed"); }
+    /// Ends all waits. Gloo's own thread may call this while it holds a lock of Gloo, if Gloo has found a
+    /// mistake, so another thread does the work, and this one waits for it for at most a second.
+    DPTK_INLINE void wake() noexcept override;
 
   private:
     /// How long to wait for the job's first cause after a lost connection.
     static constexpr std::chrono::milliseconds cause_delay{2000};
-    static constexpr std::uint32_t shutdown_tag = 0xffff'ffff;
+    /// The number of different values in the upper half of a tag, which counts the calls.
+    static constexpr std::uint32_t numbers = 0xffff;
+    static constexpr std::uint32_t shutdown_tag = numbers << 16;
     /// Gloo's collectives use slots with small numbers in the most significant byte.
     static constexpr std::uint64_t watch_slot = std::uint64_t{0x41} << 56;
 
@@ -227,7 +233,7 @@ class GlooMesh final : public FailureListener {
     std::unique_ptr<gloo::transport::UnboundBuffer> from_any_rank_;
     std::thread watch_;
     std::atomic<bool> closing_ = false;
-    std::uint32_t tag_ = 0;
+    std::uint32_t calls_ = 0;
     std::atomic<std::uint64_t> messages_ = 0;
 };
 

@@ -55,8 +55,13 @@ DPTK_INLINE GlooMesh::~GlooMesh() {
     watch_.join();
 }
 
+DPTK_INLINE std::uint32_t GlooMesh::next_tag(const Collective& call) noexcept {
+    calls_ = (calls_ + 1) % numbers;
+    return calls_ << 16 | static_cast<std::uint32_t>(hash_of(call) & 0xffff);
+}
+
 DPTK_INLINE void GlooMesh::barrier(std::chrono::milliseconds timeout) {
-    barrier(next_tag(), timeout);
+    barrier(next_tag({.verb = Verb::barrier}), timeout);
 }
 
 DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
@@ -71,6 +76,16 @@ DPTK_INLINE void GlooMesh::close_with_others() noexcept {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     } catch (const std::exception&) {
         // The other ranks have ended, or do not respond.
+    }
+}
+
+DPTK_INLINE void GlooMesh::wake() noexcept {
+    try {
+        static_cast<void>(run_with_timeout(std::chrono::seconds(1), [mesh = shared_from_this()] {
+            mesh->end("the job has failed");
+        }));
+    } catch (const std::exception&) {  // the system cannot start a thread
+        end("the job has failed");
     }
 }
 

@@ -295,7 +295,7 @@ DPTK_INLINE detail::OwnedMpiComm MpiTransport::duplicate_of(MPI_Comm comm) {
 }
 
 DPTK_INLINE void MpiTransport::over_messages(const Collective& call) {
-    algorithms::MessagesOver<MpiTransport> messages(*this);
+    algorithms::MessagesOver<MpiTransport> messages(*this, call);
     algorithms::over_messages(messages, call);
 }
 

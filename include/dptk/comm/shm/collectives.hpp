@@ -27,6 +27,10 @@ class ShmCollectives {
 
     void run(const Collective& call);
 
+    /// Compares a call that the inner transport carries out between the ranks of this host. Blocks until all
+    /// of them have made it. Throws MismatchError on all of these ranks if their calls differ.
+    void check(const Collective& call) { context_.enter_barrier(call); }
+
   private:
     /// Whether a reduction within each host, followed by one between hosts, gives the right result. The
     /// result is wrong for user-defined functions, which depend on the order of the ranks (the ranks of a

@@ -45,16 +45,21 @@ DPTK_INLINE ShmContext::ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts h
 
 DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddress& address) {
     const std::size_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
-    region_->enter_barrier({PackedCall(call).words(), element_size, address});
+    const std::uint64_t counts = call.counts.empty() ? 0 : hash_of(call);
+    region_->enter_barrier({PackedCall(call).words(), static_cast<std::uint32_t>(element_size),
+                            static_cast<std::uint32_t>(counts), address});
     const CallRecord& first = region_->record_of(0);
     for (int other = 1; other < size(); ++other) {
         const CallRecord& theirs = region_->record_of(other);
         const bool equal_calls =
             theirs.call.first == first.call.first && theirs.call.second == first.call.second;
-        if (equal_calls && theirs.element_size == first.element_size) continue;
+        const bool equal_elements = theirs.element_size == first.element_size;
+        if (equal_calls && equal_elements && theirs.counts == first.counts) continue;
         const auto describe = [&](const CallRecord& record) {
-            return describe_packed(record.call) +
-                   (equal_calls ? text(" of ", record.element_size, " bytes each") : std::string());
+            std::string out = describe_packed(record.call);
+            if (equal_calls && !equal_elements) out += text(" of ", record.element_size, " bytes each");
+            if (equal_calls && equal_elements) out += " with other counts";
+            return out;
         };
         const std::vector<int>& ranks = hosts_.local();
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),

@@ -22,7 +22,9 @@ namespace DPTK_NAMESPACE::detail {
 struct CallRecord {
     /// The rank's call, packed.
     CallTracker::Call call = {};
-    std::size_t element_size = 0;
+    std::uint32_t element_size = 0;
+    /// A hash of the counts of all_gather_uneven.
+    std::uint32_t counts = 0;
     /// The memory of this rank that the other ranks access.
     ShmAddress address = {};
 };

@@ -80,8 +80,11 @@ class ShmTransport {
     [[nodiscard]] bool shares_memory() const noexcept { return collectives_ != nullptr; }
 
     void run(const Collective& call, AllReduceAlgorithm algorithm) {
-        if (collectives_ && algorithm == AllReduceAlgorithm::automatic && collectives_->serves(call))
-            return collectives_->run(call);
+        if (collectives_) {
+            if (algorithm == AllReduceAlgorithm::automatic && collectives_->serves(call))
+                return collectives_->run(call);
+            collectives_->check(call);
+        }
         algorithms::run(*inner_, call, algorithm);
     }
 

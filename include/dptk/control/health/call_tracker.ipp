@@ -16,8 +16,9 @@ DPTK_INLINE CallTracker::Snapshot CallTracker::look() const noexcept {
     while (true) {
         const std::uint64_t state = state_.load(std::memory_order_acquire);
         const Call call{first_.load(std::memory_order_acquire), second_.load(std::memory_order_acquire)};
+        const std::uint64_t begun = begun_[state / 2 % 2].load(std::memory_order_acquire);
         if (state_.load(std::memory_order_relaxed) != state) continue;
-        return {state / 2, state % 2 == 1, call};
+        return {state / 2, state % 2 == 1, call, hash_of(call) == begun ? begun : 0};
     }
 }
 

@@ -89,7 +89,8 @@ DPTK_INLINE RankStatus ControlPlane::status(std::uint64_t beat) {
         const CallTracker& tracker = *channel.tracker;
         out.channels.push_back({tracker.name(), channel.seen.sequence, channel.seen.active,
                                 waited(channel, now), tracker.peer(channel.seen),
-                                tracker.describe(channel.seen), channel.seen.active && &tracker == awaited});
+                                tracker.describe(channel.seen), channel.seen.active && &tracker == awaited,
+                                tracker.carries_messages() ? 0 : channel.seen.hash});
     }
     return out;
 }

@@ -3,9 +3,10 @@
 /// the heartbeat timeout, but at least 20 ms and at most 1 s. The timeout is set by
 /// InitOptions::heartbeat_timeout or DPTK_HEARTBEAT_TIMEOUT (in seconds); the default is 60 s. The heartbeat
 /// thread of rank 0 also detects ranks that no longer send heartbeats, ranks that wait for a rank that has
-/// left, and ranks that wait for each other in different groups.
+/// left, ranks whose calls differ, and ranks that wait for each other in different groups.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -50,6 +51,11 @@ class RankMonitor {
 
     [[nodiscard]] std::ptrdiff_t count_left() const;
 
+    /// How long a call lasts at least if something is wrong with it: two heartbeats, at most 1 s.
+    [[nodiscard]] std::chrono::milliseconds settled() const noexcept {
+        return std::min<std::chrono::milliseconds>(2 * timeout_ / 5, std::chrono::milliseconds(1000));
+    }
+
     void read(Store& store, int index, clock::time_point now, bool slept);
 
     /// If a rank has sent no heartbeat for the whole timeout, returns a message that names each rank that has
@@ -59,6 +65,9 @@ class RankMonitor {
 
     /// Returns a message if a rank waits in a call for a rank that has left its process group.
     [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
+
+    /// Returns a message if two ranks wait in different calls that have the same number in the same group.
+    [[nodiscard]] std::optional<std::string> find_mismatch() const;
 
     /// Returns a message if ranks wait for each other: each of them in a call that the next one has not
     /// entered, and cannot enter while it waits.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "dptk/control/health/call_tracker.hpp"
@@ -30,6 +32,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::ti
     }
     if (std::optional<std::string> silent = find_silent(now)) return silent;
     if (std::optional<std::string> stuck = find_stuck_rank()) return stuck;
+    if (std::optional<std::string> mismatch = find_mismatch()) return mismatch;
     return find_circle();
 }
 
@@ -84,14 +87,13 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_poin
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
-    constexpr std::chrono::milliseconds settled{1000};
     const bool alone = static_cast<std::size_t>(count_left()) + 1 == ranks_.size();
     for (std::size_t gone = 0; gone < ranks_.size(); ++gone) {
         if (!ranks_[gone].left) continue;
         for (std::size_t waiting = 0; waiting < ranks_.size(); ++waiting) {
             if (ranks_[waiting].left) continue;
             for (const ChannelStatus& channel : ranks_[waiting].status.channels) {
-                if (!channel.active || channel.duration < settled) continue;
+                if (!channel.active || channel.duration < settled()) continue;
                 if (channel.peer != CallTracker::no_peer) {
                     // The message may have arrived just before the sender left, so the waiting rank has until
                     // its second heartbeat to continue.
@@ -111,6 +113,26 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
                 return text(labels_[gone], " has left its process group after ", last->sequence,
                             " calls, and ", labels_[waiting], " waits for it in ", channel.call);
             }
+        }
+    }
+    return std::nullopt;
+}
+
+DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
+    struct Seen {
+        std::size_t rank;
+        const ChannelStatus* call;
+    };
+    std::map<std::pair<std::string_view, std::uint64_t>, Seen> calls;  // by channel and number
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank].left) continue;
+        for (const ChannelStatus& here : ranks_[rank].status.channels) {
+            // A call that has just begun may still throw an agreed error.
+            if (here.hash == 0 || !here.active || here.duration < settled()) continue;
+            const auto& [other, there] = calls.try_emplace({here.name, here.sequence}, rank, &here).first->second;
+            if (here.hash == there->hash) continue;
+            return text("calls differ between ranks: ", labels_[other], " calls ", there->call, ", and ",
+                        labels_[rank], " calls ", here.call);
         }
     }
     return std::nullopt;

@@ -25,6 +25,9 @@ struct ChannelStatus {
     std::string call;
     /// Whether the program itself waits in this channel, and can make no other call meanwhile.
     bool is_awaited = false;
+    /// A hash of the call, which is the same on all ranks of a correct program; 0 if it is not known, and in a
+    /// channel of messages.
+    std::uint64_t hash = 0;
 };
 
 struct RankStatus {
@@ -39,7 +42,7 @@ struct RankStatus {
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds duration);
 
 /// Serializes a status: one line with the heartbeat counter, then one line per channel with name, sequence
-/// number, the word idle, active or awaited, milliseconds, peer and call.
+/// number, hash, the word idle, active or awaited, milliseconds, peer and call.
 [[nodiscard]] std::string to_text(const RankStatus& status);
 
 /// Parses a status. Returns nullopt if the text is not a status.

@@ -28,8 +28,8 @@ DPTK_INLINE std::string to_text(const RankStatus& status) {
         const std::string_view state = channel.is_awaited ? " awaited "
                                        : channel.active   ? " active "
                                                           : " idle ";
-        out += text(channel.name, ' ', channel.sequence, state, channel.duration.count(), ' ', channel.peer,
-                    ' ', channel.call, '\n');
+        out += text(channel.name, ' ', channel.sequence, ' ', channel.hash, state, channel.duration.count(),
+                    ' ', channel.peer, ' ', channel.call, '\n');
     }
     return out;
 }
@@ -50,6 +50,7 @@ DPTK_INLINE std::optional<RankStatus> parse_rank_status(std::string_view text) {
         std::int64_t milliseconds = 0;
         channel.name = next_word(line);
         if (!parse_number(next_word(line), channel.sequence)) return std::nullopt;
+        if (!parse_number(next_word(line), channel.hash)) return std::nullopt;
         const std::string_view state = next_word(line);
         channel.is_awaited = state == "awaited";
         channel.active = channel.is_awaited || state == "active";
