@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "dptk/comm/gloo/transport.hpp"
+#include "dptk/comm/init.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/comm/shm.hpp"

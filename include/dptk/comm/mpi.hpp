@@ -2,6 +2,7 @@
 /// started. Either dptk or the program itself initializes MPI.
 #pragma once
 
+#include "dptk/comm/init.hpp"
 #include "dptk/comm/mpi/transport.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/registry.hpp"

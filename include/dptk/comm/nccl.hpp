@@ -9,6 +9,7 @@
 
 #include "dptk/comm/communicator.hpp"
 #include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/init.hpp"
 #include "dptk/comm/nccl/devices.hpp"
 #include "dptk/comm/nccl/transport.hpp"
 #include "dptk/comm/staged.hpp"

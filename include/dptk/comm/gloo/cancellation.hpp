@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "dptk/comm/gloo/library.hpp"
@@ -50,7 +51,7 @@ class GlooCancellation {
     std::atomic<bool> ended_ = false;
     std::string cause_;
     std::chrono::steady_clock::time_point ended_at_;
-    std::vector<UnboundBuffer*> buffers_;
+    std::unordered_set<UnboundBuffer*> buffers_;
 };
 
 /// A Gloo transport context that registers its buffers for cancellation.

@@ -9,13 +9,13 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void GlooCancellation::add(UnboundBuffer* buffer) {
     const std::lock_guard lock(mutex_);
-    buffers_.push_back(buffer);
+    buffers_.insert(buffer);
     if (ended_) abort(buffer);
 }
 
 DPTK_INLINE void GlooCancellation::remove(UnboundBuffer* buffer) noexcept {
     const std::lock_guard lock(mutex_);
-    std::erase(buffers_, buffer);
+    buffers_.erase(buffer);
 }
 
 DPTK_INLINE void GlooCancellation::end(std::string_view cause) {

@@ -7,11 +7,15 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "dptk/comm/collective.hpp"
+#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/gloo/library.hpp"
 #include "dptk/core/config.hpp"
 
@@ -44,6 +48,28 @@ class GlooMessage {
     std::array<std::uint64_t, 2> head_;
     std::unique_ptr<gloo::transport::UnboundBuffer> head_buffer_;
     std::unique_ptr<gloo::transport::UnboundBuffer> data_buffer_;
+};
+
+/// Waits for started messages in the background, since Gloo only offers blocking waits. Messages to, or from, the
+/// same rank with the same tag end in the order in which they were started, so one thread waits for them.
+class GlooMessageQueues {
+  public:
+    /// Runs `complete`, which waits for the message, after the earlier messages of the same kind.
+    [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message, QueuedWork::Operation complete);
+
+  private:
+    /// Queues whose threads have nothing to do are closed if there are more queues than this.
+    static constexpr std::size_t kept_queues = 16;
+
+    struct Kind {
+        Verb verb;
+        int peer;
+        int tag;
+
+        friend auto operator<=>(const Kind&, const Kind&) = default;
+    };
+
+    std::map<Kind, WorkQueue> queues_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,6 +2,8 @@
 
 #include "dptk/comm/gloo/messages.hpp"
 
+#include <utility>
+
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -41,6 +43,14 @@ DPTK_INLINE int GlooMessage::complete() {
         data_buffer_->waitRecv(longest_wait);
     }
     return from;
+}
+
+DPTK_INLINE std::shared_ptr<WorkState> GlooMessageQueues::start(const Message& message,
+                                                                QueuedWork::Operation complete) {
+    if (queues_.size() > kept_queues) {
+        std::erase_if(queues_, [](const auto& entry) { return entry.second.idle(); });
+    }
+    return queues_[{message.verb, message.peer, message.tag}].start(std::move(complete));
 }
 
 DPTK_INLINE std::uint64_t GlooMessage::head_slot() const noexcept {

@@ -39,10 +39,10 @@ struct GlooOptions {
     std::shared_ptr<Store> store = nullptr;
     /// The prefix of the keys in the store. Transports that share a store need different prefixes.
     std::string name = "gloo";
-    /// Where to listen: a network interface, or a host name or address of this host. If empty, the rank
-    /// listens at the only IPv4 address of its host that is not a loopback address. If there are several such
-    /// addresses or none, the rank listens at the address to which the host's name resolves, or else at a
-    /// loopback address.
+    /// Where to listen: a network interface, or a host name or address of this host. If empty, and `hosts`
+    /// says that all ranks are on one host, the rank listens at a loopback address. Otherwise it listens at
+    /// the only IPv4 address of its host that is not a loopback address. If there are several such addresses
+    /// or none, it listens at the address to which the host's name resolves, or else at a loopback address.
     std::string interface = "";
     /// Timeout for each of two phases of connecting: until all ranks have published their addresses, and then
     /// until all ranks are connected.
@@ -87,8 +87,7 @@ class GlooTransport {
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
-    /// Posts the message on this thread, and waits for the message on a separate thread, since Gloo only
-    /// offers blocking waits.
+    /// Posts the message on this thread, and waits for the message on another thread.
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);
 
     /// Whether Gloo carries out the reduction. Gloo sums around a ring, in the buffer's own dtype.
@@ -145,6 +144,7 @@ class GlooTransport {
     std::string address_;
     std::shared_ptr<gloo::transport::Device> device_;
     std::shared_ptr<detail::GlooMesh> mesh_;
+    std::unique_ptr<detail::GlooMessageQueues> message_queues_ = std::make_unique<detail::GlooMessageQueues>();
     int duplicates_ = 0;
 };
 

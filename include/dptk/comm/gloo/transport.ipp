@@ -6,13 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
-#include "dptk/comm/detail/work_queue.hpp"
 #include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/net/host.hpp"
-#include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
@@ -21,7 +20,10 @@ namespace DPTK_NAMESPACE {
 
 DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options) : options_(checked(std::move(options))) {
     if (size() == 1) return;
-    address_ = detail::choose_address(options_.interface);
+    const std::vector<std::string>& hosts = options_.hosts;
+    const bool on_one_host = !hosts.empty() && std::ranges::count(hosts, hosts[0]) == std::ssize(hosts);
+    const bool is_local = on_one_host && options_.interface.empty();
+    address_ = is_local ? "127.0.0.1" : detail::choose_address(options_.interface);
     try {
         device_ = detail::make_gloo_device(address_);
     } catch (const std::exception& error) {
@@ -59,8 +61,8 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
     mesh_->run(verb_name(message.verb), [&] {
         posted = std::make_shared<detail::GlooMessage>(*mesh_->context(), message, mesh_->next_message());
     });
-    const auto work = std::make_shared<detail::QueuedWork>(
-        [mesh = mesh_, posted, verb = message.verb, control = options_.control] {
+    return message_queues_->start(
+        message, [mesh = mesh_, posted, verb = message.verb, control = options_.control] {
             int peer = any_rank;
             try {
                 mesh->run(verb_name(verb), [&] { peer = posted->complete(); });
@@ -70,8 +72,6 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
             }
             return verb == Verb::recv ? peer : -1;
         });
-    detail::start_background_thread([work] { work->run(); }).detach();
-    return work;
 }
 
 DPTK_INLINE bool GlooTransport::reduces(DType dtype, const Reduction& reduction) noexcept {
@@ -88,7 +88,7 @@ DPTK_INLINE void GlooTransport::all_reduce(const Buffer& data, const Reduction& 
         // In a ring, each element is summed on one rank, so that all ranks get bitwise equal results.
         options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
         options.setReduceFunction(reduce_function(data, reduction));
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::all_reduce, .input = data, .reduction = reduction}));
         gloo::allreduce(options);
     });
     if (reduction.averages()) detail::divide(data, size());
@@ -100,7 +100,7 @@ DPTK_INLINE void GlooTransport::broadcast(const Buffer& data, int root) {
         gloo::BroadcastOptions options(mesh_->context());
         options.setOutput(static_cast<std::uint8_t*>(data.data), data.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::broadcast, .input = data, .root = root}));
         gloo::broadcast(options);
     });
 }
@@ -111,7 +111,7 @@ DPTK_INLINE void GlooTransport::all_gather(const Buffer& input, const Buffer& ou
     mesh_->run("all_gather", [&] {
         gloo::AllgatherOptions options(mesh_->context());
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::all_gather, .input = input}));
         gloo::allgather(options);
     });
 }
@@ -125,7 +125,7 @@ DPTK_INLINE void GlooTransport::all_gather_uneven(const Buffer& input, const Buf
         std::vector<std::size_t> bytes;
         for (const std::size_t count : counts) bytes.push_back(count * output.element_size());
         options.setOutput(static_cast<std::uint8_t*>(output.data), bytes);
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::all_gather_uneven, .input = input, .counts = counts}));
         gloo::allgatherv(options);
     });
 }
@@ -140,7 +140,7 @@ DPTK_INLINE void GlooTransport::gather(const Buffer& input, const Buffer& output
         options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
         if (rank() == root) options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::gather, .input = input, .root = root}));
         gloo::gather(options);
     });
 }
@@ -158,7 +158,7 @@ DPTK_INLINE void GlooTransport::scatter(const Buffer& input, const Buffer& outpu
         }
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::scatter, .output = output, .root = root}));
         gloo::scatter(options);
     });
 }
@@ -169,7 +169,7 @@ DPTK_INLINE void GlooTransport::all_to_all(const Buffer& input, const Buffer& ou
         gloo::AlltoallOptions options(mesh_->context());
         options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag());
+        options.setTag(mesh_->next_tag({.verb = Verb::all_to_all, .input = input}));
         gloo::alltoall(options);
     });
 }
