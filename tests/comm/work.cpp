@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <span>
@@ -194,5 +195,29 @@ TEST_CASE("a rank's forked child cannot call its groups, and its exit changes no
         CHECK(status == 0);
         CHECK(group.all_reduce_value(1) == group.size());
         CHECK(other->all_reduce_value(1) == group.size());
+    });
+}
+
+TEST_CASE("polling does not run an operation that MPI can only run as a whole") {
+    const char* const setting = std::getenv("DPTK_TEST_MPI");
+    if (setting == nullptr || std::string(setting) != "funneled") return;
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() == 1) return;
+        std::vector<dptk::bfloat16> data(100, dptk::bfloat16(1.0F));
+        std::vector<float> after(10, 1.0F);
+        if (group.rank() != 0) std::this_thread::sleep_for(500ms);
+        dptk::Work sum = group.all_reduce_async(data);
+        dptk::Work later = group.all_reduce_async(after);
+        if (group.rank() == 0) {
+            const auto begin = std::chrono::steady_clock::now();
+            CHECK_FALSE(sum.done());
+            CHECK_FALSE(later.done());
+            CHECK_FALSE(sum.wait(10ms));
+            CHECK(std::chrono::steady_clock::now() - begin < 400ms);
+        }
+        later.wait();
+        CHECK(sum.done());
+        CHECK(after[9] == static_cast<float>(group.size()));
+        CHECK(static_cast<float>(data[99]) == static_cast<float>(group.size()));
     });
 }
