@@ -49,6 +49,10 @@ class WorkHandle;
 /// an exception destroys the handle before the operation has ended, the job is failed first, so that the wait
 /// ends: over MPI, which cannot be interrupted, this ends the process. Agreed errors do not fail the job,
 /// since all ranks wait then. detach() turns this off.
+///
+/// Below MPI_THREAD_MULTIPLE, operations for which MPI has no non-blocking call (sums of 16-bit floats,
+/// functions of the program, a chosen algorithm, and everything with DPTK_DEBUG=detail), and operations that
+/// are started after such an operation, run in wait() without a timeout, and do not end before.
 class Work {
   public:
     /// Creates the handle of an operation that has succeeded.

@@ -17,15 +17,21 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// A deferred operation. No background thread may execute it, so it is executed when the caller waits for it
-/// or polls it, after all operations that were deferred earlier.
+/// without a timeout, after all operations that were deferred earlier. Polling does not execute it.
 class DeferredWork final : public WorkState {
   public:
-    DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before);
+    /// `check` is called at each poll. It throws if the job has failed or the caller has polled for too long.
+    DeferredWork(std::function<void()> operation, std::function<void()> check,
+                 std::shared_ptr<DeferredWork> before);
 
     /// Destroys the operations that were deferred earlier one by one, without recursion.
     DPTK_INLINE ~DeferredWork() override;
 
-    DPTK_INLINE bool wait(std::chrono::nanoseconds) override;
+    /// Executes the operation if `timeout` is the longest possible one. Otherwise returns whether the
+    /// operation has been executed.
+    DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
+
+    [[nodiscard]] bool ended() override { return is_executed(); }
 
     std::exception_ptr error() override { return error_.see(); }
 
@@ -37,6 +43,7 @@ class DeferredWork final : public WorkState {
     void execute();
 
     std::function<void()> operation_;
+    std::function<void()> check_;
     std::shared_ptr<DeferredWork> before_;
     WorkError error_;
 };
@@ -50,8 +57,9 @@ class StartedCalls {
     void add(std::shared_ptr<WorkState> work, std::shared_ptr<const void> keep_alive);
 
     /// Adds a call that `operation` executes when the caller waits for the call. The call is executed after
-    /// started calls that use the same memory.
+    /// started calls that use the same memory. For `check`, see DeferredWork.
     [[nodiscard]] std::shared_ptr<WorkState> defer(const Collective& call, std::function<void()> operation,
+                                                   std::function<void()> check,
                                                    std::shared_ptr<const void> keep_alive);
 
     /// Returns whether a deferred call has not been executed yet.

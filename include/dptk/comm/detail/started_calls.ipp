@@ -9,15 +9,27 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE DeferredWork::DeferredWork(std::function<void()> operation, std::shared_ptr<DeferredWork> before)
-    : operation_(std::move(operation)), before_(std::move(before)) {}
+DPTK_INLINE DeferredWork::DeferredWork(std::function<void()> operation, std::function<void()> check,
+                                       std::shared_ptr<DeferredWork> before)
+    : operation_(std::move(operation)), check_(std::move(check)), before_(std::move(before)) {}
 
 DPTK_INLINE DeferredWork::~DeferredWork() {
     for (auto before = std::move(before_); before && before.use_count() == 1;)
         before = std::exchange(before->before_, nullptr);
 }
 
-DPTK_INLINE bool DeferredWork::wait(std::chrono::nanoseconds) {
+DPTK_INLINE bool DeferredWork::wait(std::chrono::nanoseconds timeout) {
+    if (timeout != std::chrono::nanoseconds::max()) {
+        if (is_executed()) return true;
+        try {
+            check_();
+            return false;
+        } catch (...) {
+            operation_ = nullptr;
+            error_.set(std::current_exception());
+            return true;
+        }
+    }
     std::vector<std::shared_ptr<DeferredWork>> earlier;
     for (auto before = before_; before && !before->is_executed(); before = before->before_)
         earlier.push_back(before);
@@ -48,6 +60,7 @@ DPTK_INLINE void StartedCalls::add(std::shared_ptr<WorkState> work, std::shared_
 
 DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& call,
                                                            std::function<void()> operation,
+                                                           std::function<void()> check,
                                                            std::shared_ptr<const void> keep_alive) {
     if (last_deferred_ != nullptr && !has_deferred()) {
         finish_deferred();
@@ -61,7 +74,7 @@ DPTK_INLINE std::shared_ptr<WorkState> StartedCalls::defer(const Collective& cal
         for (const auto& work : before) work->wait(std::chrono::nanoseconds::max());
         operation();
     };
-    auto work = std::make_shared<DeferredWork>(std::move(in_turn), last_deferred_);
+    auto work = std::make_shared<DeferredWork>(std::move(in_turn), std::move(check), last_deferred_);
     last_deferred_ = work;
     deferred_.push_back({call, work, std::move(keep_alive)});
     return work;

@@ -30,6 +30,7 @@
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/debug.hpp"
 #include "dptk/control/process/fork_guard.hpp"
 #include "dptk/core/config.hpp"
@@ -445,10 +446,25 @@ class TransportChannel final : public Channel {
                 });
                 if (then) then();
             };
-            return started_.defer(call, carry_out, std::move(keep_alive));
+            return started_.defer(call, carry_out, poll_check(call), std::move(keep_alive));
         } else {
             return nullptr;
         }
+    }
+
+    /// Returns a function that a deferred call runs at each poll. It throws if the job has failed, and fails
+    /// the job if the call has been polled for the whole timeout of a call.
+    [[nodiscard]] std::function<void()> poll_check(const Collective& call) const {
+        return [state = job_state_, tracker = executor_->tracker, call = PackedCall(call),
+                rank = executor_->job.control->rank(), deadline = std::optional<Deadline>()]() mutable {
+            const std::chrono::milliseconds timeout = tracker->identity().timeout;
+            if (!deadline) deadline.emplace(timeout);
+            if (deadline->passed())
+                state->fail(text("rank ", rank, ": ", call.describe(), " has been polled for ",
+                                 duration_text(timeout), ", but it runs in Work::wait() without a timeout"),
+                            Failure::deadline);
+            state->check();
+        };
     }
 
     /// Throws ArgumentError if the message is invalid. Creates the message tracker at the first message.
