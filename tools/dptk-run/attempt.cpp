@@ -2,6 +2,7 @@
 
 #include <dptk/control/health/failure_report.hpp>
 #include <dptk/control/process/child_process.hpp>
+#include <dptk/control/process/deadline.hpp>
 #include <dptk/core/detail/text.hpp>
 
 #include <sys/wait.h>
@@ -21,6 +22,9 @@ namespace {
 /// After a signal has ended the job, dptk-run waits at most this long for a reader of its output that does
 /// not read.
 constexpr std::chrono::seconds reader_timeout{1};
+
+/// How often dptk-run looks at a rank that is stopped.
+constexpr std::chrono::seconds look_interval{1};
 
 }  // namespace
 
@@ -54,6 +58,7 @@ void Attempt::supervise() {
         const Time now = Clock::now();
         handle_signals(now);
         reap(now);
+        end_job_of_stopped_rank(now);
         act(schedule_.due(now));
         if (all_ended() && !all_gone_since_) end_remaining_orphans(now);
         forward_output(now);
@@ -108,6 +113,7 @@ void Attempt::reap(Time now) {
 void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     if (WIFSTOPPED(wait_status) || WIFCONTINUED(wait_status)) {
         rank.stop_signal = WIFSTOPPED(wait_status) ? WSTOPSIG(wait_status) : 0;
+        rank.stopped_since = now;
         return;
     }
     rank.ended = true;
@@ -121,6 +127,23 @@ void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     if (result_.ends.back().end.well()) return;
     schedule_.failure(now);
     if (result_.signal == 0 && !schedule_.asked()) result_.failed = true;
+}
+
+/// Ends the job if a rank has been stopped for longer than the ranks' own heartbeats allow. The other ranks do
+/// not notice it if all of them have closed their process groups.
+void Attempt::end_job_of_stopped_rank(Time now) {
+    const bool slept = now - last_look_ > 5 * look_interval;  // this process was stopped, too
+    last_look_ = now;
+    for (const auto& rank : ranks_) {
+        if (rank->ended || rank->stop_signal == 0) continue;
+        if (slept) rank->stopped_since = now;
+        if (schedule_.asked() || result_.failed || now < rank->stopped_since + job_.stop_timeout) continue;
+        console_.say(text("rank ", rank->number(), " (process ", rank->process(), ") has been stopped by ",
+                          dptk::detail::signal_name(rank->stop_signal), " for ",
+                          dptk::detail::duration_text(job_.stop_timeout), ": ending the ranks"));
+        result_.failed = true;
+        schedule_.stop(now);
+    }
 }
 
 void Attempt::act(StopSchedule::Action action) {
@@ -201,6 +224,9 @@ int Attempt::timeout(Time now) const {
     };
     for (const auto& rank : ranks_) {
         for (const RankStream& stream : rank->streams()) consider(stream.flush_at());
+    }
+    for (const auto& rank : ranks_) {
+        if (!rank->ended && rank->stop_signal != 0) consider(now + look_interval);
     }
     if (all_ended()) consider(now + std::chrono::milliseconds(20));  // no event reports a new orphan
     if (!next) return -1;

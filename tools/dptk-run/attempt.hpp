@@ -52,6 +52,7 @@ class Attempt {
     void watch_console(Time now);
     void reap(Time now);
     void record_change(Rank& rank, int wait_status, Time now);
+    void end_job_of_stopped_rank(Time now);
     void act(dptk::detail::StopSchedule::Action action);
     void end_orphans(int signal);
     void end_remaining_orphans(Time now);
@@ -70,6 +71,7 @@ class Attempt {
     Console& console_;
 
     Time start_ = Clock::now();
+    Time last_look_ = start_;
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::array<LastWriter, 2> last_writers_;
     dptk::detail::StopSchedule schedule_;

@@ -1,5 +1,7 @@
 #include "job.hpp"
 
+#include <dptk/control/launch/job_request.hpp>
+#include <dptk/control/process/deadline.hpp>
 #include <dptk/control/process/random_word.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
@@ -33,14 +35,24 @@ std::string run_id(const Options& options) {
     return options.nnodes > 1 ? "none" : dptk::detail::random_word();
 }
 
+/// The hosts of a job share no secret unless the user sets one: the name of the job is public.
+void warn_without_token(Job& job) {
+    if (job.options.nnodes == 1 || job.environment.contains("DPTK_TOKEN") ||
+        job.environment.contains("DPTK_TOKEN_FILE"))
+        return;
+    job.remarks.push_back(
+        "the job has no token, so any process that reaches rank 0's host can join it: set DPTK_TOKEN or "
+        "DPTK_TOKEN_FILE on all hosts");
+}
+
 /// Sets OMP_NUM_THREADS so that the ranks together start no more threads than there are cores.
 void share_cores(Job& job) {
     if (job.local_size == 1 || job.environment.contains("OMP_NUM_THREADS")) return;
     const int cores = count_cores();
     const std::string threads = std::to_string(std::max(1, cores / job.local_size));
     job.environment.set({{"OMP_NUM_THREADS", threads}});
-    job.remark = text("OMP_NUM_THREADS is not set: setting it to ", threads, " for each of the ",
-                      job.local_size, " ranks (cores: ", cores, ")");
+    job.remarks.push_back(text("OMP_NUM_THREADS is not set: setting it to ", threads, " for each of the ",
+                      job.local_size, " ranks (cores: ", cores, ")"));
 }
 
 }  // namespace
@@ -62,7 +74,13 @@ Job make_job(const Options& options, const std::string& program) {
     job.run_id = run_id(options);
     job.environment.set(options.environment);
     if (!options.log_dir.empty()) job.log_dir = text(options.log_dir, "/", job.run_id);
+    // The ranks notice a stopped rank by themselves, as long as it has not closed its process group.
+    constexpr std::chrono::seconds margin{5};
+    job.stop_timeout = dptk::detail::environment_seconds("DPTK_HEARTBEAT_TIMEOUT")
+                           .value_or(dptk::default_heartbeat_timeout) +
+                       margin;
     share_cores(job);
+    warn_without_token(job);
     return job;
 }
 

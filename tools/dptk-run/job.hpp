@@ -3,7 +3,9 @@
 
 #include <dptk/control/launch/detail/rank_environment.hpp>
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "environment.hpp"
 #include "options.hpp"
@@ -17,14 +19,17 @@ struct Job {
     std::string run_id;
     Environment environment;
     std::string log_dir;  // empty: no files
-    /// A message for the user; may be empty.
-    std::string remark;
+    /// How long a rank may be stopped (suspended) before the job ends.
+    std::chrono::milliseconds stop_timeout{0};
+    /// Messages for the user.
+    std::vector<std::string> remarks;
 
     [[nodiscard]] int world_size() const { return local_size * options.nnodes; }
     [[nodiscard]] dptk::detail::RankPlace place(int local_rank) const;
 };
 
-/// Completes the options. Throws dptk::ArgumentError if they ask for GPUs and this host has none.
+/// Completes the options. Throws dptk::ArgumentError if they ask for GPUs and this host has none, or if
+/// DPTK_HEARTBEAT_TIMEOUT is not a number of seconds.
 [[nodiscard]] Job make_job(const Options& options, const std::string& program);
 
 }  // namespace run

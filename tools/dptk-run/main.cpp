@@ -62,10 +62,10 @@ Ending run_job(const run::Job& job, const run::Signals& signals, run::Console& c
             run_once(job, restart_count, reports.path(), signals, guard, console);
         if (!result.failed) return {result.signal == 0 ? 0 : 128 + result.signal, result.signal != 0};
         const auto failure = dptk::detail::find_first_failure(result.ends, result.stopped);
-        console.say(run::failure_report(job, result, *failure));
-        if (result.signal != 0 || restart_count == job.options.max_restarts) {
-            return {failure->who.end.exit_status(), result.signal != 0};
-        }
+        // A rank that was stopped for too long has been reported already.
+        if (failure) console.say(run::failure_report(job, result, *failure));
+        if (result.signal != 0 || restart_count == job.options.max_restarts)
+            return {failure ? failure->who.end.exit_status() : 1, result.signal != 0};
         console.say(
             text("restarting all ranks (restart ", restart_count + 1, " of ", job.options.max_restarts, ")"));
     }
@@ -92,7 +92,7 @@ int run_command(const run::Options& options) {
     const run::Job job = run::make_job(options, program.path);
     const run::Signals signals;
     run::Console console;
-    if (!job.remark.empty()) console.say(job.remark);
+    for (const std::string& remark : job.remarks) console.say(remark);
     if (!job.log_dir.empty()) console.say(text("the output of the ranks is kept in ", job.log_dir));
     Ending ending;
     try {

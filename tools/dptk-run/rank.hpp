@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <string>
 
 #include "job.hpp"
@@ -36,6 +37,7 @@ class Rank {
     [[nodiscard]] Tail& tail() { return tail_; }
 
     int stop_signal = 0;  ///< the signal that has stopped (suspended) the process; 0 while it runs
+    std::chrono::steady_clock::time_point stopped_since{};  ///< valid while stop_signal is not 0
     bool ended = false;
 
   private:

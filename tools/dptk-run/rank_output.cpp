@@ -25,13 +25,15 @@ int open_log(const std::string& path) {
     return file;
 }
 
-void write_all(int file, std::string_view bytes) {
+/// Returns whether all bytes were written. If not, errno says why.
+bool write_all(int file, std::string_view bytes) {
     while (!bytes.empty()) {
         const ssize_t count = write(file, bytes.data(), bytes.size());
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return;  // a full disk must not end the job
+        if (count < 0) return false;
         bytes.remove_prefix(static_cast<std::size_t>(count));
     }
+    return true;
 }
 
 /// The line without its end.
@@ -62,7 +64,8 @@ RankStream::RankStream(const RankOutputOptions& options, Stream stream, Console&
     const Streams one = stream == Stream::out ? Streams::out : Streams::err;
     to_console_ = includes(options.console, one);
     if (includes(options.files, one)) {
-        file_ = open_log(options.log_dir + (stream == Stream::out ? "/stdout.log" : "/stderr.log"));
+        path_ = options.log_dir + (stream == Stream::out ? "/stdout.log" : "/stderr.log");
+        file_ = open_log(path_);
     }
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -99,9 +102,18 @@ bool RankStream::read(Tail& tail) {
     }
     const std::string_view bytes(memory.data(), static_cast<std::size_t>(count));
     last_read_ = std::chrono::steady_clock::now();
-    if (file_ >= 0) write_all(file_, bytes);
+    if (file_ >= 0 && !write_all(file_, bytes)) give_up_on_file();
     lines_.add(bytes, [&](std::string_view line) { forward(line, tail); });
     return true;
+}
+
+/// A full disk does not end the job: the output goes to the console from here on.
+void RankStream::give_up_on_file() {
+    console_.say(text("cannot write ", path_, ": ", std::strerror(errno), ": the output of rank ", rank_,
+                      " is not kept from here on"));
+    close(file_);
+    file_ = -1;
+    to_console_ = true;
 }
 
 void RankStream::end(Tail& tail) {

@@ -79,6 +79,7 @@ class RankStream {
 
   private:
     void forward(std::string_view line, Tail& tail);
+    void give_up_on_file();
 
     int rank_;
     bool single_rank_;
@@ -89,6 +90,7 @@ class RankStream {
     int read_end_ = -1;
     int write_end_ = -1;
     int file_ = -1;
+    std::string path_;  // of the file
     LineSplitter lines_;
     Time last_read_{};
 };

@@ -3,6 +3,9 @@
 #include "dptk/comm/mpi.hpp"
 
 #include <cstdlib>
+#include <exception>
+#include <memory>
+#include <utility>
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -64,10 +67,18 @@ DPTK_INLINE void check_launched_by_linked_mpi(const LaunchEnvironment& launch) {
 
 DPTK_INLINE ProcessGroup create_mpi_group(const JobRequest& request) {
     check_launched_by_linked_mpi(request.launch);
-    return ShmCommunicator<MpiTransport>(
-        ShmTransport(MpiTransport(MPI_COMM_WORLD, {.timeout = request.timeout,
-                                                   .heartbeat_timeout = request.heartbeat_timeout,
-                                                   .bind_address = request.bind_address})));
+    MpiTransport transport(MPI_COMM_WORLD, {.timeout = request.timeout,
+                                            .heartbeat_timeout = request.heartbeat_timeout,
+                                            .bind_address = request.bind_address});
+    const std::shared_ptr<ControlPlane> control = transport.control();
+    try {
+        return ShmCommunicator<MpiTransport>(ShmTransport(std::move(transport)));
+    } catch (const std::exception& error) {  // the other ranks may be waiting for this rank
+        const auto* known = dynamic_cast<const Error*>(&error);
+        if (known == nullptr || !known->agreed())
+            control->job_state()->fail(text("rank ", request.launch.rank, ": ", error.what()));
+        throw;
+    }
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -48,7 +48,8 @@ inline int run_spawned_rank(const std::function<void(ProcessGroup&)>& fn) noexce
             fn(group);
         }
         // Called here because the rank exits without running destructors of static objects, which would wait.
-        static_cast<void>(ProgramEnd::get().wait());
+        const ProgramEnd::Outcome outcome = ProgramEnd::get().wait();
+        if (!outcome.in_time) return failed(FailureKind::consequence, outcome.failure.c_str());
         flush_standard_streams();
         return EXIT_SUCCESS;
     } catch (const PeerLostError& error) {

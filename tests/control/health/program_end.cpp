@@ -46,7 +46,7 @@ TEST_CASE("rank 0 of a failed job ends after the other ranks have read the cause
             {.rank = 1, .size = 3, .store = job.join(), .timeout = 1min}, job_state);
         CHECK(job_state->wait_until_failed(1min));
     });
-    CHECK(dptk::detail::ProgramEnd::get().wait().empty());
+    CHECK(dptk::detail::ProgramEnd::get().wait().failure.empty());
     CHECK(joined);
     CHECK(job.store->find(dptk::detail::ControlPlane::ended_key(1)));
     late.join();
@@ -57,6 +57,20 @@ TEST_CASE("rank 0 of a failed job does not wait forever") {
     const ServedJob job;
     dptk::detail::ProgramEnd::get().add_job(job.store, 0, 2, 1min);
     job.fail();
-    CHECK(dptk::detail::ProgramEnd::get().wait().empty());
+    CHECK(dptk::detail::ProgramEnd::get().wait().failure.empty());
     CHECK_FALSE(job.store->find(dptk::detail::ControlPlane::ended_key(1)));
+}
+
+TEST_CASE("a rank that does not close its group in time is named") {
+    const ServedJob job;
+    dptk::detail::ProgramEnd::get().add_job(job.store, 0, 3, 200ms);
+    job.store->set(dptk::detail::ControlPlane::left_key(0), "");
+    job.store->set(dptk::detail::ControlPlane::left_key(1), "");
+    const dptk::detail::ProgramEnd::Outcome outcome = dptk::detail::ProgramEnd::get().wait();
+    CHECK_FALSE(outcome.in_time);
+    CHECK(outcome.failure == "rank 2 has not closed its process group within 200 ms after this rank");
+
+    const auto shutdown = std::make_shared<int>(0);
+    dptk::detail::ProgramEnd::get().add_shutdown(shutdown, 200ms);
+    CHECK_FALSE(dptk::detail::ProgramEnd::get().wait().in_time);
 }

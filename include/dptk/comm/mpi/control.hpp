@@ -23,7 +23,8 @@ struct MpiOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// A rank that sends no heartbeat for this long counts as lost.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
-    /// The address of rank 0's host at which the control plane's store listens; empty for all addresses.
+    /// The address of rank 0's host at which the control plane's store listens. If empty, the store listens at
+    /// all addresses, or at a loopback address if all ranks are on one host.
     std::string bind_address = {};
 };
 
@@ -55,6 +56,9 @@ class MpiControl {
     /// Returns the labels of all ranks. Collective. Throws MismatchError on all ranks if the ranks use
     /// different versions of dptk.
     [[nodiscard]] std::vector<std::string> exchange_peer_info() const;
+
+    /// Returns whether all ranks are on one host. Collective.
+    [[nodiscard]] bool is_on_one_host() const;
 
     /// Returns the store that all ranks share, or null on all ranks if any rank cannot connect to the store.
     /// Collective.

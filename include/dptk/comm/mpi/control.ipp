@@ -2,6 +2,7 @@
 
 #include "dptk/comm/mpi/control.hpp"
 
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/debug.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -53,7 +55,15 @@ DPTK_INLINE std::vector<std::string> MpiControl::exchange_peer_info() const {
     return labels;
 }
 
+DPTK_INLINE bool MpiControl::is_on_one_host() const {
+    const std::uint64_t host = fnv1a(host_identity());
+    std::array<std::uint64_t, 2> bounds{host, ~host};
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, bounds.data(), 2, MPI_UINT64_T, MPI_MIN, comm_), "MPI_Allreduce");
+    return bounds[0] == ~bounds[1];
+}
+
 DPTK_INLINE std::shared_ptr<Store> MpiControl::connect() {
+    if (is_on_one_host() && options_.bind_address.empty()) options_.bind_address = "127.0.0.1";
     std::shared_ptr<Store> store;
     std::string endpoint;
     std::string problem;

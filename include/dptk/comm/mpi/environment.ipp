@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "dptk/comm/mpi/init_timer.hpp"
+#include "dptk/comm/mpi/call_timer.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
 
@@ -58,7 +58,7 @@ DPTK_INLINE MpiEnvironment::MpiEnvironment() {
     int initialized = 0;
     MPI_Initialized(&initialized);
     if (initialized == 0) {
-        const detail::MpiInitTimer timer;
+        const detail::MpiCallTimer timer("MPI_Init");
         check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
         owns_mpi_ = true;
 #ifdef MPICH_VERSION
@@ -83,12 +83,13 @@ DPTK_INLINE void MpiEnvironment::end_program() {
     if (!owns_mpi_) return end_failed_job();
     end_failed_job();
     wait_for_all_ranks();
+    const detail::MpiCallTimer timer("MPI_Finalize");
     MPI_Finalize();
 }
 
 DPTK_INLINE void MpiEnvironment::end_failed_job() const {
     if (!job_state_->failed()) {
-        const std::string failure = detail::ProgramEnd::get().wait();
+        const std::string failure = detail::ProgramEnd::get().wait().failure;
         if (!failure.empty()) end_job("ends the job: " + failure);
     }
     if (job_state_->failed()) end_job();

@@ -22,6 +22,13 @@ namespace DPTK_NAMESPACE::detail {
 
 class DPTK_EXPORT ProgramEnd {
   public:
+    /// How a wait for the other ranks has ended.
+    struct Outcome {
+        /// Why a job failed after this rank had left it, or which ranks have not left it in time; or empty.
+        std::string failure;
+        bool in_time = true;
+    };
+
     [[nodiscard]] static ProgramEnd& get() {
         static_cast<void>(StoreServers::get());  // constructed earlier, so it is destroyed later
         static ProgramEnd& end = *new ProgramEnd;
@@ -42,9 +49,8 @@ class DPTK_EXPORT ProgramEnd {
     /// Blocks until all registered shutdowns are complete, and until each job has failed or all its ranks
     /// have left it, for at most the timeout of each shutdown and job. Does not wait for a job that this rank
     /// has not left, except in await_readers(). Skips what was registered before this process was forked.
-    /// Called at program exit. Returns why a job failed after this
-    /// rank had left it, or an empty string.
-    std::string wait() noexcept;
+    /// Called at program exit.
+    Outcome wait() noexcept;
 
     /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. wait()
     /// does this as well; a process that ends without wait() must call await_readers().
@@ -77,13 +83,15 @@ class DPTK_EXPORT ProgramEnd {
 
     ProgramEnd() = default;
 
+    /// Returns whether the condition is true in time.
     template <class Condition>
-    static void wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
+    static bool wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
         const Deadline deadline(timeout);
         const Deadline warning(warning_delay);
         bool warned = false;
         std::chrono::milliseconds pause(1);
-        while (!condition() && !deadline.passed()) {
+        while (!condition()) {
+            if (deadline.passed()) return false;
             if (!warned && warning.passed()) {
                 log(LogLevel::warning, -1,
                     "the program has ended; waiting for other ranks to close their process groups");
@@ -92,6 +100,7 @@ class DPTK_EXPORT ProgramEnd {
             std::this_thread::sleep_for(pause);
             pause = std::min(pause * 2, std::chrono::milliseconds(100));
         }
+        return true;
     }
 
     /// Returns whether the exit can stop waiting for the job. If the job has failed, sets `failure` to the

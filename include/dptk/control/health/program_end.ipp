@@ -2,6 +2,8 @@
 
 #include "dptk/control/health/program_end.hpp"
 
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -23,8 +25,9 @@ DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& shutdown,
     shutdowns_.push_back({shutdown, timeout});
 }
 
-DPTK_INLINE std::string ProgramEnd::wait() noexcept {
-    std::string failure;
+DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
+    Outcome outcome;
+    const auto give_up = [&](std::string failure) { outcome = {std::move(failure), false}; };
     try {
         std::vector<Job> jobs;
         std::vector<Shutdown> shutdowns;
@@ -40,16 +43,21 @@ DPTK_INLINE std::string ProgramEnd::wait() noexcept {
         std::erase_if(jobs, is_of_parent);
         std::erase_if(shutdowns, is_of_parent);
         for (const Shutdown& shutdown : shutdowns) {
-            wait_until(shutdown.timeout, [&] { return shutdown.owner.expired(); });
+            if (!wait_until(shutdown.timeout, [&] { return shutdown.owner.expired(); }))
+                give_up(text("other ranks have not closed their process groups within ",
+                             duration_text(shutdown.timeout), " after this one"));
         }
         for (const Job& job : jobs) {
-            wait_until(job.timeout, [&, next = 0]() mutable { return is_over(job, next, failure); });
+            int next = 0;
+            if (!wait_until(job.timeout, [&] { return is_over(job, next, outcome.failure); }))
+                give_up(text("rank ", next, " has not closed its process group within ",
+                             duration_text(job.timeout), " after this rank"));
             await_readers(job);
         }
     } catch (const std::exception& error) {
         log(LogLevel::error, -1, text("while waiting for other ranks: ", error.what()));
     }
-    return failure;
+    return outcome;
 }
 
 DPTK_INLINE void ProgramEnd::await_readers() noexcept {
@@ -66,7 +74,11 @@ DPTK_INLINE void ProgramEnd::await_readers() noexcept {
 }
 
 DPTK_INLINE ProgramEnd::AtProgramEnd::~AtProgramEnd() {
-    static_cast<void>(end.wait());
+    const Outcome outcome = end.wait();
+    if (outcome.in_time) return;
+    log(LogLevel::error, -1, "ends the process: " + outcome.failure);
+    std::fflush(nullptr);
+    std::_Exit(EXIT_FAILURE);  // exit() is running
 }
 
 DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& failure) {

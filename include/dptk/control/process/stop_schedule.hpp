@@ -13,8 +13,8 @@ class StopSchedule {
   public:
     using Time = std::chrono::steady_clock::time_point;
 
-    /// How long to wait after the first failure for other ranks that failed at the same time.
-    static constexpr std::chrono::milliseconds settling_time{200};
+    /// How long other ranks have after the first failure to report why they fail, and to end by themselves.
+    static constexpr std::chrono::milliseconds settling_time{2000};
     /// How long ranks may clean up after they were asked to end.
     static constexpr std::chrono::seconds grace{3};
 

@@ -1,4 +1,4 @@
-/// Time limit of MPI_Init, which has none: it waits silently for ranks that have ended or are stopped.
+/// Time limit of MPI_Init and MPI_Finalize, which wait silently for ranks that have ended or are stopped.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,19 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Logs a warning if the object exists for longer than a minute or half of the timeout, and ends the process
-/// at the timeout: DPTK_TIMEOUT, or 30 minutes. A second thread does this, since MPI_Init blocks.
-class MpiInitTimer {
+/// at the timeout: DPTK_TIMEOUT, or 30 minutes. A second thread does this, since the call blocks.
+class MpiCallTimer {
   public:
-    MpiInitTimer();
-    ~MpiInitTimer();
-    MpiInitTimer(const MpiInitTimer&) = delete;
-    MpiInitTimer& operator=(const MpiInitTimer&) = delete;
+    /// `call` is the name of the MPI function, for messages. Must live as long as this object.
+    explicit MpiCallTimer(const char* call);
+    ~MpiCallTimer();
+    MpiCallTimer(const MpiCallTimer&) = delete;
+    MpiCallTimer& operator=(const MpiCallTimer&) = delete;
 
   private:
     void run();
 
+    const char* call_;
     std::chrono::milliseconds timeout_;
     LaunchEnvironment launch_;
     std::mutex mutex_;
@@ -34,5 +36,5 @@ class MpiInitTimer {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/comm/mpi/init_timer.ipp"
+#include "dptk/comm/mpi/call_timer.ipp"
 #endif

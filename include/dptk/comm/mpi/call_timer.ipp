@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/comm/mpi/init_timer.hpp"
+#include "dptk/comm/mpi/call_timer.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,12 +23,13 @@ namespace DPTK_NAMESPACE::detail {
     }
 }
 
-DPTK_INLINE MpiInitTimer::MpiInitTimer()
-    : timeout_(environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)),
+DPTK_INLINE MpiCallTimer::MpiCallTimer(const char* call)
+    : call_(call),
+      timeout_(environment_seconds("DPTK_TIMEOUT").value_or(default_timeout)),
       launch_(launch_for_messages()),  // before MPI_Init, which may change the environment
       thread_(start_background_thread([this] { run(); })) {}
 
-DPTK_INLINE MpiInitTimer::~MpiInitTimer() {
+DPTK_INLINE MpiCallTimer::~MpiCallTimer() {
     {
         const std::lock_guard lock(mutex_);
         ended_ = true;
@@ -37,7 +38,7 @@ DPTK_INLINE MpiInitTimer::~MpiInitTimer() {
     thread_.join();
 }
 
-DPTK_INLINE void MpiInitTimer::run() {
+DPTK_INLINE void MpiCallTimer::run() {
     const auto begin = std::chrono::steady_clock::now();
     const auto ended = [this] { return ended_; };
     std::unique_lock lock(mutex_);
@@ -46,11 +47,11 @@ DPTK_INLINE void MpiInitTimer::run() {
     const std::string ranks =
         launch_.world_size > 1 ? text(" (", launch_.world_size, " ranks)") : std::string();
     log(LogLevel::warning, launch_.rank,
-        text("has waited for ", duration_text(warning), " in MPI_Init for the other ranks", ranks,
-             ": a rank has ended, is stopped, or has not reached MPI_Init"));
+        text("has waited for ", duration_text(warning), " in ", call_, " for the other ranks", ranks,
+             ": a rank has ended, is stopped, or has not reached ", call_));
     if (changed_.wait_until(lock, begin + timeout_, ended)) return;
     log(LogLevel::error, launch_.rank,
-        text("ends the process: MPI_Init has not returned within ", duration_text(timeout_)));
+        text("ends the process: ", call_, " has not returned within ", duration_text(timeout_)));
     std::_Exit(EXIT_FAILURE);
 }
 
