@@ -1,8 +1,13 @@
 #include <doctest/doctest.h>
+#include <dptk/control/launch/job_request.hpp>
 #include <dptk/control/launch/launch.hpp>
+#include <dptk/control/process/temporary_directory.hpp>
 #include <dptk/core/error.hpp>
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -97,4 +102,33 @@ TEST_CASE("an invalid variable is an error that shows it") {
     CHECK(error_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).find("RANK='-1'") != std::string::npos);
     CHECK(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("expected a rank in [0, 1], got 2") !=
           std::string::npos);
+}
+
+TEST_CASE("the token comes from a file that only this user can access") {
+    const dptk::detail::TemporaryDirectory directory("dptk-test");
+    const std::string path = directory.path() + "/token";
+    std::ofstream(path) << "secret\nsecond line\n";
+    setenv("DPTK_TOKEN_FILE", path.c_str(), 1);
+    const auto error = [] {
+        try {
+            static_cast<void>(dptk::resolve({}));
+        } catch (const dptk::ArgumentError& problem) {
+            return std::string(problem.what());
+        }
+        return std::string();
+    };
+    chmod(path.c_str(), 0644);
+    CHECK(error() == "DPTK_TOKEN_FILE='" + path +
+                         "' can be accessed by other users (mode 0644): expected mode 0600");
+    chmod(path.c_str(), 0600);
+    CHECK(dptk::resolve({}).token == "secret");
+    CHECK(dptk::resolve({.token = "own"}).token == "own");
+    setenv("DPTK_TOKEN", "shorter", 1);
+    CHECK(dptk::resolve({}).token == "shorter");
+    unsetenv("DPTK_TOKEN");
+    std::ofstream(path, std::ios::trunc) << "\n";
+    CHECK(error() == "DPTK_TOKEN_FILE='" + path + "': expected a token in its first line, got none");
+    setenv("DPTK_TOKEN_FILE", "/missing/token", 1);
+    CHECK(error() == "cannot read DPTK_TOKEN_FILE='/missing/token': No such file or directory");
+    unsetenv("DPTK_TOKEN_FILE");
 }

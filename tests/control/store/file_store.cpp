@@ -34,9 +34,10 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Overwrites the file in place; its inode does not change.
+/// Overwrites the file in place; its inode does not change. Only this user can access it.
 void overwrite(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    chmod(path.c_str(), 0600);
 }
 
 /// A process that creates the store, sets "old", and runs until it is killed.
@@ -276,6 +277,30 @@ TEST_CASE("a path that cannot be a store is an error that says why") {
         CHECK(error("/dev/null") == "the store /dev/null is not a regular file");
         CHECK(error("") == "the path of a file store is empty");
     }
+}
+
+TEST_CASE("a store file that other users can access, or that another user has made, is refused") {
+    TemporaryDirectory directory;
+    const std::string path = directory.path("store");
+    const auto error = [&](const auto& open) {
+        return message_of<dptk::ArgumentError>([&] { static_cast<void>(open()); });
+    };
+    const auto create = [&] { return dptk::FileStore::create(path); };
+    const auto join = [&] { return dptk::FileStore::join(path, 10s); };
+    for (const auto& [mode, text] : {std::pair<mode_t, std::string>{0644, "0644"}, {0620, "0620"}}) {
+        overwrite(path, "dptkfile");
+        chmod(path.c_str(), mode);
+        const std::string expected =
+            "the store " + path + " can be accessed by other users (mode " + text + "): expected mode 0600";
+        CHECK(error(create) == expected);
+        CHECK(error(join) == expected);
+        CHECK(contents(path) == "dptkfile");
+    }
+    overwrite(path, "dptkfile");
+    if (geteuid() != 0) return;  // only root can give a file to another user
+    REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
+    CHECK(contains(error(create), "belongs to another user (user id 65534, expected 0)"));
+    CHECK(contains(error(join), "belongs to another user"));
 }
 
 TEST_CASE("a directory that is not writable is an error that says so") {

@@ -2,7 +2,11 @@
 
 #include "dptk/control/launch/job_request.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -10,7 +14,9 @@
 #include <system_error>
 #include <utility>
 
+#include "dptk/control/net/socket.hpp"
 #include "dptk/control/process/deadline.hpp"
+#include "dptk/control/store/detail/store_file.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -23,6 +29,24 @@ DPTK_INLINE std::string environment_text(const char* variable) {
 
 DPTK_INLINE std::string first_of(std::string option, const char* variable) {
     return option.empty() ? environment_text(variable) : std::move(option);
+}
+
+/// Returns DPTK_TOKEN or the first line of the file that DPTK_TOKEN_FILE names; empty if neither is set.
+[[nodiscard]] DPTK_INLINE std::string environment_token() {
+    std::string token = environment_text("DPTK_TOKEN");
+    const std::string path = environment_text("DPTK_TOKEN_FILE");
+    if (!token.empty() || path.empty()) return token;
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.is_open())
+        throw ArgumentError(text("cannot read DPTK_TOKEN_FILE='", path, "': ", errno_text(errno)));
+    check_private_file(text("DPTK_TOKEN_FILE='", path, "'"), file.number());
+    char bytes[4096];
+    const ssize_t count = ::read(file.number(), bytes, sizeof bytes);
+    token.assign(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    token = token.substr(0, token.find_first_of("\r\n"));
+    if (token.empty())
+        throw ArgumentError(text("DPTK_TOKEN_FILE='", path, "': expected a token in its first line, got none"));
+    return token;
 }
 
 DPTK_INLINE std::string socket_interface() {
@@ -83,7 +107,7 @@ DPTK_INLINE JobRequest resolve(const InitOptions& options) {
                        .store = options.store,
                        .network_interface = options.network_interface,
                        .bind_address = detail::first_of(options.bind_address, "DPTK_BIND_ADDRESS"),
-                       .token = detail::first_of(options.token, "DPTK_TOKEN")};
+                       .token = options.token.empty() ? detail::environment_token() : options.token};
     if (!options.store)
         request.method = parse_init_method(detail::first_of(options.init_method, "DPTK_INIT_METHOD"));
     if (request.network_interface.empty()) request.network_interface = detail::socket_interface();

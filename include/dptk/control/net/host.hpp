@@ -16,8 +16,8 @@ namespace DPTK_NAMESPACE::detail {
 /// Returns a description of this process for messages: "host a, process 17".
 [[nodiscard]] std::string process_label();
 
-/// Returns a string that is equal for processes on the same host: the host name and the boot id of the
-/// kernel. Containers have different host names, so they count as different hosts.
+/// Returns a string that is equal for processes on the same host: the host name, the boot id of the kernel
+/// and the network namespace. Containers differ in one of these, so they count as different hosts.
 [[nodiscard]] std::string host_identity();
 
 /// The local rank of a process, and the number of ranks on its host.

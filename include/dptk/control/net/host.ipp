@@ -34,6 +34,8 @@ DPTK_INLINE std::string host_identity() {
     if (file && std::fgets(boot, sizeof boot, file.get()) == nullptr) boot[0] = '\0';
     std::string out = host_name() + "@" + boot;
     while (!out.empty() && out.back() == '\n') out.pop_back();
+    char network[64] = {};
+    if (::readlink("/proc/self/ns/net", network, sizeof network - 1) > 0) out += text('/', network);
     return out;
 }
 

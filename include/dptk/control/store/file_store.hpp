@@ -33,15 +33,15 @@ class FileStore final : public Store {
   public:
     /// Creates the store, and replaces the file of an earlier run: see replaced(). `job` is the name of the
     /// job, at most 256 bytes; only processes that pass the same name to join() can join. Throws
-    /// ArgumentError if a running process uses the file, or if the file is not a store file or cannot be
-    /// created.
+    /// ArgumentError if a running process uses the file, or if the file is not a store file, cannot be
+    /// created, or can be accessed by other users.
     [[nodiscard]] static std::shared_ptr<FileStore> create(const std::string& path,
                                                            std::string_view job = "");
 
     /// Joins the store that rank 0 creates. Blocks until the store exists, for at most `timeout`. Ignores
     /// the file of an earlier run, because only a running creator holds the creator lock. Throws
     /// TimeoutError at the timeout, and ArgumentError if the directory does not exist, or if the file is
-    /// not a store file or cannot be opened.
+    /// not a store file, cannot be opened, or can be accessed by other users.
     [[nodiscard]] static std::shared_ptr<FileStore> join(const std::string& path,
                                                          std::chrono::milliseconds timeout,
                                                          std::string_view job = "");

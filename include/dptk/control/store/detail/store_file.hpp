@@ -130,8 +130,12 @@ class StoreFile {
     FileDescriptor descriptor_;
 };
 
+/// Throws ArgumentError unless the file is a regular one that belongs to this user, and that other users can
+/// neither read nor write: it holds the token of the job. `what` names the file in the error.
+void check_private_file(const std::string& what, int descriptor);
+
 /// Opens a store file. `flags` may be O_CREAT; without O_CREAT, is_open() of the result is false if the file
-/// does not exist. Throws ArgumentError if the file cannot be opened.
+/// does not exist. Throws ArgumentError if the file cannot be opened, or if other users can access it.
 [[nodiscard]] StoreFile open_store_file(const std::string& path, int flags);
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -224,6 +224,22 @@ DPTK_INLINE void StoreFile::throw_failed(std::string_view doing) const {
     throw ArgumentError(text("the store ", path, " cannot be opened: ", errno_text(error)));
 }
 
+DPTK_INLINE void check_private_file(const std::string& what, int descriptor) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0)
+        throw BackendError(text(what, ": cannot query its status: ", errno_text(errno)));
+    if (!S_ISREG(status.st_mode)) throw ArgumentError(what + " is not a regular file");
+    if (status.st_uid != ::geteuid()) {
+        throw ArgumentError(text(what, " belongs to another user (user id ", status.st_uid, ", expected ",
+                                 ::geteuid(), ")"));
+    }
+    if ((status.st_mode & 077) != 0) {
+        const unsigned mode = status.st_mode & 0777;
+        throw ArgumentError(text(what, " can be accessed by other users (mode 0", mode / 64, mode / 8 % 8,
+                                 mode % 8, "): expected mode 0600"));
+    }
+}
+
 DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
     FileDescriptor descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0600));
     const int error = errno;
@@ -233,9 +249,12 @@ DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
         throw_cannot_open(path, error);
     }
     struct stat status {};
-    if (::fstat(descriptor.number(), &status) == 0 && !S_ISREG(status.st_mode)) {
-        throw ArgumentError(text("the store ", path, " is not a regular file"));
-    }
+    const bool is_regular = ::fstat(descriptor.number(), &status) == 0 && S_ISREG(status.st_mode);
+    char bytes[store_file_magic.size()];
+    const ssize_t count = is_regular ? ::pread(descriptor.number(), bytes, sizeof bytes, 0) : 0;
+    // Another error says that a file is not a store.
+    if (may_be_store_file({bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))}))
+        check_private_file("the store " + path, descriptor.number());
     return {path, std::move(descriptor)};
 }
 
