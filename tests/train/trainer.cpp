@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/agreed_errors.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -115,5 +116,20 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
             [&] { dptk::Trainer<Backend>(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
             test::Agreed::yes));
         CHECK(test::contains(text, "rank 1 has reproducible_shards 2, but rank 0 has reproducible_shards 0"));
+    });
+}
+
+TEST_CASE("datasets whose sizes differ between ranks are an error on all ranks") {
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() != 3) return;
+        const std::size_t shape[] = {group.rank() == 1 ? 100U : 200U, 8, 8};
+        const dptk::ImageDataset samples(std::vector<std::uint8_t>(shape[0] * 64), shape,
+                                         std::vector<std::uint8_t>(shape[0]), {.classes = 10});
+        dptk::nn::Sequential<Backend> net = small_mlp();
+        dptk::Trainer<Backend> trainer(group, net, {});
+        CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
+                                                   [&] { trainer.train_epoch(samples, 0); }));
+        CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
+                                                   [&] { static_cast<void>(trainer.evaluate(samples)); }));
     });
 }
