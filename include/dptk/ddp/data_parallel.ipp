@@ -28,10 +28,12 @@ DPTK_INLINE void ModelReplica::join(const ThreadJob& job, int number) {
 }
 
 DPTK_INLINE void ModelReplica::receive_values() {
+    wait_for_device();
     break_job_unless_agreed(group_->channel().job(), [&] { parameters_.broadcast_values(*group_, 0); });
 }
 
 DPTK_INLINE void ModelReplica::reduce(double weight) {
+    wait_for_device();
     break_job_unless_agreed(group_->channel().job(), [&] { reduce_gradients(weight); });
 }
 
@@ -65,6 +67,10 @@ DPTK_INLINE void ModelReplica::reduce_gradients(double weight) {
         call.reduction.weight = weight;
         ModelParameters::run(*group_, call);
     }
+    wait_for_device();
+}
+
+DPTK_INLINE void ModelReplica::wait_for_device() const {
     if (is_on_device()) device_calls().synchronize(device().index);
 }
 

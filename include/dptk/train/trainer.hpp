@@ -73,10 +73,12 @@ class Trainer {
     /// the host waits for the GPU only before it calls `on_progress`, in the first step of each batch size,
     /// and if the GPU has not yet loaded the previous batches.
     ///
-    /// Throws Error on all ranks if the loss is no longer finite.
+    /// Throws MismatchError on all ranks if the dataset's size differs between ranks, and Error on all ranks
+    /// if the loss is no longer finite.
     EpochResult train_epoch(const ImageDataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
         const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
+        check_equal_size(dataset);
         const std::vector<DistributedSampler> samplers = own_samplers(dataset, epoch);
         std::vector<Batches> batches;
         for (const DistributedSampler& sampler : samplers) batches.emplace_back(sampler, options_.batch_size);
@@ -84,7 +86,7 @@ class Trainer {
         const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
         training_.reset();
-        computation_.begin_epoch(group_);
+        computation_.drop_stale_graph(group_);
         EpochResult result;
         for (std::size_t done = 1; done <= steps; ++done) {
             step(dataset, batches, done - 1);
@@ -92,14 +94,18 @@ class Trainer {
             result = over_all_ranks(training_, begin);
             if (done == steps && ddp_) computation_.check(*ddp_);
             check_finite(result.loss, epoch);
-            if (on_progress) on_progress(progress(result, epoch, done, steps));
+            if (!on_progress) continue;
+            on_progress(progress(result, epoch, done, steps));
+            computation_.drop_stale_graph(group_);  // on_progress may have evaluated with other batch sizes
         }
         return result;
     }
 
-    /// Returns loss and accuracy over the dataset, with each sample counted once. Collective.
+    /// Returns loss and accuracy over the dataset, with each sample counted once. Collective. Throws
+    /// MismatchError on all ranks if the dataset's size differs between ranks.
     EpochResult evaluate(const ImageDataset& dataset) {
         const detail::PurposeScope here(group_.channel(), {.call = "evaluate()", .owner = "Trainer"});
+        check_equal_size(dataset);
         const DistributedSampler sampler(dataset, group_, {.shuffle = false, .padding = Padding::none});
         const auto begin = std::chrono::steady_clock::now();
         evaluation_.reset();
@@ -142,6 +148,11 @@ class Trainer {
                          "\nweight_decay ", options_.sgd.weight_decay, "\npixel_scale ", options_.pixel_scale,
                          "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
                          options_.cuda_graph));
+    }
+
+    /// Ranks whose datasets differ in size would make different numbers of steps. Collective.
+    void check_equal_size(const ImageDataset& dataset) {
+        detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
     }
 
     /// Returns the samplers of this rank's share of the epoch's samples: one sampler, or with reproducible

@@ -73,9 +73,9 @@ class PeriodicModelAverager {
     /// Throws ArgumentError if `period` is 0. The group must outlive this object.
     PeriodicModelAverager(ProcessGroup& group, std::size_t period, std::size_t warmup_steps = 0);
 
-    /// Counts a step, and averages the values if this step is due. Returns whether it has averaged them.
-    /// Collective in the steps that average.
-    bool average_parameters(const std::vector<ParameterRef>& parameters);
+    /// Counts a step, and averages the values if this step is due, in the order of `stream` if they are in
+    /// device memory. Returns whether it has averaged them. Collective in the steps that average.
+    bool average_parameters(const std::vector<ParameterRef>& parameters, StreamRef stream = {});
 
     /// Returns the number of completed steps, for checkpoints. It is equal on all ranks.
     [[nodiscard]] std::size_t steps() const noexcept { return steps_; }

@@ -57,13 +57,15 @@ DPTK_INLINE PeriodicModelAverager::PeriodicModelAverager(ProcessGroup& group, st
     if (period == 0) throw ArgumentError("PeriodicModelAverager: invalid period 0: expected 1 or more");
 }
 
-DPTK_INLINE bool PeriodicModelAverager::average_parameters(const std::vector<ParameterRef>& parameters) {
+DPTK_INLINE bool PeriodicModelAverager::average_parameters(const std::vector<ParameterRef>& parameters,
+                                                            StreamRef stream) {
     const std::size_t step = steps_++;
     if (step < warmup_steps_ || (step - warmup_steps_) % period_ != 0) return false;
     detail::ErasedBuffers values;
     for (const ParameterRef& parameter : parameters)
         values.buffers.push_back({parameter.value, parameter.count, parameter.dtype, parameter.device});
-    detail::run_coalesced(group_, {.verb = Verb::all_reduce, .reduction = ReduceOp::avg}, values, values);
+    detail::run_coalesced(group_, {.verb = Verb::all_reduce, .reduction = ReduceOp::avg, .stream = stream},
+                          values, values);
     return true;
 }
 

@@ -65,8 +65,8 @@ class TrainerComputation {
         batch_.load(dataset, indices, pixel_scale_);
     }
 
-    /// Called before the first step of an epoch. Collective.
-    void begin_epoch(ProcessGroup& /*group*/) {}
+    /// Called before the first step of an epoch, and after code of the program has run. Collective.
+    void drop_stale_graph(ProcessGroup& /*group*/) {}
 
     /// Runs a step after load(), by calling `step`. The work of `step` may depend only on the number of
     /// samples, since the version for GPUs captures it in a CUDA graph. `all_are_full` says whether all ranks

@@ -76,7 +76,7 @@ class TrainerComputation<nn::Cuda> {
 
     /// If the network of any rank has reallocated memory, makes all ranks capture the graph again: NCCL
     /// requires that a graph with collectives is launched on all ranks or on none.
-    void begin_epoch(ProcessGroup& group) {
+    void drop_stale_graph(ProcessGroup& group) {
         if (!wants_graph_) return;
         const bool has_moved = graph_memory_ != net_.backend().memory_version();
         if (group.all_reduce_value<int>(has_moved ? 1 : 0, ReduceOp::max) == 0) return;
