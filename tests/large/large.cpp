@@ -1,5 +1,5 @@
-// More elements than 31 bits can count: all_reduce, broadcast and a message of 2^31 + 5 bytes between two
-// ranks.
+// More elements than 31 bits can count: every verb and a message of 2^31 + 7 bytes between two ranks, or of as many on both
+// ranks together.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr std::size_t count = (std::size_t{1} << 31) + 5;
+constexpr std::size_t count = (std::size_t{1} << 31) + 7;
 
 std::uint8_t given(int rank, std::size_t i) {
     return static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(rank) * 31);
@@ -39,7 +39,7 @@ void on_two_ranks(Fn&& fn) {
 
 }  // namespace
 
-TEST_CASE("2^31 + 5 bytes are reduced, broadcast and sent") {
+TEST_CASE("2^31 + 7 bytes are reduced, broadcast and sent") {
     on_two_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::uint8_t> data(count);
         fill(data, group.rank());
@@ -51,6 +51,11 @@ TEST_CASE("2^31 + 5 bytes are reduced, broadcast and sent") {
         group.all_reduce(data, dptk::ReduceOp::max);
         CHECK(first_wrong(data, [](std::size_t i) { return std::max(given(0, i), given(1, i)); }) == count);
         fill(data, group.rank());
+        group.reduce(data, 1, dptk::ReduceOp::max);
+        CHECK(first_wrong(data, [&](std::size_t i) {
+                  return group.rank() == 1 ? std::max(given(0, i), given(1, i)) : given(0, i);
+              }) == count);
+        fill(data, group.rank());
         group.broadcast(data, 1);
         CHECK(first_wrong(data, [](std::size_t i) { return given(1, i); }) == count);
         fill(data, 0);
@@ -60,5 +65,50 @@ TEST_CASE("2^31 + 5 bytes are reduced, broadcast and sent") {
             CHECK(group.recv(data, 0) == 0);
             CHECK(first_wrong(data, [](std::size_t i) { return given(0, i); }) == count);
         }
+    });
+}
+
+TEST_CASE("more than 2^31 bytes are collected from two ranks, and distributed to them") {
+    constexpr std::size_t half = (std::size_t{1} << 30) + 5;
+    constexpr std::size_t wrong_nowhere = count;
+    on_two_ranks([](dptk::ProcessGroup& group) {
+        const int rank = group.rank();
+        const auto own = static_cast<std::size_t>(rank);
+        std::vector<std::uint8_t> whole(2 * half), part(half);
+        const auto fill_part = [&] {
+            for (std::size_t i = 0; i < part.size(); ++i) part[i] = given(rank, i);
+            std::fill(whole.begin(), whole.end(), std::uint8_t{0});
+        };
+        const auto collected = [&](std::size_t first) {
+            return first_wrong(whole, [&](std::size_t i) { return i < first ? given(0, i) : given(1, i - first); });
+        };
+        const auto fill_whole = [&] {
+            for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = given(rank, i);
+        };
+        fill_part();
+        group.all_gather(part, whole);
+        CHECK(collected(half) == wrong_nowhere);
+        fill_part();
+        group.gather(part, whole, 1);
+        if (rank == 1) CHECK(collected(half) == wrong_nowhere);
+        fill_whole();
+        group.scatter(whole, part, 1);
+        CHECK(first_wrong(part, [&](std::size_t i) { return given(1, own * half + i); }) == wrong_nowhere);
+        fill_whole();
+        group.reduce_scatter(whole, part, dptk::ReduceOp::max);
+        CHECK(first_wrong(part, [&](std::size_t i) {
+                  return std::max(given(0, own * half + i), given(1, own * half + i));
+              }) == wrong_nowhere);
+        std::vector<std::uint8_t> received(2 * half);
+        group.all_to_all(whole, received);
+        CHECK(first_wrong(received, [&](std::size_t i) {
+                  return i < half ? given(0, own * half + i) : given(1, own * half + i - half);
+              }) == wrong_nowhere);
+        received = {};
+        const std::vector<std::size_t> counts{half + 3, half - 3};
+        part.resize(counts[own]);
+        fill_part();
+        group.all_gather(part, whole, counts);
+        CHECK(collected(half + 3) == wrong_nowhere);
     });
 }
