@@ -109,19 +109,32 @@ using ReduceOperationOn = ReduceOperation<ElementIn<R>>;
 namespace detail {
 
 template <HostRange R>
-[[nodiscard]] Buffer buffer_of(R&& range) {
+void set_buffer(Buffer& buffer, R&& range) {
     using T = ElementIn<R>;
     refuse_views<T>();
     // Buffer has no const variant; a collective does not write the elements of an input.
-    void* data = const_cast<T*>(std::ranges::data(range));
-    return {data, static_cast<std::size_t>(std::ranges::size(range)), dtype_of<T>, {}, sizeof(T)};
+    buffer.data = const_cast<T*>(std::ranges::data(range));
+    buffer.count = static_cast<std::size_t>(std::ranges::size(range));
+    buffer.dtype = dtype_of<T>;
+    buffer.opaque_size = sizeof(T);
 }
 
 template <DeviceRange R>
-[[nodiscard]] Buffer buffer_of(R&& range) {
+void set_buffer(Buffer& buffer, R&& range) {
     using T = ElementIn<R>;
-    void* data = const_cast<T*>(range.data());
-    return {data, static_cast<std::size_t>(range.size()), dtype_of<T>, range.device(), sizeof(T)};
+    buffer.data = const_cast<T*>(range.data());
+    buffer.count = static_cast<std::size_t>(range.size());
+    buffer.dtype = dtype_of<T>;
+    buffer.device = range.device();
+    buffer.opaque_size = sizeof(T);
+}
+
+template <class R>
+    requires HostRange<R> || DeviceRange<R>
+[[nodiscard]] Buffer buffer_of(R&& range) {
+    Buffer buffer;
+    set_buffer(buffer, range);
+    return buffer;
 }
 
 /// Two ranges with the same element type.

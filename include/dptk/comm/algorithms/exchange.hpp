@@ -68,13 +68,12 @@ class Messages {
     virtual void shift(const Buffer& out, const Buffer& in) = 0;
 };
 
-/// The messages of one collective over a transport. exchange() and shift() do not deadlock even if send() blocks until the message
-/// is received.
+/// The messages of one collective over a transport. exchange() and shift() do not deadlock even if send()
+/// blocks until the message is received.
 template <Transport T>
 class MessagesOver final : public Messages {
   public:
-    MessagesOver(T& transport, const Collective& call)
-        : transport_(transport), tag_(collective_tag(call)) {}
+    MessagesOver(T& transport, const Collective& call) : transport_(transport), tag_(collective_tag(call)) {}
 
     [[nodiscard]] int rank() const override { return transport_.rank(); }
     [[nodiscard]] int size() const override { return transport_.size(); }

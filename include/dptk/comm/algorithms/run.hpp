@@ -138,23 +138,22 @@ template <Transport T>
     return false;
 }
 
+/// Whether the call's input must be copied first: if input and output of all_to_all overlap, or if a sum has
+/// a weight, by which the copy is multiplied.
+[[nodiscard]] inline bool needs_copy(const Collective& call) noexcept {
+    return call.reduction.weight ||
+           (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output));
+}
+
+/// Copies the input of a call that needs_copy(), and returns the call on the copy.
+[[nodiscard]] Collective on_copy(const Collective& call, const Scratch& copy);
+
 /// Executes a call. Blocks. Input and output of all_to_all may overlap, and a sum may have a weight.
 template <Transport T>
 void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
-    if (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output)) {
+    if (needs_copy(call)) {
         const Scratch copy(call.input);
-        detail::convert(copy.buffer(), call.input);
-        Collective apart = call;
-        apart.input = copy.buffer();
-        return run(transport, apart, algorithm);
-    }
-    if (call.reduction.weight) {
-        const Scratch weighted(call.input);
-        detail::scale(weighted.buffer(), call.input.data, *call.reduction.weight);
-        Collective plain = call;
-        plain.input = weighted.buffer();
-        plain.reduction = ReduceOp::sum;
-        return run(transport, plain, algorithm);
+        return run(transport, on_copy(call, copy), algorithm);
     }
     if constexpr (detail::HasRun<T>) {
         transport.run(call, algorithm);

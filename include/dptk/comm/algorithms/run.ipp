@@ -136,6 +136,18 @@ DPTK_INLINE void all_to_all(Messages& messages, const Buffer& input, const Buffe
     with_each_partner(messages, [&](int partner) { messages.exchange(out[partner], in[partner], partner); });
 }
 
+DPTK_INLINE Collective on_copy(const Collective& call, const Scratch& copy) {
+    Collective plain = call;
+    plain.input = copy.buffer();
+    if (call.reduction.weight) {
+        detail::scale(copy.buffer(), call.input.data, *call.reduction.weight);
+        plain.reduction = ReduceOp::sum;
+    } else {
+        detail::convert(copy.buffer(), call.input);
+    }
+    return plain;
+}
+
 DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllReduceAlgorithm algorithm) {
     const int rank = messages.rank();
     switch (call.verb) {

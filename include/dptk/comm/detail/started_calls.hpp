@@ -68,7 +68,9 @@ class StartedCalls {
     /// Completes the operations that must end before `call`: deferred calls, and calls that use the same
     /// memory. Before a barrier, also completes all started calls and the messages whose Work was dropped,
     /// and throws the first error of an operation whose Work was dropped.
-    void finish_before(const Collective& call);
+    void finish_before(const Collective& call) {
+        if (!started_.all.empty() || !deferred_.empty() || !messages_.all.empty()) finish_some_before(call);
+    }
 
     /// Completes all operations when the channel closes. Throws the first error that was not reported.
     void finish_all();
@@ -97,6 +99,8 @@ class StartedCalls {
         void add(Started started);
         void drop_ended();
     };
+
+    void finish_some_before(const Collective& call);
 
     static void rethrow_unseen(const std::vector<Started>& ended);
 

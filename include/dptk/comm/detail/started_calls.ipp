@@ -84,8 +84,7 @@ DPTK_INLINE bool StartedCalls::has_deferred() const {
     return last_deferred_ != nullptr && !last_deferred_->is_executed();
 }
 
-DPTK_INLINE void StartedCalls::finish_before(const Collective& call) {
-    if (started_.all.empty() && deferred_.empty() && messages_.all.empty()) return;
+DPTK_INLINE void StartedCalls::finish_some_before(const Collective& call) {
     finish_deferred();
     for (const Started& started : started_.all) {
         if (call.verb == Verb::barrier || share_memory(started.call, call)) started.finish();

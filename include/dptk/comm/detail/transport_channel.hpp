@@ -99,7 +99,7 @@ class TransportChannel final : public Channel {
 
     void run(const Collective& call) override {
         check_caller(call);
-        executor_->throw_if_failed();
+        if (HasRethrow<T> || job_state_->failed()) executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         const ProgramWait::Scope waits(control().program(), tracker());
@@ -297,6 +297,7 @@ class TransportChannel final : public Channel {
                               std::make_shared<CallTracker>(std::move(identity),
                                                             CallTracker::Calls::collectives, call_reader),
                               nullptr})),
+          tracker_(executor_->tracker.get()),
           job_state_(job.control->job_state()),
           caller_(std::move(caller)) {
         if constexpr (HasProgress<T>) {
@@ -340,13 +341,16 @@ class TransportChannel final : public Channel {
     }
 
     [[nodiscard]] T& transport() const noexcept { return *executor_->transport; }
-    [[nodiscard]] CallTracker& tracker() const noexcept { return *executor_->tracker; }
+    [[nodiscard]] CallTracker& tracker() const noexcept { return *tracker_; }
 
     void check_memory(const Collective& call) const {
         if constexpr (ServesDevices<T>) return;
-        if ((call.input.on_device() || call.output.on_device()) && !takes_device_memory(call))
-            throw ArgumentError(
-                text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
+        if (call.input.on_device() || call.output.on_device()) check_device_memory(call);
+    }
+
+    void check_device_memory(const Collective& call) const {
+        if (takes_device_memory(call)) return;
+        throw ArgumentError(text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
     }
 
     [[nodiscard]] std::string no_devices_text() const {
@@ -538,6 +542,7 @@ class TransportChannel final : public Channel {
         Interruptible<T> ? TrackedWork::AtFailure::ends : TrackedWork::AtFailure::continues;
 
     std::shared_ptr<CallExecutor<T>> executor_;
+    CallTracker* tracker_;  // the executor's
     std::shared_ptr<JobState> job_state_;
     std::shared_ptr<CallerState> caller_;
     std::shared_ptr<CallTracker> message_tracker_;

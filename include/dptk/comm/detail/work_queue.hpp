@@ -59,7 +59,7 @@ class WorkQueue {
     std::shared_ptr<QueuedWork> start(QueuedWork::Operation operation);
 
     /// Returns whether no operation is queued or running. If so, the caller may run an operation itself.
-    [[nodiscard]] bool idle() const;
+    [[nodiscard]] bool idle() const { return !thread_.joinable() || has_no_work(); }
 
     /// Throws the first error among the failed operations whose Work was dropped, and forgets all of these
     /// operations.
@@ -85,6 +85,8 @@ class WorkQueue {
     };
 
     static void serve(Shared& shared);
+
+    [[nodiscard]] bool has_no_work() const;
 
     ForkGuard fork_guard_;
     std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();

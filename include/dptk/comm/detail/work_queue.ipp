@@ -71,8 +71,7 @@ DPTK_INLINE std::shared_ptr<QueuedWork> WorkQueue::start(QueuedWork::Operation o
     return work;
 }
 
-DPTK_INLINE bool WorkQueue::idle() const {
-    if (!thread_.joinable()) return true;
+DPTK_INLINE bool WorkQueue::has_no_work() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->waiting.empty() && !shared_->running;
 }

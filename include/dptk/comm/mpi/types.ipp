@@ -88,6 +88,7 @@ DPTK_INLINE bool has_own_mpi_op(ReduceOp op, DType dtype) noexcept {
 }
 
 DPTK_INLINE MPI_Op mpi_op(ReduceOp op, DType dtype) {
+    if (op == ReduceOp::sum) return MPI_SUM;
     if (has_own_mpi_op(op, dtype))
         return op == ReduceOp::min ? own_mpi_op<ReduceOp::min>() : own_mpi_op<ReduceOp::max>();
     switch (op) {

@@ -8,11 +8,9 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <string_view>
 
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -40,27 +38,18 @@ class AgreedErrors {
     std::atomic<bool> has_noted_ = false;
 };
 
+/// Handles the current exception: records an agreed error, and fails the job for anything else. Rethrows it.
+[[noreturn]] void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_errors, int rank);
+
 /// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the job.
 /// Rethrows the exception.
 template <class Fn>
 void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
-    const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };
     agreed_errors.note_call();
     try {
         fn();
-    } catch (const Error& error) {
-        if (error.agreed()) {
-            agreed_errors.note(error);
-        } else {
-            fail(error.what());
-        }
-        throw;
-    } catch (const std::exception& error) {
-        fail(error.what());
-        throw;
     } catch (...) {
-        fail("an exception that is not derived from std::exception");
-        throw;
+        rethrow_after_report(job_state, agreed_errors, rank);
     }
 }
 

@@ -2,6 +2,9 @@
 
 #include "dptk/control/health/agreed_errors.hpp"
 
+#include <string_view>
+
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -23,6 +26,26 @@ DPTK_INLINE void AgreedErrors::forget_if_caught() noexcept {
 DPTK_INLINE bool AgreedErrors::is_unwinding() const {
     const std::lock_guard lock(mutex_);
     return !last_.expired();
+}
+
+DPTK_INLINE void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_errors, int rank) {
+    const auto fail = [&](std::string_view what) { job_state.fail(text("rank ", rank, ": ", what)); };
+    try {
+        throw;
+    } catch (const Error& error) {
+        if (error.agreed()) {
+            agreed_errors.note(error);
+        } else {
+            fail(error.what());
+        }
+        throw;
+    } catch (const std::exception& error) {
+        fail(error.what());
+        throw;
+    } catch (...) {
+        fail("an exception that is not derived from std::exception");
+        throw;
+    }
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,7 +2,6 @@
 /// the record with a few atomic stores; the watchdog and heartbeat threads read it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -59,22 +58,22 @@ class CallTracker {
         std::uint64_t sequence = 0;
         bool active = false;
         Call call = {};
-        /// A hash of that call, or 0 if `call` is another one, which a thread has re-entered since.
+        /// A hash of the call that is active; 0 if none is, or if it may be an earlier one that was
+        /// re-entered.
         std::uint64_t hash = 0;
     };
 
     CallTracker(ChannelIdentity identity, Calls calls, CallReader reader);
 
     /// Records that the next call begins.
-    void begin(Call call) noexcept {
-        const std::uint64_t sequence = state_.load(std::memory_order_relaxed) / 2 + 1;
-        begun_[sequence % 2].store(hash_of(call), std::memory_order_release);
-        enter(call, 3);
-    }
+    void begin(Call call) noexcept { enter(call, 3); }
 
     /// Records that this thread re-enters a call that it began earlier and left with end(). Does not increase
     /// the sequence number.
-    void resume(Call call) noexcept { enter(call, 1); }
+    void resume(Call call) noexcept {
+        last_resumed_.store(state_.load(std::memory_order_relaxed) / 2, std::memory_order_release);
+        enter(call, 1);
+    }
 
     void end() noexcept {
         state_.store(state_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
@@ -116,10 +115,6 @@ class CallTracker {
     [[nodiscard]] std::uint64_t next_barrier() noexcept { return ++barriers_; }
 
   private:
-    [[nodiscard]] static std::uint64_t hash_of(Call call) noexcept {
-        return call.first * 0x9e37'79b9'7f4a'7c15U ^ call.second * 0xc2b2'ae3d'27d4'eb4fU;
-    }
-
     void enter(Call call, std::uint64_t step) noexcept {
         const std::uint64_t state = state_.load(std::memory_order_relaxed);
         first_.store(call.first, std::memory_order_release);  // visible only after the previous end()
@@ -133,7 +128,7 @@ class CallTracker {
     std::atomic<std::uint64_t> state_ = 0;  // twice the sequence number, plus one while active
     std::atomic<std::uint64_t> first_ = 0;
     std::atomic<std::uint64_t> second_ = 0;
-    std::array<std::atomic<std::uint64_t>, 2> begun_ = {};  // of the last call and the one before, in turn
+    std::atomic<std::uint64_t> last_resumed_ = 0;  // the sequence number at the last resume()
     std::atomic<const char*> purpose_ = nullptr;
     std::atomic<const char*> owner_ = nullptr;
     std::atomic<std::uint64_t> step_ = CallPurpose::no_step;

@@ -16,9 +16,12 @@ DPTK_INLINE CallTracker::Snapshot CallTracker::look() const noexcept {
     while (true) {
         const std::uint64_t state = state_.load(std::memory_order_acquire);
         const Call call{first_.load(std::memory_order_acquire), second_.load(std::memory_order_acquire)};
-        const std::uint64_t begun = begun_[state / 2 % 2].load(std::memory_order_acquire);
+        const std::uint64_t last_resumed = last_resumed_.load(std::memory_order_acquire);
         if (state_.load(std::memory_order_relaxed) != state) continue;
-        return {state / 2, state % 2 == 1, call, hash_of(call) == begun ? begun : 0};
+        const bool is_active = state % 2 == 1;
+        const bool is_known = is_active && last_resumed != state / 2;
+        const std::uint64_t hash = call.first * 0x9e37'79b9'7f4a'7c15U ^ call.second * 0xc2b2'ae3d'27d4'eb4fU;
+        return {state / 2, is_active, call, is_known ? hash : 0};
     }
 }
 
