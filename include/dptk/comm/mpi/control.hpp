@@ -23,8 +23,8 @@ struct MpiOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// A rank that sends no heartbeat for this long counts as lost.
     std::chrono::milliseconds heartbeat_timeout = default_heartbeat_timeout;
-    /// The address of rank 0's host at which the control plane's store listens. If empty, the store listens at
-    /// all addresses, or at a loopback address if all ranks are on one host.
+    /// The address of rank 0's host at which the control plane's store listens. If empty, the store listens
+    /// at all addresses, or at a loopback address if all ranks are on one host.
     std::string bind_address = {};
 };
 

@@ -35,8 +35,16 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+
+[[noreturn]] void throw_mpi_error(int status, std::string_view call);
+
+}  // namespace detail
+
 /// Throws BackendError with MPI's error text if `status` is not MPI_SUCCESS.
-void check_mpi(int status, std::string_view call);
+inline void check_mpi(int status, std::string_view call) {
+    if (status != MPI_SUCCESS) detail::throw_mpi_error(status, call);
+}
 
 /// MPI's state in this process.
 class DPTK_EXPORT MpiEnvironment {
@@ -120,6 +128,10 @@ class DPTK_EXPORT MpiEnvironment {
         explicit Terminator(const MpiEnvironment& environment) : environment_(environment) {}
 
         [[nodiscard]] int rank() const noexcept override { return environment_.rank_; }
+
+        [[nodiscard]] bool has_logged(const std::string& message) const noexcept override {
+            return environment_.job_state_->has_logged(message);
+        }
 
         DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 

@@ -10,8 +10,7 @@
 
 namespace DPTK_NAMESPACE {
 
-DPTK_INLINE void check_mpi(int status, std::string_view call) {
-    if (status == MPI_SUCCESS) return;
+DPTK_INLINE void detail::throw_mpi_error(int status, std::string_view call) {
     char buffer[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(status, buffer, &length);
@@ -50,8 +49,8 @@ DPTK_INLINE void MpiEnvironment::end_job(const std::string& message) const noexc
 
 DPTK_INLINE void MpiEnvironment::end_job() const noexcept {
     // Causes from other ranks were already logged when they arrived.
-    end_job(job_state_->kind() == detail::Failure::local ? "ends the job: " + job_state_->cause()
-                                                         : "ends the job");
+    if (job_state_->kind() == detail::Failure::local) return end_job("ends the job: " + job_state_->cause());
+    abort();
 }
 
 DPTK_INLINE MpiEnvironment::MpiEnvironment() {
@@ -111,6 +110,10 @@ DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     const auto begin = std::chrono::steady_clock::now();
+    const auto others = [] {
+        const std::string known = detail::ProgramEnd::get().not_ended();
+        return known.empty() ? std::string("all other ranks") : known;
+    };
     bool has_warned = false;
     int arrived = 0;
     while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0) {
@@ -122,13 +125,12 @@ DPTK_INLINE void MpiEnvironment::wait_for_all_ranks() const {
                 "running");
         }
         if (waited > timeout_.load()) {
-            end_job(
-                "ends the job: the program has ended on this rank, but not on all other ranks within the "
-                "timeout");
+            end_job("ends the job: the program has ended on this rank, but not on " + others() +
+                    " within the timeout");
         }
         if (!has_warned && waited > warning_delay) {
             log(LogLevel::warning, rank_,
-                "the program has ended on this rank, and waits for the other ranks to end");
+                "the program has ended on this rank, and waits for " + others() + " to end");
             has_warned = true;
         }
     }

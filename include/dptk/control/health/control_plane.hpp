@@ -131,6 +131,10 @@ class ControlPlane final : public WatchdogTask,
     /// Called when the job has failed: reports the cause to the other ranks and to the launcher.
     DPTK_INLINE void wake() noexcept override;
 
+    [[nodiscard]] bool has_logged(const std::string& message) const noexcept override {
+        return job_state_->has_logged(message);
+    }
+
     /// Called on an uncaught exception, if this object was registered with add_terminate_listener.
     DPTK_INLINE void on_terminate(const std::string& message) noexcept override;
 

@@ -167,7 +167,10 @@ DPTK_INLINE void ControlPlane::wake() noexcept {
         write_report(cause);
         // Some launchers kill the other ranks as soon as one rank ends, so the cause is logged before it is
         // written to the store.
-        if (options_.last_resort && job_state_->kind() != Failure::local) log(LogLevel::error, rank(), cause);
+        if (options_.last_resort && job_state_->kind() != Failure::local) {
+            log(LogLevel::error, rank(), cause);
+            job_state_->mark_logged();
+        }
         if (options_.store && job_state_->kind() != Failure::remote) {
             static_cast<void>(run_with_timeout(store_timeout, [store = options_.store, cause] {
                 store->compare_and_set(abort_key, "", cause);

@@ -129,7 +129,8 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
         for (const ChannelStatus& here : ranks_[rank].status.channels) {
             // A call that has just begun may still throw an agreed error.
             if (here.hash == 0 || !here.active || here.duration < settled()) continue;
-            const auto& [other, there] = calls.try_emplace({here.name, here.sequence}, rank, &here).first->second;
+            const auto& [other, there] =
+                calls.try_emplace({here.name, here.sequence}, rank, &here).first->second;
             if (here.hash == there->hash) continue;
             return text("calls differ between ranks: ", labels_[other], " calls ", there->call, ", and ",
                         labels_[rank], " calls ", here.call);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -50,6 +51,12 @@ class JobState {
     /// that has detected a failure whose cause another thread is about to report.
     bool wait_until_failed(std::chrono::milliseconds timeout) const;
 
+    /// Records that this process has logged the cause.
+    void mark_logged() noexcept { is_logged_ = true; }
+
+    /// Returns whether this process has logged the cause, and `message` repeats it.
+    [[nodiscard]] bool has_logged(std::string_view message) const noexcept;
+
     /// Registers `subscriber` to be woken by a failure; wakes it at once if the job has already failed.
     void subscribe(const std::shared_ptr<FailureListener>& subscriber);
 
@@ -57,6 +64,7 @@ class JobState {
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::atomic<bool> failed_ = false;
+    std::atomic<bool> is_logged_ = false;
     Failure kind_ = Failure::local;
     std::string cause_;
     std::vector<std::weak_ptr<FailureListener>> subscribers_;

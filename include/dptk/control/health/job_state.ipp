@@ -43,6 +43,12 @@ DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) 
     return changed_.wait_for(lock, timeout, [&] { return failed_.load(); });
 }
 
+DPTK_INLINE bool JobState::has_logged(std::string_view message) const noexcept {
+    if (!is_logged_) return false;
+    const std::lock_guard lock(mutex_);
+    return message.find(cause_) != std::string_view::npos;
+}
+
 DPTK_INLINE void JobState::subscribe(const std::shared_ptr<FailureListener>& subscriber) {
     {
         const std::lock_guard lock(mutex_);

@@ -52,6 +52,10 @@ class DPTK_EXPORT ProgramEnd {
     /// Called at program exit.
     Outcome wait() noexcept;
 
+    /// Returns the ranks that have not reached their program exit, as far as the stores of the jobs tell:
+    /// "rank 3", "ranks 1, 3", or an empty string. May be called after wait().
+    [[nodiscard]] std::string not_ended() noexcept;
+
     /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. wait()
     /// does this as well; a process that ends without wait() must call await_readers().
     void await_readers() noexcept;
@@ -109,8 +113,12 @@ class DPTK_EXPORT ProgramEnd {
 
     static void await_readers(const Job& job);
 
+    /// The key that a rank sets when it has waited for the others.
+    [[nodiscard]] static std::string exit_key(int rank);
+
     std::mutex mutex_;
     std::vector<Job> jobs_;
+    std::vector<Job> ended_jobs_;  // after wait()
     std::vector<Shutdown> shutdowns_;
 };
 

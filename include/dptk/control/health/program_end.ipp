@@ -54,10 +54,37 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
                              duration_text(job.timeout), " after this rank"));
             await_readers(job);
         }
+        for (const Job& job : jobs) job.store->set(exit_key(job.rank), "");
+        const std::lock_guard lock(mutex_);
+        ended_jobs_ = std::move(jobs);
+    } catch (const PeerLostError&) {
+        // Rank 0 has ended, and its store with it.
     } catch (const std::exception& error) {
         log(LogLevel::error, -1, text("while waiting for other ranks: ", error.what()));
     }
     return outcome;
+}
+
+DPTK_INLINE std::string ProgramEnd::not_ended() noexcept {
+    std::string ranks;
+    int count = 0;
+    try {
+        const std::lock_guard lock(mutex_);
+        for (const Job& job : ended_jobs_) {
+            for (int rank = 0; rank < job.size; ++rank) {
+                if (job.store->find(exit_key(rank))) continue;
+                ranks += text(ranks.empty() ? "" : ", ", rank);
+                ++count;
+            }
+        }
+    } catch (const std::exception&) {
+        return {};  // the store has ended
+    }
+    return count == 0 ? std::string() : (count == 1 ? "rank " : "ranks ") + ranks;
+}
+
+DPTK_INLINE std::string ProgramEnd::exit_key(int rank) {
+    return text("exit/", rank);
 }
 
 DPTK_INLINE void ProgramEnd::await_readers() noexcept {

@@ -22,6 +22,9 @@ class TerminateListener {
     /// Returns the rank that is named in the log.
     [[nodiscard]] virtual int rank() const noexcept = 0;
 
+    /// Returns whether this process has already logged the cause that the message repeats.
+    [[nodiscard]] virtual bool has_logged(const std::string& /*message*/) const noexcept { return false; }
+
     /// Called once, on the terminating thread, with "uncaught exception: ...". May end the process.
     virtual void on_terminate(const std::string& message) noexcept = 0;
 };

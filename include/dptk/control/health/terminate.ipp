@@ -2,6 +2,7 @@
 
 #include "dptk/control/health/terminate.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -33,9 +34,15 @@ namespace DPTK_NAMESPACE::detail {
     }
     if (!listeners.empty()) {
         const std::string message = "uncaught exception: " + current_exception_text();
-        log(LogLevel::error, listeners.front()->rank(), message);
+        const auto has_logged = [&](const auto& listener) { return listener->has_logged(message); };
+        if (std::ranges::none_of(listeners, has_logged))
+            log(LogLevel::error, listeners.front()->rank(), message);
         for (const auto& listener : listeners) listener->on_terminate(message);
     }
+#ifdef __GLIBCXX__
+    // The default handler would print the same text again.
+    if (state.previous == &__gnu_cxx::__verbose_terminate_handler && !listeners.empty()) std::abort();
+#endif
     if (state.previous != nullptr) state.previous();
     std::abort();
 }
