@@ -1,5 +1,5 @@
-// Stands in for dlib: a network that makes its weights in its first forward pass, and a trainer whose step is three calls of
-// the network. Gradients are means over the batch's samples.
+// Stands in for dlib: a network that makes its weights in its first forward pass, and a trainer whose step is
+// three calls of the network. Gradients are means over the batch's samples.
 #pragma once
 
 #include <cmath>
@@ -32,14 +32,16 @@ class LazyNet {
     static constexpr std::size_t hidden = 6;
 
     void make_weights() {
-        for (std::size_t i = 0; i < 3 * hidden; ++i) weights.push_back(std::sin(static_cast<double>(13 * i + 1)));
+        for (std::size_t i = 0; i < 3 * hidden; ++i)
+            weights.push_back(std::sin(static_cast<double>(13 * i + 1)));
     }
 
     double add_gradients(std::size_t sample) {
         const double x = std::sin(0.7 * static_cast<double>(sample));
         const double* const w = weights.data();
         double output = 0;
-        for (std::size_t i = 0; i < hidden; ++i) output += w[i] * std::tanh(w[hidden + i] * x + w[2 * hidden + i]);
+        for (std::size_t i = 0; i < hidden; ++i)
+            output += w[i] * std::tanh(w[hidden + i] * x + w[2 * hidden + i]);
         const double error = output - x * x;
         for (std::size_t i = 0; i < hidden; ++i) {
             const double active = std::tanh(w[hidden + i] * x + w[2 * hidden + i]);

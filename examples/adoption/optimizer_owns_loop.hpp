@@ -1,5 +1,5 @@
-// Stands in for mlpack with ensmallen: the optimizer owns the loop. It asks a function for the loss and the gradient of a
-// batch, each a sum over the batch's samples, and divides the step by the batch's size.
+// Stands in for mlpack with ensmallen: the optimizer owns the loop. It asks a function for the loss and the
+// gradient of a batch, each a sum over the batch's samples, and divides the step by the batch's size.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace library {
 
 template <class Function>
-void optimize_by_sgd(Function& function, std::vector<double>& parameters, double step_size, std::size_t batch_size,
-                     int epochs) {
+void optimize_by_sgd(Function& function, std::vector<double>& parameters, double step_size,
+                     std::size_t batch_size, int epochs) {
     std::vector<double> gradient(parameters.size());
     const std::size_t samples = function.count();
     for (int epoch = 0; epoch < epochs; ++epoch) {
