@@ -10,7 +10,9 @@
 
 using namespace std::chrono_literals;
 
-TEST_CASE("docs/errors.md: calls that differ over Gloo exchange no data, and end the job with an error that names them") {
+TEST_CASE(
+    "docs/errors.md: calls that differ over Gloo exchange no data, and end the job with an error that names "
+    "them") {
     constexpr int ranks = 3;
     for (const test::DisagreementCell& cell : test::disagreement_cells("Gloo")) {
         CAPTURE(dptk::verb_name(cell.verb));

@@ -1,5 +1,5 @@
-// More elements than 31 bits can count: every verb and a message of 2^31 + 7 bytes between two ranks, or of as many on both
-// ranks together.
+// More elements than 31 bits can count: every verb and a message of 2^31 + 7 bytes between two ranks, or of
+// as many on both ranks together.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 
@@ -80,7 +80,8 @@ TEST_CASE("more than 2^31 bytes are collected from two ranks, and distributed to
             std::fill(whole.begin(), whole.end(), std::uint8_t{0});
         };
         const auto collected = [&](std::size_t first) {
-            return first_wrong(whole, [&](std::size_t i) { return i < first ? given(0, i) : given(1, i - first); });
+            return first_wrong(whole,
+                               [&](std::size_t i) { return i < first ? given(0, i) : given(1, i - first); });
         };
         const auto fill_whole = [&] {
             for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = given(rank, i);

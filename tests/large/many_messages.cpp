@@ -1,4 +1,5 @@
-// 100,000 started sends and as many started receives on each rank, which are then waited for, the last one first.
+// 100,000 started sends and as many started receives on each rank, which are then waited for, the last one
+// first.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 

@@ -1,6 +1,7 @@
-// test_launch campaign FAULT MOMENT RANK DELAY: one job of scripts/fault-campaign. It trains a small model for some steps, and
-// checks every number that it gets. At the moment, RANK injects the fault: at once, or DELAY milliseconds later from another
-// thread, while the program goes on. The faults "none", "full_disk" and "garbage" are left to the script.
+// test_launch campaign FAULT MOMENT RANK DELAY: one job of scripts/fault-campaign. It trains a small model
+// for some steps, and checks every number that it gets. At the moment, RANK injects the fault: at once, or
+// DELAY milliseconds later from another thread, while the program goes on. The faults "none", "full_disk" and
+// "garbage" are left to the script.
 #include <dptk/ddp.hpp>
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-// test_launch gloo_thread: rank 0 sends rank 1 a longer message than it expects, past dptk's checks. Gloo's own
-// thread notices it, throws, and so ends the process while it holds a lock of Gloo.
+// test_launch gloo_thread: rank 0 sends rank 1 a longer message than it expects, past dptk's checks. Gloo's
+// own thread notices it, throws, and so ends the process while it holds a lock of Gloo.
 #ifdef DPTK_WITH_GLOO
 #include <dptk/comm/gloo.hpp>
 

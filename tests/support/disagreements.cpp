@@ -104,9 +104,9 @@ std::vector<DisagreementCell> disagreement_cells(std::string_view column) {
 
 void check_is_agreed_error(dptk::ProcessGroup& group, const DisagreementCell& cell) {
     const auto begin = std::chrono::steady_clock::now();
-    CHECK_MESSAGE(all_throw<dptk::MismatchError>(
-                      group, "", [&] { make_differing_calls(group, cell.verb, cell.kind); }),
-                  dptk::verb_name(cell.verb), ", ", name_of(cell.kind));
+    CHECK_MESSAGE(
+        all_throw<dptk::MismatchError>(group, "", [&] { make_differing_calls(group, cell.verb, cell.kind); }),
+        dptk::verb_name(cell.verb), ", ", name_of(cell.kind));
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
 }
 

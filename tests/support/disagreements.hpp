@@ -1,4 +1,5 @@
-// Calls in which one rank disagrees with the others, and the table of docs/errors.md that says what happens then.
+// Calls in which one rank disagrees with the others, and the table of docs/errors.md that says what happens
+// then.
 #pragma once
 
 #include <dptk/comm/process_group.hpp>

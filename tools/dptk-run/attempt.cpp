@@ -129,8 +129,8 @@ void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     if (result_.signal == 0 && !schedule_.asked()) result_.failed = true;
 }
 
-/// Ends the job if a rank has been stopped for longer than the ranks' own heartbeats allow. The other ranks do
-/// not notice it if all of them have closed their process groups.
+/// Ends the job if a rank has been stopped for longer than the ranks' own heartbeats allow. The other ranks
+/// do not notice it if all of them have closed their process groups.
 void Attempt::end_job_of_stopped_rank(Time now) {
     const bool slept = now - last_look_ > 5 * look_interval;  // this process was stopped, too
     last_look_ = now;

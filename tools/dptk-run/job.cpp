@@ -52,7 +52,7 @@ void share_cores(Job& job) {
     const std::string threads = std::to_string(std::max(1, cores / job.local_size));
     job.environment.set({{"OMP_NUM_THREADS", threads}});
     job.remarks.push_back(text("OMP_NUM_THREADS is not set: setting it to ", threads, " for each of the ",
-                      job.local_size, " ranks (cores: ", cores, ")"));
+                               job.local_size, " ranks (cores: ", cores, ")"));
 }
 
 }  // namespace

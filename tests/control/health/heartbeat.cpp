@@ -141,9 +141,10 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
         return job.monitor.look(job.store, job.now);
     };
     const auto sum = call("all_reduce(sum, 4 x f32) #7", 7, 11);
-    CHECK(verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 12)) ==
-          "calls differ between ranks: rank 0 (host a) calls all_reduce(sum, 4 x f32) #7, and rank 2 (host b) "
-          "calls broadcast(root 0, 4 x f32) #7");
+    CHECK(
+        verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 12)) ==
+        "calls differ between ranks: rank 0 (host a) calls all_reduce(sum, 4 x f32) #7, and rank 2 (host b) "
+        "calls broadcast(root 0, 4 x f32) #7");
     CHECK_FALSE(verdict(sum, sum));
     CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #6", 6, 12)));
     CHECK_FALSE(verdict(sum, call("broadcast(root 0, 4 x f32) #7", 7, 0)));  // may be another call's text

@@ -118,8 +118,8 @@ TEST_CASE("the token comes from a file that only this user can access") {
         return std::string();
     };
     chmod(path.c_str(), 0644);
-    CHECK(error() == "DPTK_TOKEN_FILE='" + path +
-                         "' can be accessed by other users (mode 0644): expected mode 0600");
+    CHECK(error() ==
+          "DPTK_TOKEN_FILE='" + path + "' can be accessed by other users (mode 0644): expected mode 0600");
     chmod(path.c_str(), 0600);
     CHECK(dptk::resolve({}).token == "secret");
     CHECK(dptk::resolve({.token = "own"}).token == "own");

@@ -81,9 +81,8 @@ DPTK_INLINE void GlooMesh::close_with_others() noexcept {
 
 DPTK_INLINE void GlooMesh::wake() noexcept {
     try {
-        static_cast<void>(run_with_timeout(std::chrono::seconds(1), [mesh = shared_from_this()] {
-            mesh->end("the job has failed");
-        }));
+        static_cast<void>(run_with_timeout(std::chrono::seconds(1),
+                                           [mesh = shared_from_this()] { mesh->end("the job has failed"); }));
     } catch (const std::exception&) {  // the system cannot start a thread
         end("the job has failed");
     }

@@ -50,8 +50,8 @@ class GlooMessage {
     std::unique_ptr<gloo::transport::UnboundBuffer> data_buffer_;
 };
 
-/// Waits for started messages in the background, since Gloo only offers blocking waits. Messages to, or from, the
-/// same rank with the same tag end in the order in which they were started, so one thread waits for them.
+/// Waits for started messages in the background, since Gloo only offers blocking waits. Messages to, or from,
+/// the same rank with the same tag end in the order in which they were started, so one thread waits for them.
 class GlooMessageQueues {
   public:
     /// Runs `complete`, which waits for the message, after the earlier messages of the same kind.

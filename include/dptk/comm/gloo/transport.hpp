@@ -144,7 +144,8 @@ class GlooTransport {
     std::string address_;
     std::shared_ptr<gloo::transport::Device> device_;
     std::shared_ptr<detail::GlooMesh> mesh_;
-    std::unique_ptr<detail::GlooMessageQueues> message_queues_ = std::make_unique<detail::GlooMessageQueues>();
+    std::unique_ptr<detail::GlooMessageQueues> message_queues_ =
+        std::make_unique<detail::GlooMessageQueues>();
     int duplicates_ = 0;
 };
 

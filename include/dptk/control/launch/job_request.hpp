@@ -41,8 +41,8 @@ struct InitOptions {
     /// The address of this host at which rank 0 serves the store; if empty, all addresses.
     /// DPTK_BIND_ADDRESS.
     std::string bind_address = {};
-    /// The token that each process sends to rank 0's store, which refuses processes with another token. Do not
-    /// pass it on a command line, which all users of a host can read. DPTK_TOKEN, or the file that
+    /// The token that each process sends to rank 0's store, which refuses processes with another token. Do
+    /// not pass it on a command line, which all users of a host can read. DPTK_TOKEN, or the file that
     /// DPTK_TOKEN_FILE names.
     std::string token = {};
 };

@@ -45,7 +45,8 @@ DPTK_INLINE std::string first_of(std::string option, const char* variable) {
     token.assign(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     token = token.substr(0, token.find_first_of("\r\n"));
     if (token.empty())
-        throw ArgumentError(text("DPTK_TOKEN_FILE='", path, "': expected a token in its first line, got none"));
+        throw ArgumentError(
+            text("DPTK_TOKEN_FILE='", path, "': expected a token in its first line, got none"));
     return token;
 }
 

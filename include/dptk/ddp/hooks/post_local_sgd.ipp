@@ -58,7 +58,7 @@ DPTK_INLINE PeriodicModelAverager::PeriodicModelAverager(ProcessGroup& group, st
 }
 
 DPTK_INLINE bool PeriodicModelAverager::average_parameters(const std::vector<ParameterRef>& parameters,
-                                                            StreamRef stream) {
+                                                           StreamRef stream) {
     const std::size_t step = steps_++;
     if (step < warmup_steps_ || (step - warmup_steps_) % period_ != 0) return false;
     detail::ErasedBuffers values;

@@ -230,8 +230,8 @@ DPTK_INLINE void check_private_file(const std::string& what, int descriptor) {
         throw BackendError(text(what, ": cannot query its status: ", errno_text(errno)));
     if (!S_ISREG(status.st_mode)) throw ArgumentError(what + " is not a regular file");
     if (status.st_uid != ::geteuid()) {
-        throw ArgumentError(text(what, " belongs to another user (user id ", status.st_uid, ", expected ",
-                                 ::geteuid(), ")"));
+        throw ArgumentError(
+            text(what, " belongs to another user (user id ", status.st_uid, ", expected ", ::geteuid(), ")"));
     }
     if ((status.st_mode & 077) != 0) {
         const unsigned mode = status.st_mode & 0777;
