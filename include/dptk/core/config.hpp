@@ -21,6 +21,21 @@
 #define DPTK_INLINE inline
 #endif
 
+/// An inline namespace for arithmetic. In header-only mode it is named after the instruction set for which
+/// the file is compiled, so that files of one program that are compiled for different CPUs do not share its
+/// functions.
+#if defined(DPTK_SEPARATE_COMPILATION)
+#define DPTK_ARITHMETIC compiled
+#elif defined(__AVX512F__)
+#define DPTK_ARITHMETIC for_avx512
+#elif defined(__AVX2__)
+#define DPTK_ARITHMETIC for_avx2
+#elif defined(__AVX__)
+#define DPTK_ARITHMETIC for_avx
+#else
+#define DPTK_ARITHMETIC for_any_cpu
+#endif
+
 /// Marks symbols that must exist only once in a process, even if libraries that are built with
 /// -fvisibility=hidden include dptk: the exception types, the transport registry and the log sink.
 #if defined(__GNUC__)

@@ -16,6 +16,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+inline namespace DPTK_ARITHMETIC {
+
 template <class T>
 [[nodiscard]] T load(const void* data, std::size_t index) noexcept {
     T value;
@@ -82,6 +84,8 @@ void convert(const Buffer& to, const Buffer& from);
 /// dtypes are equal or, in sums and averages, one is f32 and the other one is f16 or bf16. f16 and bf16 are
 /// computed in float and rounded once.
 void reduce_together(VectorSum job, const Buffer& like, DType result, const Reduction& reduction);
+
+}  // namespace DPTK_ARITHMETIC
 
 }  // namespace DPTK_NAMESPACE::detail
 

@@ -9,6 +9,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+inline namespace DPTK_ARITHMETIC {
+
 /// The scalar type by which a T is scaled.
 template <class T>
 using ScalarOf =
@@ -193,5 +195,7 @@ DPTK_INLINE void reduce_together(VectorSum job, const Buffer& like, DType result
     if (!reduction.averages()) job.divisor = 1;
     sum_together(job, like.dtype, result);
 }
+
+}  // namespace DPTK_ARITHMETIC
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -16,6 +16,8 @@
 
 namespace DPTK_NAMESPACE::detail {
 
+inline namespace DPTK_ARITHMETIC {
+
 /// The type of a vector register, or of half a register. The specializations and convert_lanes are written
 /// out because GCC 12 requires the vector size as a literal, and non-dependent types in
 /// __builtin_convertvector.
@@ -325,10 +327,8 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 }
 #endif
 
-/// Computes the sum. Floating-point sums use the best instruction set of the CPU, chosen at run time. The
-/// last template parameter keeps instantiations apart if parts of a program are compiled for different CPUs
-/// (one-definition rule).
-template <class In, class Out = In, std::size_t bytes = baseline_vector_bytes>
+/// Computes the sum. Floating-point sums use the best instruction set of the CPU, chosen at run time.
+template <class In, class Out = In>
 void sum_vectors(const VectorSum& job) noexcept {
 #if defined(__x86_64__) && !defined(__AVX512BW__)
     if constexpr (!std::integral<In>) {
@@ -336,7 +336,9 @@ void sum_vectors(const VectorSum& job) noexcept {
         if (instruction_set() == InstructionSet::avx2) return sum_vectors_avx2<In, Out>(job);
     }
 #endif
-    VectorLoop<In, Out, bytes>::run(job);
+    VectorLoop<In, Out, baseline_vector_bytes>::run(job);
 }
+
+}  // namespace DPTK_ARITHMETIC
 
 }  // namespace DPTK_NAMESPACE::detail
