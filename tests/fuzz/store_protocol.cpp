@@ -70,7 +70,7 @@ class Server {
             case 1: take(session, much); break;
             case 2: pass(std::chrono::milliseconds(much * 500)); break;
             case 3: reconnect(i); break;
-            case 5: session.receive(encode(dptk::detail::StoreHello{1, "token"}), now_); break;
+            case 5: session.receive(encode(dptk::detail::StoreHello{.token = "token"}), now_); break;
             case 6: map_->set("local", "value"); break;
             default: receive(session, bytes); break;
         }
@@ -168,7 +168,7 @@ std::vector<std::pair<std::string, std::string>> seeds() {
         {"last_will", {StoreOperation::last_will, 0, {"local", "lost"}}},
         {"goodbye", {StoreOperation::goodbye, 0, {}}},
     };
-    const std::string hello = arrive(0, encode(dptk::detail::StoreHello{1, "token"}));
+    const std::string hello = arrive(0, encode(dptk::detail::StoreHello{.token = "token"}));
     const std::string take("\x24\x00", 2);  // connection 0
     const std::string local("\x18\x00", 2);
     std::vector<std::pair<std::string, std::string>> all;
@@ -176,7 +176,7 @@ std::vector<std::pair<std::string, std::string>> seeds() {
         all.emplace_back(name, hello + take + arrive(0, encode(request)) + local + take);
         all.emplace_back(name + "_request", encode(request).substr(4));
     }
-    all.emplace_back("wrong_token", arrive(0, encode(dptk::detail::StoreHello{1, "wrong"})));
+    all.emplace_back("wrong_token", arrive(0, encode(dptk::detail::StoreHello{.token = "wrong"})));
     all.emplace_back("http", arrive(0, "GET / HTTP/1.1\r\n\r\n"));
     all.emplace_back(
         "reply",

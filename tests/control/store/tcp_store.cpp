@@ -25,6 +25,8 @@ using namespace std::chrono_literals;
 using dptk::detail::Deadline;
 using dptk::detail::Socket;
 using dptk::detail::StoreOperation;
+using dptk::TcpStore;
+using dptk::TcpStoreServer;
 
 namespace {
 
@@ -456,4 +458,128 @@ TEST_CASE("a hundred waiting clients all receive a reply") {
         const std::string body = dptk::detail::receive_frame(client, 1000, Deadline(30s));
         CHECK(dptk::detail::parse_reply(body)->text == "now");
     }
+}
+
+namespace {
+
+/// Forwards connections to a server, and can reset them, as a network device does.
+class ResettingProxy {
+  public:
+    explicit ResettingProxy(std::uint16_t server) : server_(server) {
+        listener_ = std::move(*dptk::detail::listen_on("127.0.0.1", 0));
+        port_ = listener_.local_address().port;
+        thread_ = std::jthread([this](const std::stop_token& stop) {
+            while (!stop.stop_requested()) forward();
+        });
+    }
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+
+    void reset() { wants_reset_ = true; }
+
+  private:
+    void forward() {
+        std::vector<pollfd> waits{{listener_.number(), POLLIN, 0}};
+        for (const auto& [client, server] : pairs_) {
+            waits.push_back({client.number(), POLLIN, 0});
+            waits.push_back({server.number(), POLLIN, 0});
+        }
+        ::poll(waits.data(), waits.size(), 5);
+        if (wants_reset_.exchange(false)) return reset_all();
+        for (std::size_t i = 0; i < pairs_.size(); ++i) {
+            auto& [client, server] = pairs_[i];
+            if (waits[2 * i + 1].revents != 0) pass(client, server);
+            if (waits[2 * i + 2].revents != 0) pass(server, client);
+        }
+        if (waits[0].revents == 0) return;
+        const int number = ::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC);
+        if (number < 0) return;
+        dptk::detail::Socket client{dptk::detail::FileDescriptor(number)};
+        auto connected = dptk::detail::connect_to("127.0.0.1", server_, dptk::detail::Deadline(1s));
+        if (connected.socket.is_open()) pairs_.emplace_back(std::move(client), std::move(connected.socket));
+    }
+
+    static void pass(const dptk::detail::Socket& from, const dptk::detail::Socket& to) {
+        char bytes[4096];
+        const ssize_t count = ::recv(from.number(), bytes, sizeof bytes, MSG_DONTWAIT);
+        if (count > 0) to.send_all({bytes, static_cast<std::size_t>(count)}, dptk::detail::Deadline(1s));
+        if (count == 0) ::shutdown(to.number(), SHUT_WR);
+    }
+
+    void reset_all() {
+        const linger at_once{1, 0};
+        for (const auto& [client, server] : pairs_) {
+            for (const auto* socket : {&client, &server})
+                ::setsockopt(socket->number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        }
+        pairs_.clear();
+    }
+
+    std::uint16_t server_;
+    std::uint16_t port_ = 0;
+    dptk::detail::Socket listener_;
+    std::vector<std::pair<dptk::detail::Socket, dptk::detail::Socket>> pairs_;
+    std::atomic<bool> wants_reset_ = false;
+    std::jthread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a client whose connection is reset reconnects, and no request is lost or carried out twice") {
+    const TcpStoreServer server;
+    const std::shared_ptr<dptk::Store> local = server.local();
+    ResettingProxy proxy(server.port());
+    const auto client = TcpStore::connect({"127.0.0.1", proxy.port()});
+    client->set_last_will("will", "lost");
+    for (int i = 1; i <= 40; ++i) {
+        if (i % 4 == 0) proxy.reset();
+        if (i % 3 == 0) std::this_thread::sleep_for(10ms);
+        CHECK(client->add("sum", 1) == i);
+        CHECK(client->compare_and_set("once/" + std::to_string(i), "", "set") == "set");
+        CHECK(client->erase("once/" + std::to_string(i)));
+    }
+    std::thread later([&] {
+        std::this_thread::sleep_for(100ms);
+        proxy.reset();
+        std::this_thread::sleep_for(200ms);
+        local->set("late", "value");
+    });
+    CHECK(client->get("late", 10s) == "value");
+    later.join();
+    std::this_thread::sleep_for(dptk::detail::reconnect_time + 200ms);
+    CHECK_FALSE(local->find("will"));
+    CHECK(local->find("sum") == "40");
+}
+
+TEST_CASE("the last will of a client that does not reconnect is carried out, a little later") {
+    const TcpStoreServer server;
+    const std::shared_ptr<dptk::Store> local = server.local();
+    const auto begin = std::chrono::steady_clock::now();
+    {
+        auto connected = dptk::detail::connect_to("127.0.0.1", server.port(), dptk::detail::Deadline(1s));
+        REQUIRE(connected.socket.is_open());
+        const dptk::detail::Deadline soon(5s);
+        connected.socket.send_all(encode(dptk::detail::StoreHello{.client = 7}), soon);
+        static_cast<void>(dptk::detail::receive_greeting(connected.socket, soon));
+        connected.socket.send_all(
+            encode(dptk::detail::StoreRequest{StoreOperation::last_will, 0, {"will", "lost"}}), soon);
+        static_cast<void>(dptk::detail::receive_frame(connected.socket, 100, soon));
+        const linger at_once{1, 0};
+        ::setsockopt(connected.socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+    CHECK(local->get("will", 10s) == "lost");
+    CHECK(std::chrono::steady_clock::now() - begin >= dptk::detail::reconnect_time);
+}
+
+TEST_CASE("a client whose connection is reset, and whose server has ended, throws at once") {
+    std::optional<TcpStoreServer> server(std::in_place);
+    ResettingProxy proxy(server->port());
+    const auto client = TcpStore::connect({"127.0.0.1", server->port()});
+    const auto through_proxy = TcpStore::connect({"127.0.0.1", proxy.port()});
+    server.reset();
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK_THROWS_AS(static_cast<void>(client->find("x")), dptk::PeerLostError);
+    CHECK(std::chrono::steady_clock::now() - begin < 1s);
+    proxy.reset();
+    CHECK_THROWS_AS(static_cast<void>(through_proxy->find("x")), dptk::PeerLostError);
 }
