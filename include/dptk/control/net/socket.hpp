@@ -15,6 +15,7 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -102,6 +103,13 @@ class Socket {
     FileDescriptor descriptor_;
 };
 
+/// Thrown if a connection was reset: the other side may still be there. A connection that the other side has
+/// closed is a PeerLostError.
+class DPTK_EXPORT ConnectionResetError : public PeerLostError {
+  public:
+    using PeerLostError::PeerLostError;
+};
+
 /// Converts a socket address. IPv4 addresses that are mapped to IPv6 are returned as IPv4 addresses.
 [[nodiscard]] SocketAddress socket_address(const sockaddr* address, socklen_t size);
 
@@ -127,7 +135,9 @@ struct ConnectResult {
     /// Open if the connection was established.
     Socket socket;
     /// Why the connection failed.
-    std::string problem;
+    std::string problem = {};
+    /// Whether no program listens there.
+    bool is_refused = false;
 };
 
 /// Completes a non-blocking connect(). Returns 0, or the errno value of the failure.
@@ -142,5 +152,4 @@ struct ConnectResult {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/net/socket.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -109,6 +109,7 @@ DPTK_INLINE std::string Socket::ended(std::string_view reason) const {
 
 DPTK_INLINE void Socket::wait_after_error(short events, const Deadline& deadline) const {
     if (errno == EINTR) return;
+    if (errno == ECONNRESET || errno == EPIPE) throw ConnectionResetError(ended(errno_text(errno)));
     if (errno != EAGAIN && errno != EWOULDBLOCK) throw PeerLostError(ended(errno_text(errno)));
     if (wait_for(events, deadline)) return;
     throw TimeoutError(text("the connection to ", peer_address().text(), " has timed out"));
@@ -209,9 +210,9 @@ DPTK_INLINE ConnectResult connect_to(const addrinfo& address, const Deadline& de
     int error = 0;
     if (::connect(socket.number(), address.ai_addr, address.ai_addrlen) != 0) error = errno;
     if (error == EINPROGRESS || error == EINTR) error = finish_connecting(socket, deadline);
-    if (error != 0) return {{}, errno_text(error)};
+    if (error != 0) return {{}, errno_text(error), error == ECONNREFUSED};
     // If no program listens on a local port, TCP may connect a socket to itself.
-    if (socket.local_address() == socket.peer_address()) return {{}, errno_text(ECONNREFUSED)};
+    if (socket.local_address() == socket.peer_address()) return {{}, errno_text(ECONNREFUSED), true};
     socket.set_up_connection();
     return {std::move(socket), {}};
 }

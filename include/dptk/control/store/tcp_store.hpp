@@ -49,8 +49,8 @@ inline constexpr std::chrono::milliseconds default_reply_timeout = std::chrono::
 
 }  // namespace detail
 
-/// A client of a TcpStoreServer. After its connection has failed, all calls throw PeerLostError. A forked
-/// child must not use its parent's client.
+/// A client of a TcpStoreServer. If its connection is reset, it reconnects. After its connection has failed,
+/// all calls throw PeerLostError. A forked child must not use its parent's client.
 class TcpStore final : public Store {
   public:
     /// Connects to a server. Blocks until the server accepts the connection, for at most the options'
@@ -95,7 +95,9 @@ class TcpStore final : public Store {
         std::vector<std::uint32_t> missing;
     };
 
-    TcpStore(TcpStoreAddress address, TcpStoreOptions options, detail::Socket socket);
+    TcpStore(TcpStoreAddress address, TcpStoreOptions options);
+
+    [[nodiscard]] detail::StoreHello hello() const;
 
     static void check(std::string_view key, std::string_view value);
 
@@ -105,10 +107,14 @@ class TcpStore final : public Store {
 
     Answer call(const detail::StoreRequest& request, std::chrono::milliseconds timeout = {});
 
-    Answer exchange_or_fail(const detail::StoreRequest& request, std::chrono::milliseconds timeout);
+    Answer exchange_or_fail(detail::StoreRequest request, std::chrono::milliseconds timeout);
 
     [[nodiscard]] Answer exchange(const detail::StoreRequest& request,
-                                  std::chrono::milliseconds timeout) const;
+                                  const detail::Deadline& deadline) const;
+
+    /// Connects again after the connection was reset. Throws PeerLostError if the server does not answer in
+    /// time, or no longer knows this client.
+    void reconnect(const std::string& problem);
 
     [[noreturn]] void fail(std::string_view reason);
 
@@ -116,6 +122,9 @@ class TcpStore final : public Store {
     TcpStoreOptions options_;
     std::mutex mutex_;
     detail::Socket socket_;
+    /// By which the server recognizes this client after a reconnect.
+    std::uint64_t client_ = 0;
+    std::uint32_t sequence_ = 0;
     std::chrono::milliseconds reply_timeout_ = detail::default_reply_timeout;
     std::string problem_;
 };

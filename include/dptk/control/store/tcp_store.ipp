@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <exception>
+#include <random>
 #include <thread>
 #include <utility>
 
 #include "dptk/control/store/detail/store_map.hpp"
+#include "dptk/control/store/detail/store_session.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -28,6 +31,8 @@ struct StoreAttempt {
     std::string no_answer = {};
     /// Why the program that has replied is not a store.
     std::string no_store = {};
+    /// Whether no program listens at the address.
+    bool is_refused = false;
 };
 
 DPTK_INLINE std::string receive_frame(const Socket& socket, std::size_t max_body, const Deadline& deadline) {
@@ -54,13 +59,14 @@ DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& d
 }
 
 /// Tries once to connect to a store. Throws ArgumentError if the server refuses this client.
-[[nodiscard]] DPTK_INLINE StoreAttempt try_store(const TcpStoreAddress& address, std::string_view token,
+[[nodiscard]] DPTK_INLINE StoreAttempt try_store(const TcpStoreAddress& address, const StoreHello& hello,
                                                  std::chrono::milliseconds timeout) {
     const Deadline deadline(timeout);
     ConnectResult connected = connect_to(address.host, address.port, deadline);
-    if (!connected.socket.is_open()) return {.no_answer = connected.problem};
+    if (!connected.socket.is_open())
+        return {.no_answer = connected.problem, .is_refused = connected.is_refused};
     try {
-        connected.socket.send_all(encode(StoreHello{store_protocol_number, token}), deadline);
+        connected.socket.send_all(encode(hello), deadline);
         const std::string body = receive_greeting(connected.socket, deadline);
         const std::optional<StoreHelloReply> reply = parse_hello_reply(body);
         if (!reply) return {.no_store = "it uses another protocol"};
@@ -82,14 +88,14 @@ DPTK_INLINE std::string receive_greeting(const Socket& socket, const Deadline& d
 /// Tries to connect until the deadline, since the server may start later than its clients. Calls
 /// `before_retry`, which may throw, after each failed attempt.
 template <class BeforeRetry>
-[[nodiscard]] Socket reach_store(const TcpStoreAddress& address, std::string_view token,
+[[nodiscard]] Socket reach_store(const TcpStoreAddress& address, const StoreHello& hello,
                                  std::chrono::milliseconds timeout, BeforeRetry&& before_retry) {
     constexpr std::chrono::milliseconds longest_pause(250);
     const Deadline deadline(timeout);
     std::chrono::milliseconds pause(20);
     while (true) {
         const auto time = std::clamp(deadline.left(), std::chrono::milliseconds(1), default_reply_timeout);
-        StoreAttempt attempt = try_store(address, token, time);
+        StoreAttempt attempt = try_store(address, hello, time);
         if (attempt.socket.is_open()) return std::move(attempt.socket);
         if (deadline.left() <= pause) {
             std::this_thread::sleep_for(deadline.left());
@@ -111,8 +117,9 @@ template <class BeforeRetry>
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE std::shared_ptr<TcpStore> TcpStore::connect(TcpStoreAddress address, TcpStoreOptions options) {
-    detail::Socket socket = detail::reach_store(address, options.token, options.timeout, [] {});
-    return std::shared_ptr<TcpStore>(new TcpStore(std::move(address), std::move(options), std::move(socket)));
+    std::shared_ptr<TcpStore> store(new TcpStore(std::move(address), std::move(options)));
+    store->socket_ = detail::reach_store(store->address_, store->hello(), store->options_.timeout, [] {});
+    return store;
 }
 
 DPTK_INLINE TcpStore::~TcpStore() {
@@ -191,10 +198,10 @@ DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
     const std::lock_guard lock(mutex_);
     check_alive();
     try {
-        detail::Socket socket = detail::reach_store(address_, options_.token, reply_timeout_, [&] {
+        std::shared_ptr<TcpStore> copy(new TcpStore(address_, options_));
+        copy->socket_ = detail::reach_store(address_, copy->hello(), reply_timeout_, [&] {
             exchange_or_fail({detail::StoreOperation::find, 0, {"alive"}}, reply_timeout_);
         });
-        std::shared_ptr<TcpStore> copy(new TcpStore(address_, options_, std::move(socket)));
         copy->reply_timeout_ = reply_timeout_;
         return copy;
     } catch (const TimeoutError& error) {
@@ -202,8 +209,15 @@ DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
     }
 }
 
-DPTK_INLINE TcpStore::TcpStore(TcpStoreAddress address, TcpStoreOptions options, detail::Socket socket)
-    : address_(std::move(address)), options_(std::move(options)), socket_(std::move(socket)) {}
+DPTK_INLINE TcpStore::TcpStore(TcpStoreAddress address, TcpStoreOptions options)
+    : address_(std::move(address)), options_(std::move(options)) {
+    std::random_device random;
+    client_ = std::uint64_t{random()} << 32 | random() | 1;
+}
+
+DPTK_INLINE detail::StoreHello TcpStore::hello() const {
+    return {.token = options_.token, .client = client_};
+}
 
 DPTK_INLINE void TcpStore::check(std::string_view key, std::string_view value) {
     detail::check_store_key(key);
@@ -228,10 +242,22 @@ DPTK_INLINE TcpStore::Answer TcpStore::call(const detail::StoreRequest& request,
     return answer;
 }
 
-DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(const detail::StoreRequest& request,
+DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(detail::StoreRequest request,
                                                         std::chrono::milliseconds timeout) {
+    const detail::Deadline deadline(timeout);
+    request.sequence = ++sequence_;
     try {
-        return exchange(request, timeout);
+        while (true) {
+            try {
+                return exchange(request, deadline);
+            } catch (const detail::ConnectionResetError& error) {
+                reconnect(error.what());
+                const bool waits = request.operation == detail::StoreOperation::get ||
+                                   request.operation == detail::StoreOperation::wait;
+                const std::int64_t left = (deadline.left() - reply_timeout_).count();
+                if (waits) request.number = std::clamp<std::int64_t>(left, 0, request.number);
+            }
+        }
     } catch (const TimeoutError&) {
         fail(detail::text("no reply for ", detail::duration_text(timeout)));
     } catch (const std::exception& error) {
@@ -239,9 +265,28 @@ DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(const detail::StoreReque
     }
 }
 
+DPTK_INLINE void TcpStore::reconnect(const std::string& problem) {
+    constexpr std::chrono::milliseconds pause(50);
+    detail::StoreHello again = hello();
+    again.reconnects = true;
+    const detail::Deadline deadline(
+        std::min<std::chrono::milliseconds>(reply_timeout_, detail::reconnect_time));
+    while (!deadline.passed()) {
+        detail::StoreAttempt attempt =
+            detail::try_store(address_, again, std::max(deadline.left(), std::chrono::milliseconds(1)));
+        if (attempt.socket.is_open()) {
+            socket_ = std::move(attempt.socket);
+            return log(LogLevel::warning, -1,
+                       detail::text("reconnected to the store at ", address_.text(), ": ", problem));
+        }
+        if (attempt.is_refused) break;  // the server has ended
+        std::this_thread::sleep_for(pause);
+    }
+    throw PeerLostError(problem);
+}
+
 DPTK_INLINE TcpStore::Answer TcpStore::exchange(const detail::StoreRequest& request,
-                                                std::chrono::milliseconds timeout) const {
-    const detail::Deadline deadline(timeout);
+                                                const detail::Deadline& deadline) const {
     socket_.send_all(encode(request), deadline);
     const std::string body = detail::receive_frame(socket_, detail::max_reply_bytes, deadline);
     std::optional<detail::StoreReply> reply = detail::parse_reply(body);

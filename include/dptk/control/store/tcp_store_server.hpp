@@ -94,6 +94,7 @@ class StoreServerLoop {
   private:
     static constexpr std::uint64_t wakeup_id = 0;
     static constexpr std::uint64_t listener_id = 1;
+    static constexpr std::uint64_t parked_id = 2;  // for the deadlines of clients that may reconnect
 
     struct Connection {
         Socket socket;
@@ -101,6 +102,7 @@ class StoreServerLoop {
         StoreSession session;
         std::uint32_t watched = 0;
         std::optional<TimePoint> deadline = {};
+        bool was_reset = false;
     };
 
     void wake() const;
@@ -147,7 +149,7 @@ class StoreServerLoop {
     std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
     std::set<std::uint64_t> ungreeted_;
     std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
-    std::uint64_t next_id_ = listener_id + 1;
+    std::uint64_t next_id_ = parked_id + 1;
     std::atomic<bool> stopping_ = false;
     std::unique_ptr<std::array<char, 65'536>> buffer_ = std::make_unique<std::array<char, 65'536>>();
 };
@@ -156,8 +158,9 @@ class StoreServerLoop {
 
 /// A server of a store over TCP. It serves from construction to destruction. The destructor closes all
 /// connections, so that the calls of all clients, including those of local(), throw PeerLostError at once.
-/// If a client's connection is lost before the client's destructor has run, the server executes the request
-/// that the client registered with set_last_will().
+/// If a client's connection is closed before the client's destructor has run, the server executes the request
+/// that the client registered with set_last_will(). If the connection was reset, the server does so unless
+/// the client reconnects within 2 s.
 class TcpStoreServer {
   public:
     /// Starts the server. Throws ArgumentError if the token is too long, PortInUseError if the port is in

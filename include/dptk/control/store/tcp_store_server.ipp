@@ -146,6 +146,7 @@ DPTK_INLINE void StoreServerLoop::serve(std::uint64_t id, std::uint32_t events) 
     if (found == connections_.end()) return;
     Connection& connection = *found->second;
     const bool reads = (connection.watched & EPOLLIN) != 0;
+    if ((events & EPOLLERR) != 0) connection.was_reset = true;
     const bool lost = (events & (EPOLLERR | EPOLLHUP)) != 0 || (!reads && (events & EPOLLRDHUP) != 0);
     if (lost || (reads && (events & (EPOLLIN | EPOLLRDHUP)) != 0 && !receive(connection))) {
         return remove(id);
@@ -157,7 +158,11 @@ DPTK_INLINE bool StoreServerLoop::receive(Connection& connection) {
     std::array<char, 65'536>& buffer = *buffer_;
     const ssize_t size = ::recv(connection.socket.number(), buffer.data(), buffer.size(), 0);
     if (size == 0) return false;
-    if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    if (size < 0) {
+        const bool is_open = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        connection.was_reset = !is_open;
+        return is_open;
+    }
     connection.session.receive({buffer.data(), static_cast<std::size_t>(size)}, Deadline::Clock::now());
     return true;
 }
@@ -186,7 +191,11 @@ DPTK_INLINE bool StoreServerLoop::send(Connection& connection) {
         const std::string_view bytes = session.to_send();
         const ssize_t sent = ::send(connection.socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+        if (sent < 0) {
+            const bool is_open = errno == EAGAIN || errno == EWOULDBLOCK;
+            connection.was_reset = !is_open;
+            return is_open;
+        }
         session.sent(static_cast<std::size_t>(sent), Deadline::Clock::now());
     }
     return true;
@@ -209,6 +218,10 @@ DPTK_INLINE void StoreServerLoop::expire_deadlines() {
             watch(EPOLL_CTL_MOD, listener_.number(), listener_id, EPOLLIN);
             continue;
         }
+        if (id == parked_id) {
+            sessions_.expire(now);
+            continue;
+        }
         Connection& connection = *connections_.at(id);
         connection.deadline.reset();
         connection.session.expire(now);
@@ -223,6 +236,9 @@ DPTK_INLINE void StoreServerLoop::remove(std::uint64_t id) {
     connections_.erase(found);
     ungreeted_.erase(id);
     if (connection->deadline) deadlines_.erase({*connection->deadline, id});
+    const TimePoint now = Deadline::Clock::now();
+    if (connection->was_reset && connection->session.park(now))
+        deadlines_.emplace(now + reconnect_time, parked_id);
     // Closing the socket does not remove it from epoll if a child of this process has inherited it.
     if (connection->watched != 0) watch(EPOLL_CTL_DEL, connection->socket.number(), id, 0);
     const std::string& rejection = connection->session.rejection();

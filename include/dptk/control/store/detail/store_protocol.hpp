@@ -21,7 +21,7 @@ namespace DPTK_NAMESPACE::detail {
 inline constexpr std::string_view store_magic = "dptkstor";
 
 /// Must be increased whenever the format of requests or replies changes.
-inline constexpr std::uint32_t store_protocol_number = 1;
+inline constexpr std::uint32_t store_protocol_number = 2;
 
 inline constexpr std::size_t max_store_token_bytes = 256;
 inline constexpr std::size_t max_greeting_bytes = 1024;
@@ -33,7 +33,11 @@ enum class Verdict : std::uint8_t { welcome = 0, refused = 1, busy = 2 };
 
 struct StoreHello {
     std::uint32_t protocol = store_protocol_number;
-    std::string_view token;
+    std::string_view token = {};
+    /// A random number by which the server recognizes the client after a reconnect; 0 if it never reconnects.
+    std::uint64_t client = 0;
+    /// Whether the client's earlier connection was reset.
+    bool reconnects = false;
 };
 
 struct StoreHelloReply {
@@ -57,7 +61,10 @@ enum class StoreOperation : std::uint8_t {
 struct StoreRequest {
     StoreOperation operation = StoreOperation::goodbye;
     std::int64_t number = 0;
-    std::vector<std::string_view> fields;
+    std::vector<std::string_view> fields = {};
+    /// The number of the client's request: the server carries out a request only once, even if a client whose
+    /// connection was reset sends it again. 0 if the client never does that.
+    std::uint32_t sequence = 0;
 };
 
 enum class StoreStatus : std::uint8_t {

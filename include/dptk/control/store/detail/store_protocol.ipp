@@ -75,15 +75,19 @@ DPTK_INLINE std::string encode(const StoreHello& hello) {
     std::string body;
     append_integer(body, hello.protocol, 4);
     append_bytes(body, hello.token);
+    append_integer(body, hello.client, 8);
+    append_integer(body, hello.reconnects ? 1 : 0, 1);
     return greeting(body);
 }
 
 DPTK_INLINE std::optional<StoreHello> parse_hello(std::string_view body) {
     ByteReader reader(body);
-    StoreHello hello{reader.u32(), {}};
+    StoreHello hello{.protocol = reader.u32()};
     if (!reader.ok()) return std::nullopt;
     if (hello.protocol != store_protocol_number) return hello;
     hello.token = reader.bytes();
+    hello.client = reader.integer(8);
+    hello.reconnects = reader.u8() != 0;
     if (!reader.ok() || !reader.at_end() || hello.token.size() > max_store_token_bytes) return std::nullopt;
     return hello;
 }
@@ -111,6 +115,7 @@ DPTK_INLINE std::string encode(const StoreRequest& request) {
     std::string body;
     append_integer(body, static_cast<std::uint64_t>(request.operation), 1);
     append_integer(body, static_cast<std::uint64_t>(request.number), 8);
+    append_integer(body, request.sequence, 4);
     append_integer(body, request.fields.size(), 4);
     for (const std::string_view field : request.fields) append_bytes(body, field);
     std::string out;
@@ -151,6 +156,7 @@ DPTK_INLINE std::optional<StoreRequest> parse_request(std::string_view body) {
     StoreRequest request;
     request.operation = static_cast<StoreOperation>(reader.u8());
     request.number = reader.i64();
+    request.sequence = reader.u32();
     const std::size_t fields = reader.count(max_request_fields, smallest_field);
     request.fields.reserve(fields);
     for (std::size_t i = 0; i < fields; ++i) request.fields.push_back(reader.bytes());

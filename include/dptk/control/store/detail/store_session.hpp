@@ -29,7 +29,19 @@ inline constexpr std::chrono::seconds greeting_time{10};
 /// The time limit for receiving a request after its first byte, and for sending a reply.
 inline constexpr std::chrono::seconds transfer_time{60};
 
+/// How long a client whose connection was reset has to reconnect before its last will is carried out.
+inline constexpr std::chrono::seconds reconnect_time{2};
+
 class StoreSession;
+
+/// What the server knows about a client, and keeps while the client reconnects.
+struct StoreClient {
+    std::string will_key = {};
+    std::string will_value = {};
+    /// The last request that may not be carried out twice, and its reply.
+    std::uint32_t sequence = 0;
+    std::string reply = {};
+};
 
 /// The state that the sessions of one server share. Only the server's thread uses it, except for the map
 /// and the list of written keys.
@@ -50,8 +62,21 @@ class StoreSessions {
     /// Returns the ids of these sessions.
     std::vector<std::uint64_t> deliver(Deadline::Clock::time_point now);
 
+    /// Carries out the last wills of clients that have not reconnected in time.
+    void expire(Deadline::Clock::time_point now);
+
   private:
     friend class StoreSession;
+
+    struct Parked {
+        Deadline::Clock::time_point deadline;
+        StoreClient client;
+    };
+
+    /// Returns what is known about a client that reconnects, and forgets the connection that was reset.
+    [[nodiscard]] std::optional<StoreClient> resume(std::uint64_t client);
+
+    void carry_out_will(const StoreClient& client) noexcept;
 
     void note_written(std::string_view key);
 
@@ -63,6 +88,9 @@ class StoreSessions {
     std::size_t greeted_ = 0;
     std::size_t pending_bytes_ = 0;
     std::map<std::string, std::set<StoreSession*>, std::less<>> waiting_;
+    /// The sessions of clients that may reconnect, and what is kept of those whose connection was reset.
+    std::map<std::uint64_t, StoreSession*> by_client_;
+    std::map<std::uint64_t, Parked> parked_;
 
     std::function<void()> wake_;
     std::mutex written_mutex_;
@@ -70,6 +98,8 @@ class StoreSessions {
 };
 
 class StoreSession {
+    friend class StoreSessions;
+
   public:
     using TimePoint = Deadline::Clock::time_point;
 
@@ -106,6 +136,10 @@ class StoreSession {
 
     void expire(TimePoint now);
 
+    /// Called when the connection was reset. Returns whether the client may reconnect until now +
+    /// reconnect_time; its last will is not carried out before.
+    [[nodiscard]] bool park(TimePoint now);
+
     /// Called after a key that this session waits for has been written. The caller has removed the session
     /// from the key's list of waiting sessions.
     void key_written(const std::string& key, TimePoint now);
@@ -137,7 +171,11 @@ class StoreSession {
 
     void stop_waiting();
 
+    /// Ends the session, and carries out the client's last will.
     void end();
+
+    /// Ends the session, and returns what is known about the client.
+    [[nodiscard]] StoreClient leave();
 
     void account();
 
@@ -157,8 +195,8 @@ class StoreSession {
     std::size_t output_sent_ = 0;
     /// The keys of the current request that have no value, and their indices in the request.
     std::map<std::string, std::uint32_t, std::less<>> missing_;
-    std::string will_key_;
-    std::string will_value_;
+    std::uint64_t client_id_ = 0;
+    StoreClient client_;
     std::size_t accounted_ = 0;
 };
 

@@ -141,6 +141,13 @@ DPTK_INLINE void StoreSession::greet(std::string_view body) {
     } else if (sessions_.greeted_ >= sessions_.max_greeted_) {
         refuse(Verdict::busy, text("there are ", sessions_.greeted_, " connections; the limit is reached"));
     } else {
+        if (hello->reconnects) {
+            std::optional<StoreClient> known = sessions_.resume(hello->client);
+            if (!known) return refuse(Verdict::refused, "its connection was lost for too long");
+            client_ = std::move(*known);
+        }
+        client_id_ = hello->client;
+        if (client_id_ != 0) sessions_.by_client_[client_id_] = this;
         ++sessions_.greeted_;
         greeted_ = true;
         output_ = encode(StoreHelloReply{});
@@ -158,8 +165,18 @@ DPTK_INLINE void StoreSession::reject(std::string_view rejection) {
 }
 
 DPTK_INLINE void StoreSession::serve(const StoreRequest& request, TimePoint now) {
+    if (request.sequence != 0 && request.sequence == client_.sequence) {
+        output_ = client_.reply;
+        return;
+    }
     try {
         carry_out(request, now);
+        const bool repeats_safely = request.operation != StoreOperation::add &&
+                                    request.operation != StoreOperation::compare_and_set &&
+                                    request.operation != StoreOperation::erase;
+        if (repeats_safely || request.sequence == 0) return;
+        client_.sequence = request.sequence;
+        client_.reply = output_;
     } catch (const ArgumentError& error) {
         reply({.status = StoreStatus::rejected, .text = error.what()});
     } catch (const PeerLostError&) {
@@ -183,10 +200,10 @@ DPTK_INLINE void StoreSession::carry_out(const StoreRequest& request, TimePoint 
         case StoreOperation::erase:
             return reply({.status = map.erase(fields[0]) ? StoreStatus::done : StoreStatus::absent});
         case StoreOperation::last_will:
-            will_key_ = fields[0];
-            will_value_ = fields[0].empty() ? std::string_view() : fields[1];
+            client_.will_key = fields[0];
+            client_.will_value = fields[0].empty() ? std::string_view() : fields[1];
             return reply({});
-        case StoreOperation::goodbye: will_key_.clear(); return end();
+        case StoreOperation::goodbye: client_.will_key.clear(); return end();
     }
 }
 
@@ -223,22 +240,61 @@ DPTK_INLINE void StoreSession::stop_waiting() {
 }
 
 DPTK_INLINE void StoreSession::end() {
-    if (ended_) return;
+    if (!ended_) sessions_.carry_out_will(leave());
+}
+
+DPTK_INLINE StoreClient StoreSession::leave() {
     ended_ = true;
     input_.clear();
     stop_waiting();
-    if (!greeted_) return;
-    --sessions_.greeted_;
-    if (will_key_.empty()) return;
+    if (greeted_) --sessions_.greeted_;
+    const auto own = sessions_.by_client_.find(client_id_);
+    if (own != sessions_.by_client_.end() && own->second == this) sessions_.by_client_.erase(own);
+    return std::move(client_);
+}
+
+DPTK_INLINE bool StoreSession::park(TimePoint now) {
+    if (ended_ || !greeted_ || client_id_ == 0) return false;
+    const std::uint64_t id = client_id_;
+    sessions_.parked_[id] = {now + reconnect_time, leave()};
+    return true;
+}
+
+DPTK_INLINE std::optional<StoreClient> StoreSessions::resume(std::uint64_t client) {
+    std::optional<StoreClient> known;
+    if (const auto parked = parked_.find(client); parked != parked_.end()) {
+        known = std::move(parked->second.client);
+        parked_.erase(parked);
+    } else if (const auto live = by_client_.find(client); live != by_client_.end()) {
+        known = live->second->leave();  // this side has not noticed the reset yet
+    }
+    return known;
+}
+
+DPTK_INLINE void StoreSessions::expire(Deadline::Clock::time_point now) {
+    for (auto parked = parked_.begin(); parked != parked_.end();) {
+        if (parked->second.deadline > now) {
+            ++parked;
+            continue;
+        }
+        const StoreClient client = std::move(parked->second.client);
+        parked = parked_.erase(parked);
+        carry_out_will(client);
+    }
+}
+
+DPTK_INLINE void StoreSessions::carry_out_will(const StoreClient& client) noexcept {
+    if (client.will_key.empty()) return;
     try {
-        sessions_.map_->compare_and_set(will_key_, "", will_value_);
+        map_->compare_and_set(client.will_key, "", client.will_value);
     } catch (const Error&) {
         // The store is full or closed, and the client can no longer receive an error.
     }
 }
 
 DPTK_INLINE void StoreSession::account() {
-    std::size_t bytes = input_.capacity() + output_.capacity() + will_value_.capacity();
+    std::size_t bytes =
+        input_.capacity() + output_.capacity() + client_.will_value.capacity() + client_.reply.capacity();
     for (const auto& [key, index] : missing_) bytes += 2 * key.size() + store_entry_overhead;
     sessions_.pending_bytes_ += bytes - accounted_;
     accounted_ = bytes;
