@@ -1,5 +1,5 @@
-// Stands in for dlib: a network that makes its weights in its first forward pass, and a trainer whose step is
-// three calls of the network. Gradients are means over the batch's samples.
+// Stands in for dlib: a network that creates its weights in its first forward pass. A training step is two
+// calls of the network. Gradients are means over the batch's samples.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace library {
 
-// A network with one hidden layer, for numbers that stand for points on a circle.
+// A network with one hidden layer that learns the function x * x. Sample n is x = sin(0.7 n).
 class LazyNet {
   public:
     double compute_loss(std::span<const std::size_t> batch) {

@@ -5,7 +5,7 @@
 
 #include "optimizer_owns_loop.hpp"
 
-// The same function for the optimizer, of which each rank computes its part of each batch.
+// The function that the optimizer calls. Each rank computes its part of each batch.
 class DistributedClassifier : public Classifier {
   public:
     DistributedClassifier(dptk::ProcessGroup& group, std::vector<double>& parameters)

@@ -1,5 +1,4 @@
-// 100,000 started sends and as many started receives on each rank, which are then waited for, the last one
-// first.
+// Each rank starts 100,000 sends and 100,000 receives, and then waits for them in reverse order.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
 

@@ -1,7 +1,7 @@
 // test_launch campaign FAULT MOMENT RANK DELAY: one job of scripts/fault-campaign. It trains a small model
-// for some steps, and checks every number that it gets. At the moment, RANK injects the fault: at once, or
-// DELAY milliseconds later from another thread, while the program goes on. The faults "none", "full_disk" and
-// "garbage" are left to the script.
+// for some steps, and checks every number that it receives. When rank RANK reaches MOMENT, it injects FAULT:
+// immediately, or DELAY milliseconds later from another thread while the program continues. The script itself
+// injects the faults "full_disk" and "garbage".
 #include <dptk/ddp.hpp>
 
 #include <signal.h>
@@ -43,7 +43,7 @@ void shut_connections() {
     }
 }
 
-/// Stops this process. If `seconds` is not empty, another process continues it then.
+/// Stops this process. If `seconds` is not empty, another process continues it after this time.
 void stop(const std::string& seconds) {
     if (!seconds.empty()) {
         const std::string command =

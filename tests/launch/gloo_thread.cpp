@@ -1,5 +1,6 @@
-// test_launch gloo_thread: rank 0 sends rank 1 a longer message than it expects, past dptk's checks. Gloo's
-// own thread notices it, throws, and so ends the process while it holds a lock of Gloo.
+// test_launch gloo_thread: rank 0 sends a longer message than rank 1 expects, directly through Gloo, so that
+// dptk cannot check its size. Gloo's own thread detects the mistake, and throws with a mutex of Gloo locked,
+// which terminates the process.
 #ifdef DPTK_WITH_GLOO
 #include <dptk/comm/gloo.hpp>
 

@@ -43,6 +43,7 @@ void call(dptk::ProcessGroup& group, Verb verb, std::size_t count, ReduceOp op, 
 std::string_view name_of(Disagreement kind) noexcept {
     switch (kind) {
         case Disagreement::count: return "count";
+        case Disagreement::empty: return "no elements";
         case Disagreement::dtype: return "dtype";
         case Disagreement::operation: return "operation";
         case Disagreement::root: return "root";
@@ -55,6 +56,7 @@ std::string_view name_of(Disagreement kind) noexcept {
 bool can_differ(Verb verb, Disagreement kind) noexcept {
     switch (kind) {
         case Disagreement::count:
+        case Disagreement::empty:
         case Disagreement::dtype: return dptk::has_buffers(verb);
         case Disagreement::operation: return dptk::reduces(verb);
         case Disagreement::root: return dptk::has_root(verb);
@@ -67,7 +69,7 @@ bool can_differ(Verb verb, Disagreement kind) noexcept {
 void make_differing_calls(dptk::ProcessGroup& group, Verb verb, Disagreement kind) {
     const bool odd = group.rank() == group.size() - 1;
     const auto is = [&](Disagreement other) { return odd && kind == other; };
-    const std::size_t count = is(Disagreement::count) ? 4 : 8;
+    const std::size_t count = is(Disagreement::empty) ? 0 : is(Disagreement::count) ? 4 : 8;
     const ReduceOp op = is(Disagreement::operation) ? ReduceOp::avg : ReduceOp::sum;
     const int root = is(Disagreement::root) ? 1 : 0;
     const Verb other = verb == Verb::broadcast ? Verb::all_reduce : Verb::broadcast;

@@ -11,11 +11,11 @@
 namespace test {
 
 /// In what the call of the last rank differs from the calls of the others.
-enum class Disagreement { count, dtype, operation, root, verb, order };
+enum class Disagreement { count, empty, dtype, operation, root, verb, order };
 
-inline constexpr Disagreement all_disagreements[] = {Disagreement::count,     Disagreement::dtype,
-                                                     Disagreement::operation, Disagreement::root,
-                                                     Disagreement::verb,      Disagreement::order};
+inline constexpr Disagreement all_disagreements[] = {
+    Disagreement::count, Disagreement::empty, Disagreement::dtype, Disagreement::operation,
+    Disagreement::root,  Disagreement::verb,  Disagreement::order};
 
 [[nodiscard]] std::string_view name_of(Disagreement kind) noexcept;
 

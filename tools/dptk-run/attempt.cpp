@@ -23,7 +23,7 @@ namespace {
 /// not read.
 constexpr std::chrono::seconds reader_timeout{1};
 
-/// How often dptk-run looks at a rank that is stopped.
+/// How often dptk-run checks how long a rank has been stopped.
 constexpr std::chrono::seconds look_interval{1};
 
 }  // namespace
@@ -129,10 +129,10 @@ void Attempt::record_change(Rank& rank, int wait_status, Time now) {
     if (result_.signal == 0 && !schedule_.asked()) result_.failed = true;
 }
 
-/// Ends the job if a rank has been stopped for longer than the ranks' own heartbeats allow. The other ranks
-/// do not notice it if all of them have closed their process groups.
+/// Ends the job if a rank has been stopped for longer than stop_timeout. The ranks' heartbeats do not detect
+/// this if the stopped rank, or all others, have closed their process groups.
 void Attempt::end_job_of_stopped_rank(Time now) {
-    const bool slept = now - last_look_ > 5 * look_interval;  // this process was stopped, too
+    const bool slept = now - last_look_ > 5 * look_interval;  // this process may have been stopped, too
     last_look_ = now;
     for (const auto& rank : ranks_) {
         if (rank->ended || rank->stop_signal == 0) continue;

@@ -28,6 +28,12 @@ void Environment::set(const std::vector<dptk::detail::EnvironmentVariable>& vari
     }
 }
 
+std::string Environment::value(const std::string& name) const {
+    const auto found =
+        std::ranges::find_if(entries_, [&](const std::string& entry) { return name_of(entry) == name; });
+    return found == entries_.end() ? std::string() : found->substr(name.size() + 1);
+}
+
 bool Environment::contains(const std::string& name) const {
     return std::ranges::any_of(entries_, [&](const std::string& entry) { return name_of(entry) == name; });
 }

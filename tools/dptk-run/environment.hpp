@@ -16,6 +16,9 @@ class Environment {
 
     void set(const std::vector<dptk::detail::EnvironmentVariable>& variables);
 
+    /// Returns the value of a variable, or an empty string.
+    [[nodiscard]] std::string value(const std::string& name) const;
+
     [[nodiscard]] bool contains(const std::string& name) const;
 
     /// Returns pointers into this object, with a null pointer at the end.

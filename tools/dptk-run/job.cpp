@@ -35,14 +35,15 @@ std::string run_id(const Options& options) {
     return options.nnodes > 1 ? "none" : dptk::detail::random_word();
 }
 
-/// The hosts of a job share no secret unless the user sets one: the name of the job is public.
+/// Warns if the job runs on several hosts without a token. The name of the job (--rdzv-id) is not secret,
+/// since it is on the command line.
 void warn_without_token(Job& job) {
     if (job.options.nnodes == 1 || job.environment.contains("DPTK_TOKEN") ||
         job.environment.contains("DPTK_TOKEN_FILE"))
         return;
     job.remarks.push_back(
-        "the job has no token, so any process that reaches rank 0's host can join it: set DPTK_TOKEN or "
-        "DPTK_TOKEN_FILE on all hosts");
+        "the job has no token, so any process that can reach rank 0's host and knows --rdzv-id can join it: "
+        "set DPTK_TOKEN or DPTK_TOKEN_FILE to the same token on all hosts");
 }
 
 /// Sets OMP_NUM_THREADS so that the ranks together start no more threads than there are cores.
@@ -74,9 +75,10 @@ Job make_job(const Options& options, const std::string& program) {
     job.run_id = run_id(options);
     job.environment.set(options.environment);
     if (!options.log_dir.empty()) job.log_dir = text(options.log_dir, "/", job.run_id);
-    // The ranks notice a stopped rank by themselves, as long as it has not closed its process group.
+    // The margin lets the ranks' heartbeats report first. They detect stopped ranks with an open group.
     constexpr std::chrono::seconds margin{5};
-    job.stop_timeout = dptk::detail::environment_seconds("DPTK_HEARTBEAT_TIMEOUT")
+    const char* const variable = "DPTK_HEARTBEAT_TIMEOUT";
+    job.stop_timeout = dptk::detail::parse_seconds(variable, job.environment.value(variable))
                            .value_or(dptk::default_heartbeat_timeout) +
                        margin;
     share_cores(job);

@@ -107,10 +107,11 @@ bool RankStream::read(Tail& tail) {
     return true;
 }
 
-/// A full disk does not end the job: the output goes to the console from here on.
+/// Closes the log file, for example because the disk is full. The job continues, and further output is
+/// written to the console.
 void RankStream::give_up_on_file() {
     console_.say(text("cannot write ", path_, ": ", std::strerror(errno), ": the output of rank ", rank_,
-                      " is not kept from here on"));
+                      " is not kept in this file from here on, but is printed"));
     close(file_);
     file_ = -1;
     to_console_ = true;

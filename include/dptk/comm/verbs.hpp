@@ -353,8 +353,8 @@ class CollectiveVerbs {
     template <class In, class Out>
     [[nodiscard]] static Collective call_on(Verb verb, In& input, Out& output) {
         static_assert(detail::SameElements<In, Out>, "input and output have different element types");
-        // Filled member by member: GCC clears an object with an initializer list first, and copies
-        // temporaries, which takes 30 ns.
+        // Members are assigned one by one. From an initializer list, GCC would clear the object and copy
+        // temporaries, which costs 30 ns per call.
         Collective call;
         call.verb = verb;
         detail::set_buffer(call.input, input);

@@ -50,9 +50,11 @@ class WorkHandle;
 /// ends: over MPI, which cannot be interrupted, this ends the process. Agreed errors do not fail the job,
 /// since all ranks wait then. detach() turns this off.
 ///
-/// Below MPI_THREAD_MULTIPLE, operations for which MPI has no non-blocking call (sums of 16-bit floats,
-/// functions of the program, a chosen algorithm, and everything with DPTK_DEBUG=detail), and operations that
-/// are started after such an operation, run in wait() without a timeout, and do not end before.
+/// Over MPI below MPI_THREAD_MULTIPLE, some collectives are deferred: those other than all_reduce, broadcast,
+/// even all_gather and barrier; reductions that dptk computes itself (such as sums of 16-bit floats and
+/// user-defined functions); all_reduce with a chosen algorithm; all collectives with DPTK_DEBUG=detail; and
+/// collectives that are started after a deferred one. A deferred collective runs in wait() without a timeout,
+/// or before the next blocking call of the group. done() and wait(timeout) do not run it.
 class Work {
   public:
     /// Creates the handle of an operation that has succeeded.

@@ -60,7 +60,7 @@ class ModelReplica {
 
     void reduce_gradients(double weight);
 
-    /// Blocks until the device has done all its work: the program may use any stream of it.
+    /// Blocks until the device has completed all its work, since the program may use any of its streams.
     void wait_for_device() const;
 
     [[nodiscard]] bool is_on_device() const { return device().type != DeviceType::cpu; }
@@ -73,10 +73,9 @@ class ModelReplica {
 
 }  // namespace detail
 
-/// Trains equal replicas of a model in one process, each in host memory or on one device. On a device, the
-/// program may use any streams: each step waits for all work of the device. The replicas must outlive this
-/// object. Each replica's work runs on a thread of its own. The object must be used by one
-/// thread at a time.
+/// Trains equal replicas of a model in one process, each in host memory or on one device. The program may use
+/// any stream of a device, since each step waits for all work of the device. The replicas must outlive this
+/// object. Each replica's work runs on a thread of its own. The object must be used by one thread at a time.
 class DataParallel {
   public:
     /// Connects the replicas; the first one is the main replica. Throws ArgumentError if there is no

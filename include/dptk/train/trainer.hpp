@@ -94,8 +94,7 @@ class Trainer {
             result = over_all_ranks(training_, begin);
             if (done == steps && ddp_) computation_.check(*ddp_);
             check_finite(result.loss, epoch);
-            if (!on_progress) continue;
-            on_progress(progress(result, epoch, done, steps));
+            if (on_progress) on_progress(progress(result, epoch, done, steps));
             computation_.drop_stale_graph(group_);  // on_progress may have evaluated with other batch sizes
         }
         return result;
@@ -150,7 +149,8 @@ class Trainer {
                          options_.cuda_graph));
     }
 
-    /// Ranks whose datasets differ in size would make different numbers of steps. Collective.
+    /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
+    /// then make different numbers of steps. Collective.
     void check_equal_size(const ImageDataset& dataset) {
         detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
     }

@@ -131,14 +131,19 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
     const auto call = [](std::string text, std::uint64_t number, std::uint64_t hash) {
         return dptk::detail::ChannelStatus{"0", number, true, 2s, -1, std::move(text), true, hash};
     };
-    const auto verdict = [&](const dptk::detail::ChannelStatus& first,
-                             const dptk::detail::ChannelStatus& second) {
+    const auto verdict_of_three = [&](const dptk::detail::ChannelStatus& first,
+                                      const dptk::detail::ChannelStatus& between,
+                                      const dptk::detail::ChannelStatus& second) {
         Job job;
         job.beat(0, first);
-        job.beat(1, first);
+        job.beat(1, between);
         job.beat(2, second);
         job.now += 1s;
         return job.monitor.look(job.store, job.now);
+    };
+    const auto verdict = [&](const dptk::detail::ChannelStatus& first,
+                             const dptk::detail::ChannelStatus& second) {
+        return verdict_of_three(first, first, second);
     };
     const auto sum = call("all_reduce(sum, 4 x f32) #7", 7, 11);
     CHECK(
@@ -154,6 +159,10 @@ TEST_CASE("ranks that wait in different calls with the same number are named") {
     soon = call("broadcast(root 0, 4 x f32) #7", 7, 12);
     soon.active = soon.is_awaited = false;
     CHECK_FALSE(verdict(sum, soon));
+    // Rank 1 has not come to the call, whose own check may still throw an agreed error.
+    const auto other = call("broadcast(root 0, 4 x f32) #7", 7, 12);
+    CHECK_FALSE(verdict_of_three(sum, call("barrier #6", 6, 13), other));
+    CHECK(verdict_of_three(sum, call("barrier #8", 8, 13), other));
 }
 
 TEST_CASE("ranks that send heartbeats are not lost") {

@@ -68,7 +68,7 @@ TEST_CASE("a rank that does not close its group in time is named") {
     job.store->set(dptk::detail::ControlPlane::left_key(1), "");
     const dptk::detail::ProgramEnd::Outcome outcome = dptk::detail::ProgramEnd::get().wait();
     CHECK_FALSE(outcome.in_time);
-    CHECK(outcome.failure == "rank 2 has not closed its process group within 200 ms after this rank");
+    CHECK(outcome.failure == "rank 2 has not closed its process group within 200 ms of this rank's exit");
 
     const auto shutdown = std::make_shared<int>(0);
     dptk::detail::ProgramEnd::get().add_shutdown(shutdown, 200ms);

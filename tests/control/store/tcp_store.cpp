@@ -22,11 +22,11 @@
 #include "control/store/store_support.hpp"
 
 using namespace std::chrono_literals;
+using dptk::TcpStore;
+using dptk::TcpStoreServer;
 using dptk::detail::Deadline;
 using dptk::detail::Socket;
 using dptk::detail::StoreOperation;
-using dptk::TcpStore;
-using dptk::TcpStoreServer;
 
 namespace {
 
@@ -546,7 +546,17 @@ TEST_CASE("a client whose connection is reset reconnects, and no request is lost
     });
     CHECK(client->get("late", 10s) == "value");
     later.join();
-    std::this_thread::sleep_for(dptk::detail::reconnect_time + 200ms);
+    // A client without a last will may come back later.
+    const auto idle = client->clone();
+    idle->set("idle", "1");
+    proxy.reset();
+    for (int i = 0; i < 5; ++i) {
+        std::this_thread::sleep_for(dptk::detail::reconnect_time / 4);
+        CHECK(client->find("idle") == "1");
+    }
+    CHECK(idle->find("idle") == "1");
+    proxy.reset();
+    CHECK_THROWS_AS(static_cast<void>(client->get("nothing", -1ms)), dptk::TimeoutError);
     CHECK_FALSE(local->find("will"));
     CHECK(local->find("sum") == "40");
 }

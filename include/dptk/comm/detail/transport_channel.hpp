@@ -456,8 +456,8 @@ class TransportChannel final : public Channel {
         }
     }
 
-    /// Returns a function that a deferred call runs at each poll. It throws if the job has failed, and fails
-    /// the job if the call has been polled for the whole timeout of a call.
+    /// Returns the function that a deferred call runs at each poll. It throws if the job has failed, and
+    /// fails the job if the first poll was longer ago than the timeout of a call.
     [[nodiscard]] std::function<void()> poll_check(const Collective& call) const {
         return [state = job_state_, tracker = executor_->tracker, call = PackedCall(call),
                 rank = executor_->job.control->rank(), deadline = std::optional<Deadline>()]() mutable {
@@ -465,7 +465,8 @@ class TransportChannel final : public Channel {
             if (!deadline) deadline.emplace(timeout);
             if (deadline->passed())
                 state->fail(text("rank ", rank, ": ", call.describe(), " has been polled for ",
-                                 duration_text(timeout), ", but it runs in Work::wait() without a timeout"),
+                                 duration_text(timeout),
+                                 ", but polling does not run it: call Work::wait() without a timeout"),
                             Failure::deadline);
             state->check();
         };
@@ -542,7 +543,7 @@ class TransportChannel final : public Channel {
         Interruptible<T> ? TrackedWork::AtFailure::ends : TrackedWork::AtFailure::continues;
 
     std::shared_ptr<CallExecutor<T>> executor_;
-    CallTracker* tracker_;  // the executor's
+    CallTracker* tracker_;  // owned by executor_
     std::shared_ptr<JobState> job_state_;
     std::shared_ptr<CallerState> caller_;
     std::shared_ptr<CallTracker> message_tracker_;

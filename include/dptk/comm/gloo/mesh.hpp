@@ -117,8 +117,9 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
         }
     }
 
-    /// Barrier of all ranks. Must be called inside run().
-    void barrier(std::chrono::milliseconds timeout = longest_wait);
+    /// Barrier of all ranks, also for calls without elements: ranks whose calls differ do not meet. Must be
+    /// called inside run().
+    void barrier(const Collective& call, std::chrono::milliseconds timeout = longest_wait);
 
     /// Records that this rank makes no more calls.
     void begin_to_close() noexcept { closing_ = true; }
@@ -129,8 +130,8 @@ class GlooMesh final : public FailureListener, public std::enable_shared_from_th
     /// would discard data that is still being sent to another rank.
     void close_with_others() noexcept;
 
-    /// Ends all waits. Gloo's own thread may call this while it holds a lock of Gloo, if Gloo has found a
-    /// mistake, so another thread does the work, and this one waits for it for at most a second.
+    /// Ends all waits. If Gloo detects an error, Gloo's own thread may call this with a mutex of Gloo locked,
+    /// and end() would deadlock on it. So end() runs on another thread, and the caller waits at most 1 s.
     DPTK_INLINE void wake() noexcept override;
 
   private:

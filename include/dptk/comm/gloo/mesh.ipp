@@ -60,8 +60,8 @@ DPTK_INLINE std::uint32_t GlooMesh::next_tag(const Collective& call) noexcept {
     return calls_ << 16 | static_cast<std::uint32_t>(hash_of(call) & 0xffff);
 }
 
-DPTK_INLINE void GlooMesh::barrier(std::chrono::milliseconds timeout) {
-    barrier(next_tag({.verb = Verb::barrier}), timeout);
+DPTK_INLINE void GlooMesh::barrier(const Collective& call, std::chrono::milliseconds timeout) {
+    barrier(next_tag(call), timeout);
 }
 
 DPTK_INLINE bool GlooMesh::has_ended() const noexcept {
@@ -127,7 +127,7 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     context_ = std::make_shared<ConnectedContext>(
         options.device, std::make_shared<CancellableGlooContext>(pairs, cancellation_));
     watch_connections(*pairs);
-    barrier(options.timeout);
+    barrier({.verb = Verb::barrier}, options.timeout);
     store->erase(key(rank_));
 }
 

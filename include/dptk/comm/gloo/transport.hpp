@@ -126,7 +126,9 @@ class GlooTransport {
 
     void connect();
 
-    [[nodiscard]] bool is_trivial(const Buffer& data) const noexcept;
+    /// Carries out a call that moves no data. A call without elements is a barrier, so that ranks whose calls
+    /// differ do not pass each other. Returns false if there is data to move.
+    [[nodiscard]] bool is_done(const Buffer& data, const Collective& call);
 
     void check_peer(int peer) const;
 

@@ -79,7 +79,8 @@ DPTK_INLINE bool GlooTransport::reduces(DType dtype, const Reduction& reduction)
 }
 
 DPTK_INLINE void GlooTransport::all_reduce(const Buffer& data, const Reduction& reduction) {
-    if (is_trivial(data)) return;
+    const Collective call{.verb = Verb::all_reduce, .input = data, .reduction = reduction};
+    if (is_done(data, call)) return;
     mesh_->run("all_reduce", [&] {
         gloo::AllreduceOptions options(mesh_->context());
         visit_dtype(data.dtype, [&](auto zero) {
@@ -88,50 +89,54 @@ DPTK_INLINE void GlooTransport::all_reduce(const Buffer& data, const Reduction& 
         // In a ring, each element is summed on one rank, so that all ranks get bitwise equal results.
         options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
         options.setReduceFunction(reduce_function(data, reduction));
-        options.setTag(mesh_->next_tag({.verb = Verb::all_reduce, .input = data, .reduction = reduction}));
+        options.setTag(mesh_->next_tag(call));
         gloo::allreduce(options);
     });
     if (reduction.averages()) detail::divide(data, size());
 }
 
 DPTK_INLINE void GlooTransport::broadcast(const Buffer& data, int root) {
-    if (is_trivial(data)) return;
+    const Collective call{.verb = Verb::broadcast, .input = data, .root = root};
+    if (is_done(data, call)) return;
     mesh_->run("broadcast", [&] {
         gloo::BroadcastOptions options(mesh_->context());
         options.setOutput(static_cast<std::uint8_t*>(data.data), data.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag({.verb = Verb::broadcast, .input = data, .root = root}));
+        options.setTag(mesh_->next_tag(call));
         gloo::broadcast(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::all_gather(const Buffer& input, const Buffer& output) {
+    const Collective call{.verb = Verb::all_gather, .input = input};
     algorithms::place(output.slice(static_cast<std::size_t>(rank()) * input.count, input.count), input);
-    if (is_trivial(output)) return;
+    if (is_done(output, call)) return;
     mesh_->run("all_gather", [&] {
         gloo::AllgatherOptions options(mesh_->context());
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag({.verb = Verb::all_gather, .input = input}));
+        options.setTag(mesh_->next_tag(call));
         gloo::allgather(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::all_gather_uneven(const Buffer& input, const Buffer& output,
                                                   std::span<const std::size_t> counts) {
+    const Collective call{.verb = Verb::all_gather_uneven, .input = input, .counts = counts};
     algorithms::place(algorithms::Slices(output, counts)[rank()], input);
-    if (is_trivial(output)) return;
+    if (is_done(output, call)) return;
     mesh_->run("all_gather_uneven", [&] {
         gloo::AllgathervOptions options(mesh_->context());
         std::vector<std::size_t> bytes;
         for (const std::size_t count : counts) bytes.push_back(count * output.element_size());
         options.setOutput(static_cast<std::uint8_t*>(output.data), bytes);
-        options.setTag(mesh_->next_tag({.verb = Verb::all_gather_uneven, .input = input, .counts = counts}));
+        options.setTag(mesh_->next_tag(call));
         gloo::allgatherv(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::gather(const Buffer& input, const Buffer& output, int root) {
-    if (is_trivial(input)) {
+    const Collective call{.verb = Verb::gather, .input = input, .root = root};
+    if (is_done(input, call)) {
         if (rank() == root) algorithms::place(output, input);
         return;
     }
@@ -140,13 +145,14 @@ DPTK_INLINE void GlooTransport::gather(const Buffer& input, const Buffer& output
         options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
         if (rank() == root) options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag({.verb = Verb::gather, .input = input, .root = root}));
+        options.setTag(mesh_->next_tag(call));
         gloo::gather(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::scatter(const Buffer& input, const Buffer& output, int root) {
-    if (is_trivial(output)) return algorithms::place(output, input);
+    const Collective call{.verb = Verb::scatter, .output = output, .root = root};
+    if (is_done(output, call)) return algorithms::place(output, input);
     mesh_->run("scatter", [&] {
         gloo::ScatterOptions options(mesh_->context());
         if (rank() == root) {
@@ -158,25 +164,26 @@ DPTK_INLINE void GlooTransport::scatter(const Buffer& input, const Buffer& outpu
         }
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
         options.setRoot(root);
-        options.setTag(mesh_->next_tag({.verb = Verb::scatter, .output = output, .root = root}));
+        options.setTag(mesh_->next_tag(call));
         gloo::scatter(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::all_to_all(const Buffer& input, const Buffer& output) {
-    if (is_trivial(input)) return algorithms::place(output, input);
+    const Collective call{.verb = Verb::all_to_all, .input = input};
+    if (is_done(input, call)) return algorithms::place(output, input);
     mesh_->run("all_to_all", [&] {
         gloo::AlltoallOptions options(mesh_->context());
         options.setInput(static_cast<std::uint8_t*>(input.data), input.bytes());
         options.setOutput(static_cast<std::uint8_t*>(output.data), output.bytes());
-        options.setTag(mesh_->next_tag({.verb = Verb::all_to_all, .input = input}));
+        options.setTag(mesh_->next_tag(call));
         gloo::alltoall(options);
     });
 }
 
 DPTK_INLINE void GlooTransport::barrier() {
     if (size() == 1) return;
-    mesh_->run("barrier", [&] { mesh_->barrier(); });
+    mesh_->run("barrier", [&] { mesh_->barrier({.verb = Verb::barrier}); });
 }
 
 DPTK_INLINE GlooTransport GlooTransport::duplicate() {
@@ -242,8 +249,11 @@ DPTK_INLINE void GlooTransport::connect() {
                                        .job_state = options_.job_state});
 }
 
-DPTK_INLINE bool GlooTransport::is_trivial(const Buffer& data) const noexcept {
-    return size() == 1 || data.bytes() == 0;
+DPTK_INLINE bool GlooTransport::is_done(const Buffer& data, const Collective& call) {
+    if (size() == 1) return true;
+    if (data.bytes() != 0) return false;
+    mesh_->run(verb_name(call.verb), [&] { mesh_->barrier(call); });
+    return true;
 }
 
 DPTK_INLINE void GlooTransport::check_peer(int peer) const {

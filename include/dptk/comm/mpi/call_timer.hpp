@@ -15,7 +15,7 @@ namespace DPTK_NAMESPACE::detail {
 /// at the timeout: DPTK_TIMEOUT, or 30 minutes. A second thread does this, since the call blocks.
 class MpiCallTimer {
   public:
-    /// `call` is the name of the MPI function, for messages. Must live as long as this object.
+    /// `call` is the name of the MPI function, for messages. The string must outlive this object.
     explicit MpiCallTimer(const char* call);
     ~MpiCallTimer();
     MpiCallTimer(const MpiCallTimer&) = delete;

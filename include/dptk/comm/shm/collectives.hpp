@@ -27,8 +27,8 @@ class ShmCollectives {
 
     void run(const Collective& call);
 
-    /// Compares a call that the inner transport carries out between the ranks of this host. Blocks until all
-    /// of them have made it. Throws MismatchError on all of these ranks if their calls differ.
+    /// Compares the calls of the ranks of this host, before the inner transport carries out the call. Blocks
+    /// until all of these ranks have entered it. Throws MismatchError on all of them if the calls differ.
     void check(const Collective& call) { context_.enter_barrier(call); }
 
   private:

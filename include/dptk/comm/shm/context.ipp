@@ -56,14 +56,14 @@ DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddr
         const bool equal_elements = theirs.element_size == first.element_size;
         if (equal_calls && equal_elements && theirs.counts == first.counts) continue;
         const auto describe = [&](const CallRecord& record) {
-            std::string out = describe_packed(record.call);
-            if (equal_calls && !equal_elements) out += text(" of ", record.element_size, " bytes each");
-            if (equal_calls && equal_elements) out += " with other counts";
-            return out;
+            const bool with_size = equal_calls && !equal_elements;
+            return describe_packed(record.call) +
+                   (with_size ? text(" of ", record.element_size, " bytes each") : std::string());
         };
         const std::vector<int>& ranks = hosts_.local();
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),
-                                 " where rank ", ranks[0], " calls ", describe(first)));
+                                 " where rank ", ranks[0], " calls ", describe(first),
+                                 equal_calls && equal_elements ? ": their counts differ" : ""));
         if (one_host()) error.mark_agreed();
         throw error;
     }

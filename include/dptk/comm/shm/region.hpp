@@ -23,7 +23,7 @@ struct CallRecord {
     /// The rank's call, packed.
     CallTracker::Call call = {};
     std::uint32_t element_size = 0;
-    /// A hash of the counts of all_gather_uneven.
+    /// A hash of the call with its counts, for all_gather_uneven; otherwise 0.
     std::uint32_t counts = 0;
     /// The memory of this rank that the other ranks access.
     ShmAddress address = {};

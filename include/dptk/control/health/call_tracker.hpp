@@ -58,8 +58,8 @@ class CallTracker {
         std::uint64_t sequence = 0;
         bool active = false;
         Call call = {};
-        /// A hash of the call that is active; 0 if none is, or if it may be an earlier one that was
-        /// re-entered.
+        /// A hash of the active call. 0 if no call is active, or if the active call may be an earlier one,
+        /// re-entered by resume(), to which `sequence` does not belong.
         std::uint64_t hash = 0;
     };
 

@@ -51,7 +51,8 @@ class RankMonitor {
 
     [[nodiscard]] std::ptrdiff_t count_left() const;
 
-    /// How long a call lasts at least if something is wrong with it: two heartbeats, at most 1 s.
+    /// A call is not reported before it has lasted this long: two fifths of the heartbeat timeout, but at
+    /// most 1 s.
     [[nodiscard]] std::chrono::milliseconds settled() const noexcept {
         return std::min<std::chrono::milliseconds>(2 * timeout_ / 5, std::chrono::milliseconds(1000));
     }
@@ -66,7 +67,8 @@ class RankMonitor {
     /// Returns a message if a rank waits in a call for a rank that has left its process group.
     [[nodiscard]] std::optional<std::string> find_stuck_rank() const;
 
-    /// Returns a message if two ranks wait in different calls that have the same number in the same group.
+    /// Returns a message if two ranks wait in different calls that have the same number in the same group,
+    /// and all ranks of the group have come to that number.
     [[nodiscard]] std::optional<std::string> find_mismatch() const;
 
     /// Returns a message if ranks wait for each other: each of them in a call that the next one has not

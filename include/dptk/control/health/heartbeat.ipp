@@ -123,15 +123,25 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
         std::size_t rank;
         const ChannelStatus* call;
     };
+    // By channel: how many calls each of its ranks has begun at least, and the calls in which ranks wait.
+    std::map<std::string_view, std::uint64_t> begun;
+    for (const Rank& rank : ranks_) {
+        if (rank.left) continue;
+        for (const ChannelStatus& here : rank.status.channels) {
+            const auto [least, is_first] = begun.try_emplace(here.name, here.sequence);
+            if (!is_first) least->second = std::min(least->second, here.sequence);
+        }
+    }
     std::map<std::pair<std::string_view, std::uint64_t>, Seen> calls;  // by channel and number
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         if (ranks_[rank].left) continue;
         for (const ChannelStatus& here : ranks_[rank].status.channels) {
-            // A call that has just begun may still throw an agreed error.
             if (here.hash == 0 || !here.active || here.duration < settled()) continue;
-            const auto& [other, there] =
-                calls.try_emplace({here.name, here.sequence}, rank, &here).first->second;
-            if (here.hash == there->hash) continue;
+            // Until all ranks have come to the call, its own check may still throw an agreed error.
+            if (begun.at(here.name) < here.sequence) continue;
+            const auto [found, is_first] = calls.try_emplace({here.name, here.sequence}, Seen{rank, &here});
+            const auto& [other, there] = found->second;
+            if (is_first || here.hash == there->hash) continue;
             return text("calls differ between ranks: ", labels_[other], " calls ", there->call, ", and ",
                         labels_[rank], " calls ", here.call);
         }
@@ -220,6 +230,8 @@ class Heartbeat {
             if (plane->job_state()->failed()) return false;
             const std::string status = to_text(plane->status(++beats_));
             store_->set(ControlPlane::status_key(rank_), status);
+            // The plane's own client is idle for long. If its connection is reset, it must reconnect soon.
+            static_cast<void>(plane->store()->find(ControlPlane::abort_key));
         } else if (!monitor_ || monitor_->all_have_left()) {
             return false;
         }

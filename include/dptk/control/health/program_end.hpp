@@ -22,10 +22,12 @@ namespace DPTK_NAMESPACE::detail {
 
 class DPTK_EXPORT ProgramEnd {
   public:
-    /// How a wait for the other ranks has ended.
+    /// The result of wait().
     struct Outcome {
-        /// Why a job failed after this rank had left it, or which ranks have not left it in time; or empty.
+        /// Why a job failed after this rank had left it, or what was not complete at a timeout. Empty if
+        /// neither has happened.
         std::string failure;
+        /// Whether all waits ended before their timeouts.
         bool in_time = true;
     };
 
@@ -52,8 +54,8 @@ class DPTK_EXPORT ProgramEnd {
     /// Called at program exit.
     Outcome wait() noexcept;
 
-    /// Returns the ranks that have not reached their program exit, as far as the stores of the jobs tell:
-    /// "rank 3", "ranks 1, 3", or an empty string. May be called after wait().
+    /// Returns the ranks whose wait() has not ended, according to the stores of the jobs: "rank 3", or
+    /// "ranks 1, 3". Returns an empty string if there are none, before wait(), and if a store has ended.
     [[nodiscard]] std::string not_ended() noexcept;
 
     /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. wait()
@@ -87,7 +89,7 @@ class DPTK_EXPORT ProgramEnd {
 
     ProgramEnd() = default;
 
-    /// Returns whether the condition is true in time.
+    /// Blocks until the condition is true, for at most `timeout`. Returns whether it became true.
     template <class Condition>
     static bool wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
         const Deadline deadline(timeout);
@@ -113,12 +115,12 @@ class DPTK_EXPORT ProgramEnd {
 
     static void await_readers(const Job& job);
 
-    /// The key that a rank sets when it has waited for the others.
+    /// Returns the key that a rank sets at the end of wait().
     [[nodiscard]] static std::string exit_key(int rank);
 
     std::mutex mutex_;
     std::vector<Job> jobs_;
-    std::vector<Job> ended_jobs_;  // after wait()
+    std::vector<Job> ended_jobs_;  // the jobs for which wait() has waited
     std::vector<Shutdown> shutdowns_;
 };
 

@@ -42,16 +42,24 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
         }
         std::erase_if(jobs, is_of_parent);
         std::erase_if(shutdowns, is_of_parent);
+        const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+        const auto left = [&](std::chrono::milliseconds timeout) {
+            const auto waited = std::chrono::steady_clock::now() - begin;
+            return timeout - std::chrono::duration_cast<std::chrono::milliseconds>(waited);
+        };
         for (const Shutdown& shutdown : shutdowns) {
-            if (!wait_until(shutdown.timeout, [&] { return shutdown.owner.expired(); }))
+            if (!wait_until(left(shutdown.timeout), [&] { return shutdown.owner.expired(); }))
                 give_up(text("other ranks have not closed their process groups within ",
-                             duration_text(shutdown.timeout), " after this one"));
+                             duration_text(shutdown.timeout), " of this rank's exit"));
         }
         for (const Job& job : jobs) {
             int next = 0;
-            if (!wait_until(job.timeout, [&] { return is_over(job, next, outcome.failure); }))
+            std::string failure;
+            const bool in_time = wait_until(left(job.timeout), [&] { return is_over(job, next, failure); });
+            if (outcome.failure.empty()) outcome.failure = failure;
+            if (!in_time)
                 give_up(text("rank ", next, " has not closed its process group within ",
-                             duration_text(job.timeout), " after this rank"));
+                             duration_text(job.timeout), " of this rank's exit"));
             await_readers(job);
         }
         for (const Job& job : jobs) job.store->set(exit_key(job.rank), "");
@@ -105,7 +113,7 @@ DPTK_INLINE ProgramEnd::AtProgramEnd::~AtProgramEnd() {
     if (outcome.in_time) return;
     log(LogLevel::error, -1, "ends the process: " + outcome.failure);
     std::fflush(nullptr);
-    std::_Exit(EXIT_FAILURE);  // exit() is running
+    std::_Exit(EXIT_FAILURE);  // exit() is already running, and must not be called again
 }
 
 DPTK_INLINE bool ProgramEnd::is_over(const Job& job, int& next, std::string& failure) {

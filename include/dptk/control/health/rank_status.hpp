@@ -25,8 +25,8 @@ struct ChannelStatus {
     std::string call;
     /// Whether the program itself waits in this channel, and can make no other call meanwhile.
     bool is_awaited = false;
-    /// A hash of the call, which is the same on all ranks of a correct program; 0 if it is not known, and in
-    /// a channel of messages.
+    /// A hash of the call, which is the same on all ranks of a correct program. 0 if the call is not known,
+    /// or if the channel carries messages.
     std::uint64_t hash = 0;
 };
 

@@ -38,8 +38,8 @@ struct InitOptions {
     /// The network interface, or the address of this host, that Gloo uses. DPTK_SOCKET_IFNAME or
     /// GLOO_SOCKET_IFNAME.
     std::string network_interface = {};
-    /// The address of this host at which rank 0 serves the store; if empty, all addresses.
-    /// DPTK_BIND_ADDRESS.
+    /// The address of this host at which rank 0 serves the store. If empty, a loopback address if MASTER_ADDR
+    /// is one, or if all ranks of a job over MPI are on one host; otherwise all addresses. DPTK_BIND_ADDRESS.
     std::string bind_address = {};
     /// The token that each process sends to rank 0's store, which refuses processes with another token. Do
     /// not pass it on a command line, which all users of a host can read. DPTK_TOKEN, or the file that
@@ -68,6 +68,11 @@ namespace detail {
 /// Reads a duration in seconds, such as "2.5". Returns nullopt if the variable is not set or empty. Throws
 /// ArgumentError for an invalid value.
 [[nodiscard]] std::optional<std::chrono::milliseconds> environment_seconds(const char* variable);
+
+/// Returns `value`, which is the value of an environment variable, as a duration; nullopt if it is empty.
+/// Throws ArgumentError if it is not a number of seconds.
+[[nodiscard]] std::optional<std::chrono::milliseconds> parse_seconds(const char* variable,
+                                                                     const std::string& value);
 
 /// Returns the option, or the value of the environment variable if the option is empty.
 [[nodiscard]] std::string first_of(std::string option, const char* variable);

@@ -55,7 +55,11 @@ DPTK_INLINE std::string socket_interface() {
 }
 
 DPTK_INLINE std::optional<std::chrono::milliseconds> environment_seconds(const char* variable) {
-    const std::string value = environment_text(variable);
+    return parse_seconds(variable, environment_text(variable));
+}
+
+DPTK_INLINE std::optional<std::chrono::milliseconds> parse_seconds(const char* variable,
+                                                                   const std::string& value) {
     if (value.empty()) return std::nullopt;
     double seconds = 0;
     const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), seconds);

@@ -17,7 +17,7 @@ namespace DPTK_NAMESPACE::detail {
 [[nodiscard]] std::string process_label();
 
 /// Returns a string that is equal for processes on the same host: the host name, the boot id of the kernel
-/// and the network namespace. Containers differ in one of these, so they count as different hosts.
+/// and the network namespace. Containers usually differ in one of these, and then count as different hosts.
 [[nodiscard]] std::string host_identity();
 
 /// The local rank of a process, and the number of ranks on its host.

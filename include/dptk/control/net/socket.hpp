@@ -103,8 +103,8 @@ class Socket {
     FileDescriptor descriptor_;
 };
 
-/// Thrown if a connection was reset: the other side may still be there. A connection that the other side has
-/// closed is a PeerLostError.
+/// Thrown if a connection was reset: the other process may still run, so reconnecting may succeed. If the
+/// other process has closed the connection, receiving throws a plain PeerLostError.
 class DPTK_EXPORT ConnectionResetError : public PeerLostError {
   public:
     using PeerLostError::PeerLostError;
@@ -136,7 +136,7 @@ struct ConnectResult {
     Socket socket;
     /// Why the connection failed.
     std::string problem = {};
-    /// Whether no program listens there.
+    /// Whether the connection failed because no program listens at the address.
     bool is_refused = false;
 };
 

@@ -49,8 +49,9 @@ inline constexpr std::chrono::milliseconds default_reply_timeout = std::chrono::
 
 }  // namespace detail
 
-/// A client of a TcpStoreServer. If its connection is reset, it reconnects. After its connection has failed,
-/// all calls throw PeerLostError. A forked child must not use its parent's client.
+/// A client of a TcpStoreServer. If its connection is reset, the client reconnects within 2 s. If it cannot
+/// reconnect, or the server closes the connection, this call and all further ones throw PeerLostError. A
+/// forked child must not use its parent's client.
 class TcpStore final : public Store {
   public:
     /// Connects to a server. Blocks until the server accepts the connection, for at most the options'
@@ -112,9 +113,9 @@ class TcpStore final : public Store {
     [[nodiscard]] Answer exchange(const detail::StoreRequest& request,
                                   const detail::Deadline& deadline) const;
 
-    /// Connects again after the connection was reset. Throws PeerLostError if the server does not answer in
-    /// time, or no longer knows this client.
-    void reconnect(const std::string& problem);
+    /// Connects again after the connection was reset during `request`. Throws PeerLostError if the server has
+    /// ended or does not reply in time, and ArgumentError if it no longer knows this client, although it must.
+    void reconnect(const detail::StoreRequest& request, const std::string& problem);
 
     [[noreturn]] void fail(std::string_view reason);
 
@@ -122,9 +123,10 @@ class TcpStore final : public Store {
     TcpStoreOptions options_;
     std::mutex mutex_;
     detail::Socket socket_;
-    /// By which the server recognizes this client after a reconnect.
+    /// The random number by which the server recognizes this client after a reconnect.
     std::uint64_t client_ = 0;
     std::uint32_t sequence_ = 0;
+    bool has_will_ = false;
     std::chrono::milliseconds reply_timeout_ = detail::default_reply_timeout;
     std::string problem_;
 };

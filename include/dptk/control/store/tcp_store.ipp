@@ -124,8 +124,17 @@ DPTK_INLINE std::shared_ptr<TcpStore> TcpStore::connect(TcpStoreAddress address,
 
 DPTK_INLINE TcpStore::~TcpStore() {
     if (!socket_.is_open()) return;
+    const detail::StoreRequest goodbye;
+    const auto send_goodbye = [&] {
+        socket_.send_all(encode(goodbye), detail::Deadline(std::chrono::milliseconds(100)));
+    };
     try {
-        socket_.send_all(encode(detail::StoreRequest{}), detail::Deadline(std::chrono::milliseconds(100)));
+        try {
+            send_goodbye();
+        } catch (const detail::ConnectionResetError& error) {
+            reconnect(goodbye, error.what());
+            send_goodbye();
+        }
     } catch (const Error&) {
         // The server has ended, or will consider this client lost.
     }
@@ -192,6 +201,7 @@ DPTK_INLINE void TcpStore::set_last_will(std::string_view key, std::string_view 
     if (!key.empty()) detail::check_store_key(key);
     detail::check_store_value(key, value);
     call({detail::StoreOperation::last_will, 0, {key, value}});
+    has_will_ = !key.empty();
 }
 
 DPTK_INLINE std::shared_ptr<Store> TcpStore::clone() {
@@ -251,11 +261,11 @@ DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(detail::StoreRequest req
             try {
                 return exchange(request, deadline);
             } catch (const detail::ConnectionResetError& error) {
-                reconnect(error.what());
+                reconnect(request, error.what());
                 const bool waits = request.operation == detail::StoreOperation::get ||
                                    request.operation == detail::StoreOperation::wait;
                 const std::int64_t left = (deadline.left() - reply_timeout_).count();
-                if (waits) request.number = std::clamp<std::int64_t>(left, 0, request.number);
+                if (waits) request.number = std::max<std::int64_t>(0, std::min(left, request.number));
             }
         }
     } catch (const TimeoutError&) {
@@ -265,10 +275,10 @@ DPTK_INLINE TcpStore::Answer TcpStore::exchange_or_fail(detail::StoreRequest req
     }
 }
 
-DPTK_INLINE void TcpStore::reconnect(const std::string& problem) {
+DPTK_INLINE void TcpStore::reconnect(const detail::StoreRequest& request, const std::string& problem) {
     constexpr std::chrono::milliseconds pause(50);
     detail::StoreHello again = hello();
-    again.reconnects = true;
+    again.reconnects = has_will_ || !detail::is_repeatable(request.operation);
     const detail::Deadline deadline(
         std::min<std::chrono::milliseconds>(reply_timeout_, detail::reconnect_time));
     while (!deadline.passed()) {
@@ -277,7 +287,7 @@ DPTK_INLINE void TcpStore::reconnect(const std::string& problem) {
         if (attempt.socket.is_open()) {
             socket_ = std::move(attempt.socket);
             return log(LogLevel::warning, -1,
-                       detail::text("reconnected to the store at ", address_.text(), ": ", problem));
+                       detail::text("reconnected to the store at ", address_.text(), " (", problem, ")"));
         }
         if (attempt.is_refused) break;  // the server has ended
         std::this_thread::sleep_for(pause);

@@ -65,7 +65,8 @@ class TrainerComputation {
         batch_.load(dataset, indices, pixel_scale_);
     }
 
-    /// Called before the first step of an epoch, and after code of the program has run. Collective.
+    /// Called at the start of an epoch and after on_progress. Only the version for GPUs has a graph.
+    /// Collective.
     void drop_stale_graph(ProcessGroup& /*group*/) {}
 
     /// Runs a step after load(), by calling `step`. The work of `step` may depend only on the number of

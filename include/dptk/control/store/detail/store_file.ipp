@@ -252,7 +252,7 @@ DPTK_INLINE StoreFile open_store_file(const std::string& path, int flags) {
     const bool is_regular = ::fstat(descriptor.number(), &status) == 0 && S_ISREG(status.st_mode);
     char bytes[store_file_magic.size()];
     const ssize_t count = is_regular ? ::pread(descriptor.number(), bytes, sizeof bytes, 0) : 0;
-    // Another error says that a file is not a store.
+    // If the file is not a store, the caller reports that when it reads the file.
     if (may_be_store_file({bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))}))
         check_private_file("the store " + path, descriptor.number());
     return {path, std::move(descriptor)};

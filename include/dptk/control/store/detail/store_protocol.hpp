@@ -34,9 +34,10 @@ enum class Verdict : std::uint8_t { welcome = 0, refused = 1, busy = 2 };
 struct StoreHello {
     std::uint32_t protocol = store_protocol_number;
     std::string_view token = {};
-    /// A random number by which the server recognizes the client after a reconnect; 0 if it never reconnects.
+    /// The random number by which the server recognizes the client after a reconnect. 0 if the client never
+    /// reconnects.
     std::uint64_t client = 0;
-    /// Whether the client's earlier connection was reset.
+    /// Whether the client's earlier connection was reset, and the server must still know the client.
     bool reconnects = false;
 };
 
@@ -58,12 +59,18 @@ enum class StoreOperation : std::uint8_t {
     goodbye,          ///< no fields; the server sends no reply
 };
 
+/// Whether it does no harm to carry out a request twice.
+[[nodiscard]] constexpr bool is_repeatable(StoreOperation operation) noexcept {
+    return operation == StoreOperation::get || operation == StoreOperation::find ||
+           operation == StoreOperation::wait || operation == StoreOperation::last_will;
+}
+
 struct StoreRequest {
     StoreOperation operation = StoreOperation::goodbye;
     std::int64_t number = 0;
     std::vector<std::string_view> fields = {};
-    /// The number of the client's request: the server carries out a request only once, even if a client whose
-    /// connection was reset sends it again. 0 if the client never does that.
+    /// The number of the client's request. If a client sends a request that is not repeatable again after a
+    /// reset, the server does not repeat it, but sends the same reply. 0 if the client never reconnects.
     std::uint32_t sequence = 0;
 };
 

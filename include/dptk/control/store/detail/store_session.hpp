@@ -73,7 +73,8 @@ class StoreSessions {
         StoreClient client;
     };
 
-    /// Returns what is known about a client that reconnects, and forgets the connection that was reset.
+    /// Ends the old session of a client that reconnects, and returns the client's state. Returns nullopt if
+    /// the client is unknown, because it has reconnected too late.
     [[nodiscard]] std::optional<StoreClient> resume(std::uint64_t client);
 
     void carry_out_will(const StoreClient& client) noexcept;
@@ -88,8 +89,9 @@ class StoreSessions {
     std::size_t greeted_ = 0;
     std::size_t pending_bytes_ = 0;
     std::map<std::string, std::set<StoreSession*>, std::less<>> waiting_;
-    /// The sessions of clients that may reconnect, and what is kept of those whose connection was reset.
+    /// The sessions of the connected clients that can reconnect.
     std::map<std::uint64_t, StoreSession*> by_client_;
+    /// The clients whose connection was reset, until they reconnect or their time has passed.
     std::map<std::uint64_t, Parked> parked_;
 
     std::function<void()> wake_;

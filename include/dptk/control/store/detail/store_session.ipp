@@ -143,8 +143,10 @@ DPTK_INLINE void StoreSession::greet(std::string_view body) {
     } else {
         if (hello->reconnects) {
             std::optional<StoreClient> known = sessions_.resume(hello->client);
-            if (!known) return refuse(Verdict::refused, "its connection was lost for too long");
+            if (!known) return refuse(Verdict::refused, "it has not reconnected in time after a reset");
             client_ = std::move(*known);
+        } else {
+            sessions_.parked_.erase(hello->client);  // such a client has no last will
         }
         client_id_ = hello->client;
         if (client_id_ != 0) sessions_.by_client_[client_id_] = this;
@@ -171,10 +173,7 @@ DPTK_INLINE void StoreSession::serve(const StoreRequest& request, TimePoint now)
     }
     try {
         carry_out(request, now);
-        const bool repeats_safely = request.operation != StoreOperation::add &&
-                                    request.operation != StoreOperation::compare_and_set &&
-                                    request.operation != StoreOperation::erase;
-        if (repeats_safely || request.sequence == 0) return;
+        if (is_repeatable(request.operation) || request.sequence == 0) return;
         client_.sequence = request.sequence;
         client_.reply = output_;
     } catch (const ArgumentError& error) {

@@ -96,6 +96,7 @@ class TrainerComputation<nn::Cuda> {
             repeats_ = !comm_hook_ || comm_hook_->is_capturable();
             std::forward<Step>(step)();
             if (all_are_full) ++plain_steps_;
+            graph_memory_ = net_.backend().memory_version();
             return;
         }
         if (!graph_) {
@@ -133,7 +134,7 @@ class TrainerComputation<nn::Cuda> {
     std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
     bool repeats_ = false;         // whether the comm hook does the same work in all further steps
     std::optional<cuda::Graph> graph_;
-    std::size_t graph_memory_ = 0;
+    std::size_t graph_memory_ = 0;  // the version of the network's memory in the last step
 };
 
 }  // namespace DPTK_NAMESPACE::detail
