@@ -462,6 +462,14 @@ TEST_CASE("a hundred waiting clients all receive a reply") {
 
 namespace {
 
+/// Resets a connection. The destructor of Socket would shut it down in order.
+void reset_connection(const Socket& socket) {
+    const linger at_once{1, 0};
+    ::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const dptk::detail::FileDescriptor other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    ::dup2(other.number(), socket.number());  // closes the connection
+}
+
 /// Forwards connections to a server, and can reset them, as a network device does.
 class ResettingProxy {
   public:
@@ -507,10 +515,9 @@ class ResettingProxy {
     }
 
     void reset_all() {
-        const linger at_once{1, 0};
         for (const auto& [client, server] : pairs_) {
-            for (const auto* socket : {&client, &server})
-                ::setsockopt(socket->number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+            reset_connection(client);
+            reset_connection(server);
         }
         pairs_.clear();
     }
@@ -574,8 +581,7 @@ TEST_CASE("the last will of a client that does not reconnect is carried out, a l
         connected.socket.send_all(
             encode(dptk::detail::StoreRequest{StoreOperation::last_will, 0, {"will", "lost"}}), soon);
         static_cast<void>(dptk::detail::receive_frame(connected.socket, 100, soon));
-        const linger at_once{1, 0};
-        ::setsockopt(connected.socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        reset_connection(connected.socket);
     }
     CHECK(local->get("will", 10s) == "lost");
     CHECK(std::chrono::steady_clock::now() - begin >= dptk::detail::reconnect_time);
