@@ -3,7 +3,10 @@
 #include "dptk/comm/collective.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+
+#include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -87,18 +90,11 @@ DPTK_INLINE std::string describe_packed(CallTracker::Call call) {
 }
 
 DPTK_INLINE std::uint64_t hash_of(const Collective& call) noexcept {
-    // The finalizer of MurmurHash3: see https://github.com/aappleby/smhasher/wiki/MurmurHash3.
-    const auto mix = [](std::uint64_t hash, std::uint64_t word) {
-        hash ^= word;
-        hash = (hash ^ hash >> 33) * 0xff51'afd7'ed55'8ccdU;
-        hash = (hash ^ hash >> 33) * 0xc4ce'b9fe'1a85'ec53U;
-        return hash ^ hash >> 33;
-    };
     const CallTracker::Call words = PackedCall(call).words();
-    std::uint64_t hash = mix(mix(0, words.first), words.second);
-    if (has_buffers(call.verb)) hash = mix(hash, call.shared_shape().element_size());
-    for (const std::size_t count : call.counts) hash = mix(hash, count);
-    return hash;
+    const std::uint64_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
+    const std::array<std::uint64_t, 3> all{words.first, words.second, element_size};
+    const std::uint64_t hash = fnv1a({reinterpret_cast<const char*>(all.data()), sizeof all});
+    return fnv1a({reinterpret_cast<const char*>(call.counts.data()), call.counts.size_bytes()}, hash);
 }
 
 DPTK_INLINE Collective allocation_call(std::size_t bytes) noexcept {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -20,8 +21,8 @@ DPTK_INLINE CallTracker::Snapshot CallTracker::look() const noexcept {
         if (state_.load(std::memory_order_relaxed) != state) continue;
         const bool is_active = state % 2 == 1;
         const bool is_known = is_active && last_resumed != state / 2;
-        const std::uint64_t hash = call.first * 0x9e37'79b9'7f4a'7c15U ^ call.second * 0xc2b2'ae3d'27d4'eb4fU;
-        return {state / 2, is_active, call, is_known ? hash : 0};
+        return {state / 2, is_active, call,
+                is_known ? fnv1a({reinterpret_cast<const char*>(&call), sizeof call}) : 0};
     }
 }
 
