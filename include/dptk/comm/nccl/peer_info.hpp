@@ -68,8 +68,8 @@ enum class SharedGpus { refused, allowed };
 void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, SharedGpus shared);
 
 /// Sets the environment variable NCCL_HOSTID to a value that is unique to this process, so that NCCL treats
-/// the process as a host of its own. Does not overwrite a value that the user has set. Must be called before
-/// any NCCL function.
+/// the process as a host of its own. Changes nothing if the variable is set already. Must be called before
+/// any NCCL function, and while no other thread of the process reads the environment.
 void set_unique_host_id();
 
 /// Exchanges the infos of all ranks through a store, and returns them by rank. Collective; blocks. At the

@@ -45,7 +45,8 @@ struct NcclOptions {
     std::chrono::milliseconds timeout = default_timeout;
     /// Whether several processes may use the same GPU: NCCL then treats them as different hosts and connects
     /// them by sockets. Must be equal on all ranks. The default is true if DPTK_NCCL_SHARE_GPU is 1, and
-    /// false otherwise.
+    /// false otherwise. If NCCL_HOSTID is not set, the first transport sets it with setenv, which is not safe
+    /// while another thread calls getenv.
     std::optional<bool> share_gpu = std::nullopt;
     /// The control plane of the job. If the job fails, this transport's operations are aborted. If `control`
     /// is null, a control plane that only enforces timeouts is created for `job_state`.
