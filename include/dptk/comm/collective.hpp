@@ -173,6 +173,13 @@ class PackedCall {
 
 [[nodiscard]] Collective allocation_call(std::size_t bytes) noexcept;
 
+// The errors of the typed verbs. All of these functions throw ArgumentError.
+[[noreturn]] void refuse_devices(const Collective& call);
+[[noreturn]] void refuse_root(const Collective& call, int rank, int size);
+[[noreturn]] void refuse_count(const Collective& call, std::size_t expected, std::size_t found, int rank,
+                               int size);
+[[noreturn]] void refuse_counts(std::size_t found, int rank, int size);
+
 }  // namespace detail
 
 /// Returns a call for error texts: "all_reduce(sum, 100 x f32)".

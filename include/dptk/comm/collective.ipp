@@ -101,6 +101,29 @@ DPTK_INLINE Collective allocation_call(std::size_t bytes) noexcept {
     return {.verb = Verb::allocate, .input = {nullptr, bytes, DType::u8, {}, 0}};
 }
 
+DPTK_INLINE void refuse_devices(const Collective& call) {
+    throw ArgumentError(text(verb_name(call.verb), ": the input is on ", device_name(call.input.device),
+                             " and the output on ", device_name(call.output.device),
+                             ": expected both on one device"));
+}
+
+DPTK_INLINE void refuse_root(const Collective& call, int rank, int size) {
+    throw ArgumentError(text("rank ", rank, ": ", verb_name(call.verb), ": root ", call.root,
+                             " is outside [0, ", size - 1, "]"));
+}
+
+DPTK_INLINE void refuse_count(const Collective& call, std::size_t expected, std::size_t found, int rank,
+                              int size) {
+    throw ArgumentError(text("rank ", rank, " of ", size, ": ", verb_name(call.verb), " of ",
+                             call.input.count, " elements into ", call.output.count, ": expected ", expected,
+                             " elements, got ", found));
+}
+
+DPTK_INLINE void refuse_counts(std::size_t found, int rank, int size) {
+    throw ArgumentError(
+        text("rank ", rank, ": all_gather: expected ", size, " counts, one for each rank, got ", found));
+}
+
 }  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {

@@ -359,20 +359,17 @@ class CollectiveVerbs {
         call.verb = verb;
         detail::set_buffer(call.input, input);
         detail::set_buffer(call.output, output);
-        if (call.input.device == call.output.device || call.input.count == 0 || call.output.count == 0)
-            return call;
-        throw ArgumentError(detail::text(verb_name(verb), ": the input is on ",
-                                         device_name(call.input.device), " and the output on ",
-                                         device_name(call.output.device), ": expected both on one device"));
+        if (call.input.device != call.output.device && call.input.count != 0 && call.output.count != 0)
+            detail::refuse_devices(call);
+        return call;
     }
 
     template <class In, class Out>
     [[nodiscard]] Collective rooted_call_on(Verb verb, In& input, Out& output, int root) const {
         Collective call = call_on(verb, input, output);
         call.root = root;
-        if (root >= 0 && root < size()) return call;
-        throw ArgumentError(detail::text("rank ", rank(), ": ", verb_name(verb), ": root ", root,
-                                         " is outside [0, ", size() - 1, "]"));
+        if (root < 0 || root >= size()) detail::refuse_root(call, rank(), size());
+        return call;
     }
 
     template <class In, class Out>
@@ -412,10 +409,7 @@ class CollectiveVerbs {
                                                     std::span<const std::size_t> counts) const {
         Collective call = call_on(Verb::all_gather_uneven, input, output);
         call.counts = counts;
-        if (counts.size() != ranks()) {
-            throw ArgumentError(detail::text("rank ", rank(), ": all_gather: expected ", size(),
-                                             " counts, one for each rank, got ", counts.size()));
-        }
+        if (counts.size() != ranks()) detail::refuse_counts(counts.size(), rank(), size());
         check_counts(call, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), call.output.count);
         check_counts(call, counts[static_cast<std::size_t>(rank())], call.input.count);
         return call;
@@ -456,10 +450,7 @@ class CollectiveVerbs {
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
 
     void check_counts(const Collective& call, std::size_t expected, std::size_t found) const {
-        if (expected == found) return;
-        throw ArgumentError(detail::text("rank ", rank(), " of ", size(), ": ", verb_name(call.verb), " of ",
-                                         call.input.count, " elements into ", call.output.count,
-                                         ": expected ", expected, " elements, got ", found));
+        if (expected != found) detail::refuse_count(call, expected, found, rank(), size());
     }
 };
 

@@ -17,7 +17,9 @@ namespace DPTK_NAMESPACE {
 namespace algorithms {
 
 /// Copies `from` to `to`, unless they are at the same address.
-void place(const Buffer& to, const Buffer& from);
+inline void place(const Buffer& to, const Buffer& from) {
+    if (to.data != from.data) detail::convert(to, from);
+}
 
 /// Returns whether a reduction that the transport does not support natively requires the `slices` algorithm.
 [[nodiscard]] bool needs_slices(DType dtype, const Reduction& reduction) noexcept;
@@ -63,7 +65,7 @@ template <Transport T>
 /// Executes the call by the transport's native verb. If the transport has no native verb that supports the
 /// call, does nothing and returns false.
 template <Transport T>
-[[nodiscard]] bool run_natively(T& transport, const Collective& call) {
+[[nodiscard, gnu::always_inline]] inline bool run_natively(T& transport, const Collective& call) {
     if (reduces(call.verb) && !reduces_natively<T>(call.input.dtype, call.reduction)) return false;
     const bool here = transport.rank() == call.root;
     switch (call.verb) {

@@ -20,10 +20,6 @@ inline constexpr std::size_t small_bytes = std::size_t{64} << 10;
     return (number & (number - 1)) == 0;
 }
 
-DPTK_INLINE void place(const Buffer& to, const Buffer& from) {
-    if (to.data != from.data) detail::convert(to, from);
-}
-
 DPTK_INLINE bool needs_slices(DType dtype, const Reduction& reduction) noexcept {
     return reduction.user != nullptr || detail::needs_wide_accumulation(dtype, reduction);
 }

@@ -23,8 +23,12 @@ struct ChannelJob {
 /// Overload of break_job_unless_agreed that takes a ChannelJob.
 template <class Fn>
 void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
-    break_job_unless_agreed(*job.control->job_state(), *job.agreed_errors, job.control->rank(),
-                            std::forward<Fn>(fn));
+    job.agreed_errors->note_call();
+    try {
+        fn();
+    } catch (...) {
+        rethrow_after_report(*job.control->job_state(), *job.agreed_errors, job.control->rank());
+    }
 }
 
 }  // namespace DPTK_NAMESPACE::detail

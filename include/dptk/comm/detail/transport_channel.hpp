@@ -103,7 +103,7 @@ class TransportChannel final : public Channel {
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         const ProgramWait::Scope waits(control().program(), tracker());
-        abort_job_on_error([&] {
+        abort_job_on_error([&]() __attribute__((always_inline)) {
             started_.finish_before(call);
             if (queue_.idle()) {
                 executor_->run_on_caller(call, algorithm_);

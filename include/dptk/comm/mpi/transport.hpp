@@ -173,13 +173,15 @@ class MpiTransport {
     static void in_pieces(const Buffer& buffer, Action&& action) {
         const MPI_Datatype type = detail::mpi_datatype(buffer.dtype);
         const std::size_t all = detail::mpi_count(buffer);
+        if (all <= largest_count) {
+            action(buffer.data, static_cast<int>(all), type);
+            return;
+        }
         const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
-        std::size_t done = 0;
-        do {
+        for (std::size_t done = 0; done < all; done += largest_count) {
             const std::size_t count = std::min(all - done, largest_count);
             action(static_cast<std::byte*>(buffer.data) + done * bytes, static_cast<int>(count), type);
-            done += count;
-        } while (done < all);
+        }
     }
 
     /// Carries out the call by point-to-point messages, if the counts are too large for MPI's collective.
