@@ -1,7 +1,8 @@
-// test_launch campaign FAULT MOMENT RANK DELAY: one job of scripts/fault-campaign. It trains a small model
-// for some steps, and checks every number that it receives. When rank RANK reaches MOMENT, it injects FAULT:
-// immediately, or DELAY milliseconds later from another thread while the program continues. The script itself
-// injects the faults "full_disk" and "garbage".
+// test_launch campaign FAULT MOMENT RANK DELAY [THREADS]: one job of scripts/fault-campaign, with one rank
+// per process, or with THREADS ranks, one per thread. It trains a small model for some steps, and checks
+// every number that it receives. When rank RANK reaches MOMENT, it injects FAULT: immediately, or DELAY
+// milliseconds later from another thread while the program continues. The script itself injects the faults
+// "full_disk" and "garbage".
 #include <dptk/ddp.hpp>
 
 #include <signal.h>
@@ -71,6 +72,8 @@ class Job {
         }
     }
 
+    Job(Fault fault, int rank) : fault_(std::move(fault)), rank_(rank) {}
+
     ~Job() {
         if (later_.joinable()) later_.join();
     }
@@ -81,13 +84,17 @@ class Job {
         at("before_init");
         {
             dptk::ProcessGroup group = dptk::init_process_group();
-            at("construction");
-            train(group);
-            at("last_barrier");
-            group.barrier();
-            at("close");
+            work_in(group);
         }
         at("after");
+    }
+
+    void work_in(dptk::ProcessGroup& group) {
+        at("construction");
+        train(group);
+        at("last_barrier");
+        group.barrier();
+        at("close");
     }
 
     [[nodiscard]] int rank() const { return rank_; }
@@ -139,9 +146,8 @@ class Job {
     std::thread later_;
 };
 
-int start(const Words& words) {
-    if (words.size() != 4) return 2;
-    Job job({words[0], words[1], std::stoi(words[2]), std::chrono::milliseconds(std::stoi(words[3]))});
+int run_rank(const Fault& fault) {
+    Job job(fault);
     try {
         job.run();
     } catch (const std::exception& error) {
@@ -150,6 +156,26 @@ int start(const Words& words) {
     }
     std::printf("rank %d: done\n", job.rank());
     return 0;
+}
+
+int run_threads(const Fault& fault, int ranks) {
+    try {
+        const dptk::ThreadOptions options{.timeout = std::chrono::seconds(10)};
+        dptk::launch_threads(
+            ranks, [&](dptk::ProcessGroup& group) { Job(fault, group.rank()).work_in(group); }, options);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "the job ends: %s\n", error.what());
+        return 3;
+    }
+    std::printf("all ranks: done\n");
+    return 0;
+}
+
+int start(const Words& words) {
+    if (words.size() < 4 || words.size() > 5) return 2;
+    const Fault fault{words[0], words[1], std::stoi(words[2]),
+                      std::chrono::milliseconds(std::stoi(words[3]))};
+    return words.size() == 5 ? run_threads(fault, std::stoi(words[4])) : run_rank(fault);
 }
 
 const Command command("campaign", start);
