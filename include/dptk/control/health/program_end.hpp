@@ -54,8 +54,9 @@ class DPTK_EXPORT ProgramEnd {
     /// Called at program exit.
     Outcome wait() noexcept;
 
-    /// Returns the ranks whose wait() has not ended, according to the stores of the jobs: "rank 3", or
-    /// "ranks 1, 3". Returns an empty string if there are none, before wait(), and if a store has ended.
+    /// Returns the ranks whose wait() has not ended, according to the stores of the jobs, for a message:
+    /// "rank 3", or "ranks 1, 3". Names rank 0 if a store does not reply. Returns an empty string if there
+    /// are none, and before wait().
     [[nodiscard]] std::string not_ended() noexcept;
 
     /// On rank 0 of a failed job, blocks until the other ranks have read the cause, for at most 1 s. wait()

@@ -62,11 +62,13 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
                              duration_text(job.timeout), " of this rank's exit"));
             await_readers(job);
         }
+        {
+            const std::lock_guard lock(mutex_);
+            ended_jobs_ = jobs;
+        }
         for (const Job& job : jobs) job.store->set(exit_key(job.rank), "");
-        const std::lock_guard lock(mutex_);
-        ended_jobs_ = std::move(jobs);
     } catch (const PeerLostError&) {
-        // Rank 0 has ended, and its store with it.
+        // Rank 0 has ended, and its store with it, or is stopped.
     } catch (const std::exception& error) {
         log(LogLevel::error, -1, text("while waiting for other ranks: ", error.what()));
     }
@@ -86,7 +88,7 @@ DPTK_INLINE std::string ProgramEnd::not_ended() noexcept {
             }
         }
     } catch (const std::exception&) {
-        return {};  // the store has ended
+        return "rank 0, whose store does not reply,";
     }
     return count == 0 ? std::string() : (count == 1 ? "rank " : "ranks ") + ranks;
 }
