@@ -150,13 +150,14 @@ template <Transport T>
 /// Copies the input of a call that needs_copy(), and returns the call on the copy.
 [[nodiscard]] Collective on_copy(const Collective& call, const Scratch& copy);
 
+template <Transport T>
+[[gnu::noinline]] void run_on_copy(T& transport, const Collective& call, AllReduceAlgorithm algorithm);
+
 /// Executes a call. Blocks. Input and output of all_to_all may overlap, and a sum may have a weight.
 template <Transport T>
-void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
-    if (needs_copy(call)) {
-        const Scratch copy(call.input);
-        return run(transport, on_copy(call, copy), algorithm);
-    }
+[[gnu::always_inline]] inline void run(T& transport, const Collective& call,
+                                       AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
+    if (needs_copy(call)) return run_on_copy(transport, call, algorithm);
     if constexpr (detail::HasRun<T>) {
         transport.run(call, algorithm);
     } else {
@@ -165,6 +166,12 @@ void run(T& transport, const Collective& call, AllReduceAlgorithm algorithm = Al
         MessagesOver<T> messages(transport, call);
         over_messages(messages, call, algorithm);
     }
+}
+
+template <Transport T>
+void run_on_copy(T& transport, const Collective& call, AllReduceAlgorithm algorithm) {
+    const Scratch copy(call.input);
+    run(transport, on_copy(call, copy), algorithm);
 }
 
 }  // namespace algorithms

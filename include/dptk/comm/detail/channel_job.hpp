@@ -22,7 +22,7 @@ struct ChannelJob {
 
 /// Overload of break_job_unless_agreed that takes a ChannelJob.
 template <class Fn>
-void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
+[[gnu::always_inline]] inline void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
     job.agreed_errors->note_call();
     try {
         fn();

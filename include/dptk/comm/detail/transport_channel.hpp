@@ -103,14 +103,15 @@ class TransportChannel final : public Channel {
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         const ProgramWait::Scope waits(control().program(), tracker());
-        abort_job_on_error([&]() __attribute__((always_inline)) {
-            started_.finish_before(call);
-            if (queue_.idle()) {
-                executor_->run_on_caller(call, algorithm_);
-            } else {
-                Work(start_on_thread(call, nullptr, nullptr)).wait();
-            }
-        });
+        break_job_unless_agreed(
+            executor_->job, [&]() __attribute__((always_inline)) {
+                started_.finish_before(call);
+                if (queue_.idle()) {
+                    executor_->run_on_caller(call, algorithm_);
+                } else {
+                    Work(start_on_thread(call, nullptr, nullptr)).wait();
+                }
+            });
         if (call.verb == Verb::barrier) queue_.rethrow_dropped_error();
     }
 

@@ -173,10 +173,13 @@ class MpiTransport {
     static void in_pieces(const Buffer& buffer, Action&& action) {
         const MPI_Datatype type = detail::mpi_datatype(buffer.dtype);
         const std::size_t all = detail::mpi_count(buffer);
-        if (all <= largest_count) {
-            action(buffer.data, static_cast<int>(all), type);
-            return;
-        }
+        if (all > largest_count) return in_several_pieces(buffer, all, type, action);
+        action(buffer.data, static_cast<int>(all), type);
+    }
+
+    template <class Action>
+    [[gnu::noinline]] static void in_several_pieces(const Buffer& buffer, std::size_t all, MPI_Datatype type,
+                                                    Action&& action) {
         const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
         for (std::size_t done = 0; done < all; done += largest_count) {
             const std::size_t count = std::min(all - done, largest_count);
