@@ -132,5 +132,4 @@ struct Serializer<std::vector<bool>> {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/serializer.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -94,7 +94,7 @@ consteval bool checked_transport() {
         "the message has arrived");
 
 #define DPTK_CHECK_MEMBER(member, is_used, signature)                                                       \
-    static_assert(!names_##member<T> || is_used,                                                            \
+    static_assert(!names_##member<T> || (is_used),                                                          \
                   "dptk: this transport's " #member " would not be used: it cannot be called as " signature \
                   ". If it is something else, rename it, even if it is private")
 

@@ -45,5 +45,4 @@ class BrokenPipeIgnored {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/gloo/device.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -30,5 +30,4 @@ void check_settings(std::span<const ShmSettings> settings);
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/comm/shm/settings.ipp"
-#include "dptk/core/error.hpp"
 #endif

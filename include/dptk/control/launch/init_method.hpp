@@ -42,5 +42,4 @@ namespace detail {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/init_method.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -94,5 +94,4 @@ namespace detail {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/job_request.ipp"
-#include "dptk/core/error.hpp"
 #endif

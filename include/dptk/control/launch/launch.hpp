@@ -54,5 +54,4 @@ inline constexpr LauncherVariables launcher_variables[] = {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/launch.ipp"
-#include "dptk/core/error.hpp"
 #endif

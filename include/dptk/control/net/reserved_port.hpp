@@ -27,5 +27,4 @@ class ReservedPort {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/net/reserved_port.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -23,5 +23,4 @@ enum class DebugLevel : std::uint8_t { off, detail };
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/debug.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -30,5 +30,4 @@ class TemporaryDirectory {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/process/temporary_directory.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -157,5 +157,4 @@ class FileStore final : public Store {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/file_store.ipp"
-#include "dptk/core/error.hpp"
 #endif

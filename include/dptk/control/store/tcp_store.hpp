@@ -113,8 +113,12 @@ class TcpStore final : public Store {
     [[nodiscard]] Answer exchange(const detail::StoreRequest& request,
                                   const detail::Deadline& deadline) const;
 
+    /// Tells the server that this client ends without having been lost.
+    void send_goodbye();
+
     /// Connects again after the connection was reset during `request`. Throws PeerLostError if the server has
-    /// ended or does not reply in time, and ArgumentError if it no longer knows this client, although it must.
+    /// ended or does not reply in time, and ArgumentError if it no longer knows this client, although it
+    /// must.
     void reconnect(const detail::StoreRequest& request, const std::string& problem);
 
     [[noreturn]] void fail(std::string_view reason);
@@ -135,5 +139,4 @@ class TcpStore final : public Store {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/tcp_store.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -123,20 +123,23 @@ DPTK_INLINE std::shared_ptr<TcpStore> TcpStore::connect(TcpStoreAddress address,
 }
 
 DPTK_INLINE TcpStore::~TcpStore() {
-    if (!socket_.is_open()) return;
+    try {
+        if (socket_.is_open()) send_goodbye();
+    } catch (...) {
+        // The server has ended, or will consider this client lost.
+    }
+}
+
+DPTK_INLINE void TcpStore::send_goodbye() {
     const detail::StoreRequest goodbye;
-    const auto send_goodbye = [&] {
+    const auto send = [&] {
         socket_.send_all(encode(goodbye), detail::Deadline(std::chrono::milliseconds(100)));
     };
     try {
-        try {
-            send_goodbye();
-        } catch (const detail::ConnectionResetError& error) {
-            reconnect(goodbye, error.what());
-            send_goodbye();
-        }
-    } catch (const Error&) {
-        // The server has ended, or will consider this client lost.
+        send();
+    } catch (const detail::ConnectionResetError& error) {
+        reconnect(goodbye, error.what());
+        send();
     }
 }
 

@@ -23,5 +23,4 @@ void check(cudaError_t status, const char* function);
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/core/cuda/error.ipp"
-#include "dptk/core/error.hpp"
 #endif

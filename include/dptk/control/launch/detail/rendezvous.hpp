@@ -55,5 +55,4 @@ struct PeerInfo {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/detail/rendezvous.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -29,5 +29,4 @@ struct RendezvousStore {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/launch/detail/rendezvous_store.ipp"
-#include "dptk/core/error.hpp"
 #endif

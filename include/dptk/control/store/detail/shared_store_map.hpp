@@ -64,5 +64,4 @@ class SharedStoreMap {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/detail/shared_store_map.ipp"
-#include "dptk/core/error.hpp"
 #endif

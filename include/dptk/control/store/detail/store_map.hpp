@@ -65,5 +65,4 @@ class StoreMap {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/detail/store_map.ipp"
-#include "dptk/core/error.hpp"
 #endif

@@ -161,5 +161,4 @@ struct FrameView {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/control/store/detail/store_protocol.ipp"
-#include "dptk/core/error.hpp"
 #endif
