@@ -150,6 +150,7 @@ template <Transport T>
 /// Copies the input of a call that needs_copy(), and returns the call on the copy.
 [[nodiscard]] Collective on_copy(const Collective& call, const Scratch& copy);
 
+/// Executes a call that needs_copy().
 template <Transport T>
 [[gnu::noinline]] void run_on_copy(T& transport, const Collective& call, AllReduceAlgorithm algorithm);
 

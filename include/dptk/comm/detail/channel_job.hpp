@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/control/health/control_plane.hpp"
@@ -20,7 +19,8 @@ struct ChannelJob {
     Progress progress = nullptr;
 };
 
-/// Overload of break_job_unless_agreed that takes a ChannelJob.
+/// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the job.
+/// Rethrows the exception.
 template <class Fn>
 [[gnu::always_inline]] inline void break_job_unless_agreed(const ChannelJob& job, Fn&& fn) {
     job.agreed_errors->note_call();

@@ -89,7 +89,6 @@ DPTK_INLINE void check_nccl_peers(const std::vector<NcclPeerInfo>& peers, Shared
 }
 
 DPTK_INLINE void set_unique_host_id() {
-    if (std::getenv("NCCL_HOSTID") != nullptr) return;
     ::setenv("NCCL_HOSTID", text(host_name(), '-', ::getpid()).c_str(), 0);
 }
 

@@ -41,18 +41,6 @@ class AgreedErrors {
 /// Handles the current exception: records an agreed error, and fails the job for anything else. Rethrows it.
 [[noreturn]] void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_errors, int rank);
 
-/// Runs `fn`. If `fn` throws an agreed error, records the error; if `fn` throws anything else, fails the job.
-/// Rethrows the exception.
-template <class Fn>
-void break_job_unless_agreed(JobState& job_state, AgreedErrors& agreed_errors, int rank, Fn&& fn) {
-    agreed_errors.note_call();
-    try {
-        fn();
-    } catch (...) {
-        rethrow_after_report(job_state, agreed_errors, rank);
-    }
-}
-
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
