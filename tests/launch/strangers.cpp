@@ -32,7 +32,7 @@ std::vector<std::string> things_to_say() {
         std::string(4096, '\xff'),                                  //
         hello.substr(0, hello.size() / 2),                          // an incomplete greeting
         "dptkstor\xff\xff\xff\xff",                                 // a greeting that announces 4 GiB
-        encode(dptk::detail::StoreHello{.token = "wrong token"}),         //
+        encode(dptk::detail::StoreHello{.token = "wrong token"}),   //
         hello + request.substr(0, request.size() / 2),              // an incomplete request
         hello + std::string("\x00\x00\x10\x00", 4) + "ten bytes.",  // 1 MiB announced, 10 bytes sent
     };
