@@ -16,8 +16,8 @@ struct Record {
     float target;
 };
 
-// A dataset has size(), and an operator[] that returns sample i, which may have any type. The sampler uses
-// only size().
+// A dataset has size(), and an operator[] or a get(i) that returns sample i, which may have any type. The
+// sampler uses only size().
 class RecordFile {
   public:
     explicit RecordFile(const std::string& path)

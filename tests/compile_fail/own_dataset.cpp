@@ -3,9 +3,8 @@
 #include <cstddef>
 
 struct Dataset {
-    [[nodiscard]] std::size_t size() const { return 10; }
 #ifndef MISTAKE
-    int operator[](std::size_t i) const { return static_cast<int>(i); }
+    [[nodiscard]] std::size_t size() const { return 10; }
 #endif
 };
 

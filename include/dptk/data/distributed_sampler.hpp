@@ -65,7 +65,7 @@ class DistributedSampler {
                              static_cast<std::size_t>(group.rank()), options) {}
 
     /// Uses the current size of `dataset`; keeps no reference to `dataset` or `group`.
-    template <IndexableDataset Dataset, ReplicaGroup Group>
+    template <SizedDataset Dataset, ReplicaGroup Group>
     DistributedSampler(const Dataset& dataset, const Group& group, DistributedSamplerOptions options = {})
         : DistributedSampler(static_cast<std::size_t>(dataset.size()), group, options) {}
 
