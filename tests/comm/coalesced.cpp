@@ -69,15 +69,15 @@ TEST_CASE("all_reduce_coalesced gives what a call for each buffer gives") {
             auto together = given<std::int32_t>(group.rank());
             auto started = together;
             auto apart = together;
-            dptk::all_reduce_coalesced(group, together, op);
-            dptk::all_reduce_coalesced_async(group, started, op).wait();
+            group.all_reduce_coalesced(together, op);
+            group.all_reduce_coalesced_async(started, op).wait();
             for (auto& list : apart) group.all_reduce(list, op);
             CHECK(together == apart);
             CHECK(started == apart);
         }
         auto together = given<float>(group.rank());
         auto apart = together;
-        dptk::all_reduce_coalesced(group, together, ReduceOp::avg);
+        group.all_reduce_coalesced(together, ReduceOp::avg);
         for (auto& list : apart) group.all_reduce(list, ReduceOp::avg);
         CHECK(together == apart);
     });
@@ -91,12 +91,12 @@ TEST_CASE("a tuple of buffers may have several types") {
         std::vector<double> nothing;
         std::vector<float> more(3, 2.0F);
         double loss = 3;
-        dptk::all_reduce_coalesced(group, std::tie(weights, counts, nothing, more));
+        group.all_reduce_coalesced(std::tie(weights, counts, nothing, more));
         CHECK(weights == std::vector<float>(5, 0.5F * static_cast<float>(size)));
         CHECK(counts == std::array<std::int64_t, 2>{size * (size - 1) / 2, size});
         CHECK(more == std::vector<float>(3, 2.0F * static_cast<float>(size)));
-        auto work = dptk::all_reduce_coalesced_async(
-            group, std::tuple(std::span(&loss, 1), std::span(counts)), ReduceOp::max);
+        auto work = group.all_reduce_coalesced_async(std::tuple(std::span(&loss, 1), std::span(counts)),
+                                                     ReduceOp::max);
         work.wait();
         CHECK(loss == 3);
         CHECK(counts[1] == size);
@@ -109,7 +109,7 @@ TEST_CASE("functions of the user's combine the elements in rank order") {
         const Particle own{0.5 * group.rank(), static_cast<std::int16_t>(group.rank())};
         const Particle expected{0.5 * (group.size() - 1), static_cast<std::int16_t>(group.size() - 1)};
         Lists<Particle> lists = {{own, own}, {}, {own}};
-        dptk::all_reduce_coalesced_async(group, lists, last).wait();
+        group.all_reduce_coalesced_async(lists, last).wait();
         CHECK(lists == Lists<Particle>{{expected, expected}, {}, {expected}});
     });
 }
@@ -123,7 +123,7 @@ TEST_CASE("every rank gets the same bits from sums of many buffers of floats") {
                 lists.back()[i] =
                     std::sin(static_cast<float>(i * 7 + size + static_cast<std::size_t>(group.rank()) * 13));
         }
-        dptk::all_reduce_coalesced(group, lists);
+        group.all_reduce_coalesced(lists);
         for (const auto& list : lists) {
             std::vector<float> highest = list;
             std::vector<float> lowest = list;
@@ -143,8 +143,8 @@ TEST_CASE("broadcast_coalesced sends each root's buffers, of any types, to all")
             auto lists = given<std::int16_t>(group.rank());
             const auto buffers =
                 std::tuple(std::span(particles), std::span(flags.get(), 2), std::span(lists[2]));
-            dptk::broadcast_coalesced(group, buffers, root);
-            dptk::broadcast_coalesced_async(group, std::span(lists), root).wait();
+            group.broadcast_coalesced(buffers, root);
+            group.broadcast_coalesced_async(std::span(lists), root).wait();
             CHECK(particles == std::vector<Particle>(3, Particle{1.5 * root, 7}));
             CHECK(flags[1] == (root % 2 == 1));
             CHECK(lists == given<std::int16_t>(root));
@@ -161,10 +161,10 @@ TEST_CASE("all_gather_coalesced and reduce_scatter_coalesced give what a call fo
         auto gathered_later = gathered;
         auto scattered = given<std::int32_t>(0);
         auto scattered_later = scattered;
-        dptk::all_gather_coalesced(group, parts, gathered);
-        auto gathering = dptk::all_gather_coalesced_async(group, parts, gathered_later);
-        dptk::reduce_scatter_coalesced(group, wholes, scattered);
-        auto scattering = dptk::reduce_scatter_coalesced_async(group, wholes, scattered_later, ReduceOp::max);
+        group.all_gather_coalesced(parts, gathered);
+        auto gathering = group.all_gather_coalesced_async(parts, gathered_later);
+        group.reduce_scatter_coalesced(wholes, scattered);
+        auto scattering = group.reduce_scatter_coalesced_async(wholes, scattered_later, ReduceOp::max);
         gathering.wait();
         scattering.wait();
         for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -184,10 +184,10 @@ TEST_CASE("all_gather_coalesced and reduce_scatter_coalesced give what a call fo
 TEST_CASE("no buffers are no call") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         Lists<float> none;
-        dptk::all_reduce_coalesced(group, none);
-        dptk::broadcast_coalesced(group, std::tie());
-        CHECK(dptk::all_gather_coalesced_async(group, none, none).done());
-        if (group.rank() == 0) dptk::all_reduce_coalesced(group, none);  // communicates nothing
+        group.all_reduce_coalesced(none);
+        group.broadcast_coalesced(std::tie());
+        CHECK(group.all_gather_coalesced_async(none, none).done());
+        if (group.rank() == 0) group.all_reduce_coalesced(none);  // communicates nothing
         group.barrier();
     });
 }
@@ -199,9 +199,8 @@ TEST_CASE("several started lists can be under way, be waited for in any order, a
         std::vector<std::vector<std::int32_t>> counts(8, std::vector<std::int32_t>(5, 1));
         std::vector<dptk::Work> works;
         for (std::size_t i = 0; i < 6; ++i)
-            works.push_back(
-                dptk::all_reduce_coalesced_async(group, std::tie(all[i][0], counts[i], all[i][19])));
-        for (std::size_t i = 6; i < 8; ++i) dptk::all_reduce_coalesced_async(group, all[i]).detach();
+            works.push_back(group.all_reduce_coalesced_async(std::tie(all[i][0], counts[i], all[i][19])));
+        for (std::size_t i = 6; i < 8; ++i) group.all_reduce_coalesced_async(all[i]).detach();
         CHECK(works[5].wait(std::chrono::minutes(1)));
         CHECK(works[5].done());
         CHECK(works[5].error() == nullptr);
@@ -224,8 +223,8 @@ TEST_CASE("started lists keep allocated memory, and functions, alive") {
             std::vector<dptk::Allocation<double>> memory;
             for (int i = 0; i < 3; ++i) memory.push_back(group.allocate<double>(10000));
             const std::vector<double> weights(100, 2);
-            work = dptk::all_reduce_coalesced_async(
-                group, memory, [weights](double a, double b) { return weights[3] * a + b; });
+            work = group.all_reduce_coalesced_async(
+                memory, [weights](double a, double b) { return weights[3] * a + b; });
         }
         work.wait();
         CHECK(work.done());
@@ -245,20 +244,17 @@ TEST_CASE("lists that do not fit are refused before anything is sent") {
             std::string text;
             return test::throws<dptk::ArgumentError>(text, fn) && test::contains(text, part);
         };
-        CHECK(refused("expected 5 output buffers, got 4",
-                      [&] { dptk::all_gather_coalesced(group, lists, fewer); }));
+        CHECK(refused("expected 5 output buffers, got 4", [&] { group.all_gather_coalesced(lists, fewer); }));
         CHECK(
             refused("buffer 0: input of 1 x f32 does not match output of " + std::to_string(size) + " x f64",
-                    [&] { dptk::all_gather_coalesced(group, std::tie(floats), std::tie(doubles)); }));
+                    [&] { group.all_gather_coalesced(std::tie(floats), std::tie(doubles)); }));
         std::vector<float> too_many(size + 1);
         CHECK(refused("buffer 0: input of", [&] {
-            static_cast<void>(
-                dptk::reduce_scatter_coalesced_async(group, std::tie(too_many), std::tie(floats)));
+            static_cast<void>(group.reduce_scatter_coalesced_async(std::tie(too_many), std::tie(floats)));
         }));
         CHECK(refused("ReduceOp::avg is not defined for i32",
-                      [&] { dptk::all_reduce_coalesced(group, std::tie(floats, flags), ReduceOp::avg); }));
-        CHECK(refused("coalesced broadcast: root ",
-                      [&] { dptk::broadcast_coalesced(group, lists, group.size()); }));
+                      [&] { group.all_reduce_coalesced(std::tie(floats, flags), ReduceOp::avg); }));
+        CHECK(refused("coalesced broadcast: root ", [&] { group.broadcast_coalesced(lists, group.size()); }));
         CHECK(lists == given<float>(group.rank()));
         CHECK(group.all_reduce_value(1) == group.size());
     });
@@ -269,7 +265,7 @@ TEST_CASE("an error in one of several calls comes out of their Work") {
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         std::vector<float> floats(3);
         std::vector<int> ints(group.rank() == 0 ? 2 : 5);
-        auto work = dptk::all_reduce_coalesced_async(group, std::tie(floats, ints));
+        auto work = group.all_reduce_coalesced_async(std::tie(floats, ints));
         CHECK_THROWS_AS(work.wait(), dptk::MismatchError);
         CHECK(work.done());
         CHECK(work.error() != nullptr);

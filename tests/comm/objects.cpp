@@ -2,11 +2,22 @@
 #include <doctest/doctest.h>
 #include <dptk/comm/objects.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <list>
 #include <map>
+#include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/agreed_errors.hpp"
@@ -134,10 +145,94 @@ TEST_CASE("objects become bytes and again the same objects") {
     CHECK(back_and_forth(Settings{{"lr", 0.1}, {"momentum", 0.9}}).at("momentum") == 0.9);
 }
 
-TEST_CASE("a type's own serializer is used inside vectors as well") {
-    const Account arrived = back_and_forth(std::vector<Account>{{7, 1234}})[0];
-    CHECK(arrived.number == 7);
-    CHECK(arrived.secret == 0);
+TEST_CASE("pairs, tuples, arrays, optionals, variants, maps and sets become bytes, nested in each other") {
+    CHECK(back_and_forth(std::pair<int, std::string>(3, "three")) == std::pair<int, std::string>(3, "three"));
+    CHECK(back_and_forth(std::tuple<>()) == std::tuple<>());
+    const std::tuple<char, std::vector<float>, std::pair<bool, double>> tuple = {'x', {1, 2}, {true, 0.5}};
+    CHECK(back_and_forth(tuple) == tuple);
+    CHECK(back_and_forth(std::array<float, 3>{1, 2, 3}) == std::array<float, 3>{1, 2, 3});
+    const std::array<std::string, 2> names = {"", "second"};
+    CHECK(back_and_forth(names) == names);
+    const std::vector<std::array<float, 2>> points = {{1, 2}, {3, 4}};
+    CHECK(back_and_forth(points) == points);
+    for (const std::optional<std::string>& text :
+         {std::optional<std::string>(), std::optional<std::string>("")})
+        CHECK(back_and_forth(text) == text);
+    CHECK(back_and_forth(std::optional<int>(7)) == 7);
+    using Value = std::variant<std::monostate, bool, double, std::string, std::vector<int>>;
+    const std::map<std::string, Value> values = {{"none", {}},
+                                                 {"flag", true},
+                                                 {"lr", 0.1},
+                                                 {"name", std::string("mlp")},
+                                                 {"sizes", std::vector{1, 2}}};
+    CHECK(back_and_forth(values) == values);
+    const std::unordered_map<int, std::map<std::string, std::optional<double>>> maps = {
+        {1, {{"a", 0.5}, {"b", std::nullopt}}}, {-2, {}}};
+    CHECK(back_and_forth(maps) == maps);
+    const std::set<std::string> set = {"", "a", "bc"};
+    CHECK(back_and_forth(set) == set);
+    CHECK(back_and_forth(std::unordered_set<int>{3, 1}) == std::unordered_set<int>{3, 1});
+    CHECK(back_and_forth(std::multimap<int, int>{{1, 2}, {1, 3}}) == std::multimap<int, int>{{1, 2}, {1, 3}});
+    CHECK(back_and_forth(std::deque<std::string>{"a", "b"}) == std::deque<std::string>{"a", "b"});
+    CHECK(back_and_forth(std::list<int>{1, 2}) == std::list<int>{1, 2});
+}
+
+TEST_CASE("a type's own serializer is used inside other types as well") {
+    const Account account{7, 1234};
+    const auto is_right = [](const Account& arrived) { return arrived.number == 7 && arrived.secret == 0; };
+    CHECK(is_right(back_and_forth(std::vector<Account>{account})[0]));
+    CHECK(is_right(back_and_forth(std::array<Account, 1>{account})[0]));
+    CHECK(is_right(*back_and_forth(std::optional<Account>(account))));
+    CHECK(is_right(std::get<Account>(back_and_forth(std::variant<int, Account>(account)))));
+    CHECK(is_right(back_and_forth(std::pair<int, Account>(1, account)).second));
+    CHECK(back_and_forth(std::pair<Token, int>(Token(3), 4)).first.value() == 3);
+}
+
+TEST_CASE("each cut or extended sequence of bytes is a FormatError or another object, never a crash") {
+    using Object = std::tuple<std::optional<std::string>, std::variant<int, std::string>,
+                              std::map<std::string, std::vector<double>>, std::array<std::string, 2>>;
+    const Object object("text", std::string("other"), {{"key", {1, 2}}}, {"a", "b"});
+    const std::string bytes = dptk::Serializer<Object>::to_bytes(object);
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+        CHECK_THROWS_AS(dptk::Serializer<Object>::from_bytes(bytes.substr(0, size)), dptk::FormatError);
+    CHECK_THROWS_WITH_AS(dptk::Serializer<Object>::from_bytes(bytes + "x"),
+                         "expected no bytes after the last element, got 1", dptk::FormatError);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        std::string changed = bytes;
+        changed[i] = static_cast<char>(0x7f);
+        try {
+            static_cast<void>(dptk::Serializer<Object>::from_bytes(changed));
+        } catch (const dptk::FormatError&) {
+        }
+    }
+    using Choice = dptk::Serializer<std::variant<std::string, int>>;
+    CHECK_THROWS_WITH_AS(Choice::from_bytes("\x02"), "expected a number below 2, got 2", dptk::FormatError);
+    CHECK_THROWS_AS(Choice::from_bytes(""), dptk::FormatError);
+}
+
+TEST_CASE("objects are sent from rank to rank, also from any rank, and empty ones") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        using Object = std::map<std::string, std::vector<int>>;
+        if (group.size() == 1) return;
+        if (group.rank() > 0) {
+            group.send_object(Object{{"rank", {group.rank()}}}, 0, 5);
+            group.send_object(std::string(), 0);
+            return;
+        }
+        std::vector<int> senders;
+        for (int i = 1; i < group.size(); ++i) {
+            Object object;
+            const int sender = group.recv_object(object, dptk::any_rank, 5);
+            CHECK(object.at("rank") == std::vector{sender});
+            senders.push_back(sender);
+            std::string text = "not empty";
+            CHECK(group.recv_object(text, sender) == sender);
+            CHECK(text.empty());
+        }
+        std::ranges::sort(senders);
+        CHECK(senders.front() == 1);
+        CHECK(senders.back() == group.size() - 1);
+    });
 }
 
 TEST_CASE("bytes that end too early are a FormatError") {
@@ -159,15 +254,15 @@ TEST_CASE("broadcast_object sends each root's object to all") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         for (int root = 0; root < group.size(); ++root) {
             auto mine = words(group.rank());
-            dptk::broadcast_object(group, mine, root);
+            group.broadcast_object(mine, root);
             CHECK(mine == words(root));
         }
         Settings settings;
         if (group.rank() == 0) settings = {{"lr", 0.5}};
-        dptk::broadcast_object(group, settings);
+        group.broadcast_object(settings);
         CHECK(settings == Settings{{"lr", 0.5}});
         Token token(group.rank() + 1);
-        dptk::broadcast_object(group, token, group.size() - 1);
+        group.broadcast_object(token, group.size() - 1);
         CHECK(token.value() == group.size());
     });
 }
@@ -176,13 +271,13 @@ TEST_CASE("gather_object and all_gather_object bring all ranks' objects in rank 
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::vector<std::string>> expected;
         for (int rank = 0; rank < group.size(); ++rank) expected.push_back(words(rank));
-        CHECK(dptk::all_gather_object(group, words(group.rank())) == expected);
+        CHECK(group.all_gather_object(words(group.rank())) == expected);
         for (int root = 0; root < group.size(); ++root) {
-            const auto gathered = dptk::gather_object(group, words(group.rank()), root);
+            const auto gathered = group.gather_object(words(group.rank()), root);
             if (group.rank() == root) CHECK(gathered == expected);
             if (group.rank() != root) CHECK(gathered.empty());
         }
-        const std::vector<Token> tokens = dptk::all_gather_object(group, Token(group.rank()));
+        const std::vector<Token> tokens = group.all_gather_object(Token(group.rank()));
         CHECK(tokens.back().value() == group.size() - 1);
     });
 }
@@ -193,12 +288,12 @@ TEST_CASE("scatter_object gives each rank its own of the root's objects") {
             std::vector<std::vector<std::string>> all;
             for (int rank = 0; rank < group.size(); ++rank) all.push_back(words(rank));
             if (group.rank() != root) all.resize(1);  // not used
-            CHECK(dptk::scatter_object(group, all, root) == words(group.rank()));
+            CHECK(group.scatter_object(all, root) == words(group.rank()));
         }
         std::vector<bool> flags;
         for (int rank = 0; rank < group.size(); ++rank) flags.push_back(rank % 2 == 1);
         if (group.rank() != 0) flags.clear();
-        CHECK(dptk::scatter_object<bool>(group, flags) == (group.rank() % 2 == 1));
+        CHECK(group.scatter_object<bool>(flags) == (group.rank() % 2 == 1));
     });
 }
 
@@ -206,7 +301,7 @@ TEST_CASE("objects of megabytes arrive whole") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         std::vector<std::int64_t> numbers(group.rank() == 0 ? 500000 : 0);
         for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i * i);
-        dptk::broadcast_object(group, numbers);
+        group.broadcast_object(numbers);
         REQUIRE(numbers.size() == 500000);
         CHECK(numbers.back() == 499999LL * 499999LL);
     });
@@ -224,21 +319,21 @@ TEST_CASE("an object that cannot be packed on one rank is an error on all") {
                                           : dptk::detail::text("rank ", culprit, ": it broke when packed");
             Fragile fragile = mine(Failure::to_bytes);
             CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { dptk::broadcast_object(group, fragile, culprit); }));
-            CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { return dptk::all_gather_object(group, fragile); }));
-            CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { return dptk::gather_object(group, fragile, 0); }));
+                                               [&] { group.broadcast_object(fragile, culprit); }));
+            CHECK(
+                test::all_throw<dptk::Error>(group, broke, [&] { return group.all_gather_object(fragile); }));
+            CHECK(
+                test::all_throw<dptk::Error>(group, broke, [&] { return group.gather_object(fragile, 0); }));
             std::vector<Fragile> all(static_cast<std::size_t>(group.size()));
             all.back().failure = Failure::to_bytes;
             CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { return dptk::scatter_object(group, all, culprit); }));
+                                               [&] { return group.scatter_object(all, culprit); }));
             CHECK(test::all_throw<dptk::ArgumentError>(group, "it is not to be sent", [&] {
-                return dptk::all_gather_object(group, mine(Failure::argument));
+                return group.all_gather_object(mine(Failure::argument));
             }));
             CHECK(test::all_throw<dptk::Error>(
                 group, "an exception that is not derived from std::exception",
-                [&] { return dptk::all_gather_object(group, mine(Failure::strange)); }));
+                [&] { return group.all_gather_object(mine(Failure::strange)); }));
         }
     });
 }
@@ -250,18 +345,17 @@ TEST_CASE("an object that cannot be unpacked on some ranks is an error on all") 
         for (int root = 0; root < size; ++root) {
             const Fragile fragile{group.rank() == root ? Fragile::Failure::from_bytes
                                                        : Fragile::Failure::none};
+            CHECK(
+                test::all_throw<dptk::Error>(group, broke, [&] { return group.all_gather_object(fragile); }));
             CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { return dptk::all_gather_object(group, fragile); }));
-            CHECK(test::all_throw<dptk::Error>(
-                group, broke, [&] { return dptk::gather_object(group, fragile, size - 1); }));
+                                               [&] { return group.gather_object(fragile, size - 1); }));
             std::vector<Fragile> all(static_cast<std::size_t>(size));
             all.back() = Fragile{Fragile::Failure::from_bytes};
-            CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { return dptk::scatter_object(group, all, root); }));
+            CHECK(
+                test::all_throw<dptk::Error>(group, broke, [&] { return group.scatter_object(all, root); }));
             Fragile mine = fragile;
             if (size == 1) continue;  // the root does not deserialize its own object
-            CHECK(test::all_throw<dptk::Error>(group, broke,
-                                               [&] { dptk::broadcast_object(group, mine, root); }));
+            CHECK(test::all_throw<dptk::Error>(group, broke, [&] { group.broadcast_object(mine, root); }));
             CHECK(mine.failure == fragile.failure);
         }
         if (size == 1) return;
@@ -269,8 +363,8 @@ TEST_CASE("an object that cannot be unpacked on some ranks is an error on all") 
             group, "rank 1: expected 4 bytes per object, got 3 bytes in total", [&] {
                 std::vector<char> three(3);
                 std::vector<std::int32_t> other;
-                if (group.rank() == 1) return dptk::broadcast_object(group, other);
-                dptk::broadcast_object(group, three);
+                if (group.rank() == 1) return group.broadcast_object(other);
+                group.broadcast_object(three);
             }));
     });
 }
@@ -282,13 +376,11 @@ TEST_CASE("arguments that make no sense are errors on all ranks") {
         for (const int root : {-1, size}) {
             const std::string outside = dptk::detail::text("root ", root, " is outside [0, ", size - 1, "]");
             CHECK(test::all_throw<dptk::ArgumentError>(group, "broadcast_object: " + outside,
-                                                       [&] { dptk::broadcast_object(group, object, root); }));
-            CHECK(test::all_throw<dptk::ArgumentError>(group, "gather_object: " + outside, [&] {
-                return dptk::gather_object(group, object, root);
-            }));
-            CHECK(test::all_throw<dptk::ArgumentError>(group, "scatter_object: " + outside, [&] {
-                return dptk::scatter_object<int>(group, {}, root);
-            }));
+                                                       [&] { group.broadcast_object(object, root); }));
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "gather_object: " + outside,
+                                                       [&] { return group.gather_object(object, root); }));
+            CHECK(test::all_throw<dptk::ArgumentError>(group, "scatter_object: " + outside,
+                                                       [&] { return group.scatter_object<int>({}, root); }));
         }
         for (int root = 0; root < size; ++root) {
             for (const int count : {0, size - 1, size + 1}) {
@@ -296,12 +388,12 @@ TEST_CASE("arguments that make no sense are errors on all ranks") {
                 const std::vector<int> objects(group.rank() == root ? static_cast<std::size_t>(count) : 9);
                 CHECK(test::all_throw<dptk::ArgumentError>(
                     group, dptk::detail::text("expected ", size, " objects, one for each rank, got ", count),
-                    [&] { return dptk::scatter_object(group, objects, root); }));
+                    [&] { return group.scatter_object(objects, root); }));
             }
         }
         if (size == 1) return;
         const int root = group.rank() == 1 ? 1 : 0;
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has root 1, but rank 0 has root 0",
-                                                   [&] { dptk::broadcast_object(group, object, root); }));
+                                                   [&] { group.broadcast_object(object, root); }));
     });
 }

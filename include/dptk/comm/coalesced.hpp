@@ -1,5 +1,6 @@
-/// Coalesced collectives: one call for many small buffers. The elements are packed into one buffer per dtype
-/// (or into one buffer of bytes, if the verb does not reduce), and the results are unpacked again.
+/// Coalesced collectives: one call for many small buffers. Communicators and ProcessGroup inherit them. The
+/// elements are packed into one buffer per dtype (or into one buffer of bytes, if the verb does not reduce),
+/// and the results are unpacked again.
 ///
 /// A BufferList may be empty. All ranks must pass the same number of buffers, of the same types and counts.
 /// The calls behave like the group's own verbs, with two differences. First, a sum of floating-point numbers
@@ -22,6 +23,7 @@
 #include "dptk/comm/detail/joint_work.hpp"
 #include "dptk/comm/detail/root.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/renamed.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -131,94 +133,117 @@ template <class Group>
 
 }  // namespace detail
 
-/// Performs an all_reduce of each buffer, in place. `operation` may be a user function if all buffers have
-/// one type. Collective; blocks. Throws ArgumentError if the operation is not defined for the type of a
-/// buffer.
-template <class Group, MutableBufferList B>
-void all_reduce_coalesced(Group& group, B&& buffers,
-                          const ReduceOperationOnList<B>& operation = ReduceOp::sum, StreamRef stream = {}) {
-    const auto erased = detail::erase_buffers(buffers);
-    detail::run_coalesced(
-        group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
-        erased, erased);
-}
-
-/// Starts all_reduce_coalesced(group, buffers, operation) and returns at once. The elements must live until
-/// the Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
-template <class Group, MutableBufferList B>
-    requires BufferListOutlivesCall<B>
-[[nodiscard]] Work all_reduce_coalesced_async(Group& group, B&& buffers,
-                                              const ReduceOperationOnList<B>& operation = ReduceOp::sum,
-                                              StreamRef stream = {}) {
-    const auto erased = detail::erase_buffers(buffers);
-    return detail::start_coalesced(
-        group, {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
-        erased, erased, detail::owner_of(operation));
-}
-
-/// Performs a broadcast of each buffer, in place. Collective; blocks. Throws ArgumentError if the root is not
-/// a rank of the group.
-template <class Group, MutableBufferList B>
-void broadcast_coalesced(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
-    const auto erased = detail::erase_buffers(buffers);
-    detail::run_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased, erased);
-}
-
-/// Starts broadcast_coalesced(group, buffers, root) and returns at once. The elements must live until the
-/// Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
-template <class Group, MutableBufferList B>
-    requires BufferListOutlivesCall<B>
-[[nodiscard]] Work broadcast_coalesced_async(Group& group, B&& buffers, int root = 0, StreamRef stream = {}) {
-    const auto erased = detail::erase_buffers(buffers);
-    return detail::start_coalesced(group, {.verb = Verb::broadcast, .root = root, .stream = stream}, erased,
-                                   erased);
-}
-
-/// Performs an all_gather of each input into the output at the same position of `outputs`. The output must
-/// have size() times as many elements as the input. Collective; blocks. Throws ArgumentError if the numbers
-/// of inputs and outputs differ, or if the type or count of an output does not match its input.
-template <class Group, BufferList In, MutableBufferList Out>
-void all_gather_coalesced(Group& group, In&& inputs, Out&& outputs, StreamRef stream = {}) {
-    detail::run_coalesced(group, {.verb = Verb::all_gather, .stream = stream}, detail::erase_buffers(inputs),
-                          detail::erase_buffers(outputs));
-}
-
-/// Starts all_gather_coalesced(group, inputs, outputs) and returns at once. The elements of both lists must
-/// live until the Work is done; lists that only contain views (spans) may be destroyed earlier. Collective.
-template <class Group, BufferList In, MutableBufferList Out>
-    requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
-[[nodiscard]] Work all_gather_coalesced_async(Group& group, In&& inputs, Out&& outputs,
-                                              StreamRef stream = {}) {
-    return detail::start_coalesced(group, {.verb = Verb::all_gather, .stream = stream},
-                                   detail::erase_buffers(inputs), detail::erase_buffers(outputs));
-}
-
-/// Performs a reduce_scatter of each input into the output at the same position of `outputs`. The input must
-/// have size() times as many elements as the output. `operation` may be a user function if all buffers have
-/// one type. Collective; blocks. Throws ArgumentError if the numbers of inputs and outputs differ, if the
-/// type or count of an output does not match its input, or if the operation is not defined for the type of a
-/// buffer.
-template <class Group, BufferList In, MutableBufferList Out>
-void reduce_scatter_coalesced(Group& group, In&& inputs, Out&& outputs,
-                              const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+/// The coalesced collectives of BasicCommunicator and ProcessGroup. `Self` is a group.
+template <class Self>
+class CoalescedVerbs {
+  public:
+    /// Performs an all_reduce of each buffer, in place. `operation` may be a user function if all buffers
+    /// have one type. Collective; blocks. Throws ArgumentError if the operation is not defined for the type
+    /// of a buffer.
+    template <MutableBufferList B>
+    void all_reduce_coalesced(B&& buffers, const ReduceOperationOnList<B>& operation = ReduceOp::sum,
                               StreamRef stream = {}) {
-    detail::run_coalesced(
-        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
-        detail::erase_buffers(inputs), detail::erase_buffers(outputs));
-}
+        const auto erased = detail::erase_buffers(buffers);
+        detail::run_coalesced(
+            self(),
+            {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
+            erased, erased);
+    }
 
-/// Starts reduce_scatter_coalesced(group, inputs, outputs, operation) and returns at once. The elements of
-/// both lists must live until the Work is done; lists that only contain views (spans) may be destroyed
-/// earlier. Collective.
-template <class Group, BufferList In, MutableBufferList Out>
-    requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
-[[nodiscard]] Work reduce_scatter_coalesced_async(Group& group, In&& inputs, Out&& outputs,
-                                                  const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+    /// Starts all_reduce_coalesced(buffers, operation) and returns at once. The elements must live until
+    /// the Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
+    template <MutableBufferList B>
+        requires BufferListOutlivesCall<B>
+    [[nodiscard]] Work all_reduce_coalesced_async(B&& buffers,
+                                                  const ReduceOperationOnList<B>& operation = ReduceOp::sum,
                                                   StreamRef stream = {}) {
-    return detail::start_coalesced(
-        group, {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
-        detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
-}
+        const auto erased = detail::erase_buffers(buffers);
+        return detail::start_coalesced(
+            self(),
+            {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
+            erased, erased, detail::owner_of(operation));
+    }
+
+    /// Performs a broadcast of each buffer, in place. Collective; blocks. Throws ArgumentError if the root is
+    /// not a rank of the group.
+    template <MutableBufferList B>
+    void broadcast_coalesced(B&& buffers, int root = 0, StreamRef stream = {}) {
+        const auto erased = detail::erase_buffers(buffers);
+        detail::run_coalesced(self(), {.verb = Verb::broadcast, .root = root, .stream = stream}, erased,
+                              erased);
+    }
+
+    /// Starts broadcast_coalesced(buffers, root) and returns at once. The elements must live until the
+    /// Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
+    template <MutableBufferList B>
+        requires BufferListOutlivesCall<B>
+    [[nodiscard]] Work broadcast_coalesced_async(B&& buffers, int root = 0, StreamRef stream = {}) {
+        const auto erased = detail::erase_buffers(buffers);
+        return detail::start_coalesced(self(), {.verb = Verb::broadcast, .root = root, .stream = stream},
+                                       erased, erased);
+    }
+
+    /// Performs an all_gather of each input into the output at the same position of `outputs`. The output
+    /// must have size() times as many elements as the input. Collective; blocks. Throws ArgumentError if the
+    /// numbers of inputs and outputs differ, or if the type or count of an output does not match its input.
+    template <BufferList In, MutableBufferList Out>
+    void all_gather_coalesced(In&& inputs, Out&& outputs, StreamRef stream = {}) {
+        detail::run_coalesced(self(), {.verb = Verb::all_gather, .stream = stream},
+                              detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+    }
+
+    /// Starts all_gather_coalesced(inputs, outputs) and returns at once. The elements of both lists must
+    /// live until the Work is done; lists that only contain views (spans) may be destroyed earlier.
+    /// Collective.
+    template <BufferList In, MutableBufferList Out>
+        requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
+    [[nodiscard]] Work all_gather_coalesced_async(In&& inputs, Out&& outputs, StreamRef stream = {}) {
+        return detail::start_coalesced(self(), {.verb = Verb::all_gather, .stream = stream},
+                                       detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+    }
+
+    /// Performs a reduce_scatter of each input into the output at the same position of `outputs`. The input
+    /// must have size() times as many elements as the output. `operation` may be a user function if all
+    /// buffers have one type. Collective; blocks. Throws ArgumentError if the numbers of inputs and outputs
+    /// differ, if the type or count of an output does not match its input, or if the operation is not defined
+    /// for the type of a buffer.
+    template <BufferList In, MutableBufferList Out>
+    void reduce_scatter_coalesced(In&& inputs, Out&& outputs,
+                                  const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+                                  StreamRef stream = {}) {
+        detail::run_coalesced(
+            self(),
+            {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
+            detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+    }
+
+    /// Starts reduce_scatter_coalesced(inputs, outputs, operation) and returns at once. The elements of
+    /// both lists must live until the Work is done; lists that only contain views (spans) may be destroyed
+    /// earlier. Collective.
+    template <BufferList In, MutableBufferList Out>
+        requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
+    [[nodiscard]] Work reduce_scatter_coalesced_async(
+        In&& inputs, Out&& outputs, const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
+        StreamRef stream = {}) {
+        return detail::start_coalesced(
+            self(),
+            {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
+            detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
+    }
+
+  private:
+    [[nodiscard]] Self& self() { return static_cast<Self&>(*this); }
+};
+
+// Former spellings, until version 0.3.
+DPTK_MEMBER_NOW(all_reduce_coalesced)
+DPTK_MEMBER_NOW(all_reduce_coalesced_async)
+DPTK_MEMBER_NOW(broadcast_coalesced)
+DPTK_MEMBER_NOW(broadcast_coalesced_async)
+DPTK_MEMBER_NOW(all_gather_coalesced)
+DPTK_MEMBER_NOW(all_gather_coalesced_async)
+DPTK_MEMBER_NOW(reduce_scatter_coalesced)
+DPTK_MEMBER_NOW(reduce_scatter_coalesced_async)
 
 }  // namespace DPTK_NAMESPACE
 

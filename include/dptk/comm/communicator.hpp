@@ -6,9 +6,11 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/comm/coalesced.hpp"
 #include "dptk/comm/detail/checked_transport.hpp"
 #include "dptk/comm/detail/transport_channel.hpp"
 #include "dptk/comm/message_verbs.hpp"
+#include "dptk/comm/objects.hpp"
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
 
@@ -19,6 +21,8 @@ namespace DPTK_NAMESPACE {
 /// communicate but marks the job as failed, so that the other ranks end as well.
 template <class T>
 class BasicCommunicator : public CollectiveVerbs<BasicCommunicator<T>>,
+                          public CoalescedVerbs<BasicCommunicator<T>>,
+                          public ObjectVerbs<BasicCommunicator<T>>,
                           public MessageVerbs<BasicCommunicator<T>> {
     static_assert(detail::checked_transport<T>());
 

@@ -33,7 +33,10 @@ struct SubgroupOptions {
 /// launch_threads and spawn create groups of this type. A ProcessGroup can be moved, but not copied. Its
 /// destructor completes the started operations. During exception unwinding the destructor does not
 /// communicate but marks the job as failed, so that the other ranks end as well.
-class ProcessGroup : public CollectiveVerbs<ProcessGroup>, public MessageVerbs<ProcessGroup> {
+class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
+                     public CoalescedVerbs<ProcessGroup>,
+                     public ObjectVerbs<ProcessGroup>,
+                     public MessageVerbs<ProcessGroup> {
   public:
     /// Creates a group that owns `communicator`.
     template <Transport T>

@@ -33,4 +33,17 @@ DPTK_INLINE std::string_view take_item(std::string_view& bytes) {
     return item;
 }
 
+DPTK_INLINE std::size_t take_number(std::string_view& bytes, std::size_t end) {
+    if (bytes.empty()) throw FormatError(text("expected a number below ", end, ", got no bytes"));
+    const auto number = static_cast<std::size_t>(static_cast<unsigned char>(bytes.front()));
+    if (number >= end) throw FormatError(text("expected a number below ", end, ", got ", number));
+    bytes.remove_prefix(1);
+    return number;
+}
+
+DPTK_INLINE void check_all_read(std::string_view bytes) {
+    if (!bytes.empty())
+        throw FormatError(text("expected no bytes after the last element, got ", bytes.size()));
+}
+
 }  // namespace DPTK_NAMESPACE::detail
