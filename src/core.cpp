@@ -9,6 +9,7 @@
 #include "dptk/core/detail/text.ipp"
 #include "dptk/core/error.ipp"
 #include "dptk/core/log.ipp"
+#include "dptk/core/parameter_ref.ipp"
 #include "dptk/core/trace.ipp"
 #include "dptk/data/computed_permutation.ipp"
 #include "dptk/data/distributed_sampler.ipp"

@@ -40,7 +40,7 @@ struct TiedNet {
     }
 };
 
-[[nodiscard]] double mean_of_ranks(const ProcessGroup& group) {
+[[nodiscard]] double mean_rank(const ProcessGroup& group) {
     return (group.size() + 1) / 2.0;  // rank r contributes r + 1
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("a tied gradient is averaged, clipped and unscaled once") {
             for (const double cap : {test::one_byte, 25.0}) {
                 TiedNet net;
                 dptk::DistributedDataParallel ddp(group, net, {.bucket_cap_mb = cap, .ready = ready});
-                const double mean = mean_of_ranks(group);
+                const double mean = mean_rank(group);
                 const auto step = [&] {
                     net.fill_gradients(group.rank() + 1);
                     if (ready == Ready::marked)
@@ -104,8 +104,8 @@ TEST_CASE("a tied gradient is complete when all of its parameters are marked, in
                 ddp.mark_ready(i);
             }
             ddp.synchronize();
-            CHECK(net.embedding_gradient[1] == doctest::Approx(mean_of_ranks(group)));
-            CHECK(net.bias_gradient[0] == doctest::Approx(10 * mean_of_ranks(group)));
+            CHECK(net.embedding_gradient[1] == doctest::Approx(mean_rank(group)));
+            CHECK(net.bias_gradient[0] == doctest::Approx(10 * mean_rank(group)));
         } while (std::ranges::next_permutation(order).found);
 
         net.fill_gradients(group.rank() + 1);
@@ -113,7 +113,7 @@ TEST_CASE("a tied gradient is complete when all of its parameters are marked, in
         ddp.mark_unused(0);
         ddp.mark_ready(2);  // used in one of two places
         ddp.synchronize();
-        CHECK(net.embedding_gradient[1] == doctest::Approx(mean_of_ranks(group)));
+        CHECK(net.embedding_gradient[1] == doctest::Approx(mean_rank(group)));
 
         std::string text;
         CHECK(test::throws<dptk::ArgumentError>(
@@ -145,7 +145,7 @@ TEST_CASE("a tied gradient accumulates once, and may lie in its bucket") {
             ddp.accumulate(1);
         }
         ddp.synchronize();
-        CHECK(net.embedding_gradient[0] == doctest::Approx(mean_of_ranks(group)));
+        CHECK(net.embedding_gradient[0] == doctest::Approx(mean_rank(group)));
 
         struct Views {
             std::vector<double> value = std::vector<double>(2), before = value;
@@ -160,7 +160,7 @@ TEST_CASE("a tied gradient accumulates once, and may lie in its bucket") {
         views.gradient = in_buckets.gradient_memory<double>(1);
         std::ranges::fill(views.gradient, group.rank() + 1);
         in_buckets.synchronize();
-        CHECK(views.gradient[0] == doctest::Approx(mean_of_ranks(group)));
+        CHECK(views.gradient[0] == doctest::Approx(mean_rank(group)));
     });
 }
 
@@ -198,8 +198,8 @@ TEST_CASE("a sharded optimizer refuses one value with two gradients") {
         first.assign(100, group.rank() + 1), second.assign(100, 2.0 * (group.rank() + 1));
         dptk::DistributedDataParallel ddp(group, values, gradients);  // the program adds both
         ddp.synchronize();
-        CHECK(first[0] == doctest::Approx(mean_of_ranks(group)));
-        CHECK(second[0] == doctest::Approx(2 * mean_of_ranks(group)));
+        CHECK(first[0] == doctest::Approx(mean_rank(group)));
+        CHECK(second[0] == doctest::Approx(2 * mean_rank(group)));
     });
 }
 

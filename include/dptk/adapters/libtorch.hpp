@@ -29,6 +29,7 @@
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/ddp/detail/gradient_reducer.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 
 namespace DPTK_NAMESPACE {

@@ -11,8 +11,8 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/device_lane.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/detail/tied_parameters.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -27,7 +27,7 @@ void for_each_gradient(const std::vector<ParameterRef>& parameters, Action&& act
     for (std::size_t p = 0; p < parameters.size(); ++p) {
         if (tied.is_repeated(p)) continue;
         const ParameterRef& parameter = parameters[p];
-        visit_dtype(parameter.dtype, [&](auto zero) {
+        visit_dtype(parameter.gradient_buffer().dtype, [&](auto zero) {
             using T = decltype(zero);
             if constexpr (Real<T>) {
                 for (std::size_t i = 0; i < parameter.count; ++i) {

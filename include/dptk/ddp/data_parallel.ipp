@@ -60,9 +60,8 @@ DPTK_INLINE void ModelReplica::compare() {
 
 DPTK_INLINE void ModelReplica::reduce_gradients(double weight) {
     for (const std::size_t i : parameters_.sent()) {
-        const ParameterRef& parameter = parameters_[i];
-        const Buffer gradient{parameter.gradient, parameter.count, parameter.dtype, parameter.device};
-        if (weight == 0) copy_scaled(gradient, nullptr, 0);
+        const Buffer gradient = parameters_[i].gradient_buffer();
+        if (weight == 0) copy_scaled(gradient, gradient, 0);
         Collective call{.verb = Verb::reduce, .input = gradient, .output = gradient};
         call.reduction.weight = weight;
         ModelParameters::run(*group_, call);

@@ -53,12 +53,12 @@ class Join {
     template <class O>
     void add(ShardedOptimizer<O>& sharded, std::function<void()> between = {}) {
         const auto shadow = [&sharded, between = std::move(between)] {
-            sharded.shadow();
+            shadow_step(sharded);
             if (between) between();
             sharded.step();
         };
         members_.push_back(
-            {shadow, {}, [&sharded](const detail::JoinRound& round) { sharded.set_joined(round); }});
+            {shadow, {}, [&sharded](const detail::JoinRound& round) { set_round(sharded, round); }});
     }
 
     /// Reports that this rank has a batch. Collective, blocks. If throw_on_early_termination is set and a
@@ -75,6 +75,10 @@ class Join {
         std::function<void(int)> finish;
         std::function<void(const detail::JoinRound&)> set_round;
     };
+
+    static void shadow_step(DataParallelSteps& steps);
+
+    static void set_round(DataParallelSteps& steps, const detail::JoinRound& round);
 
     /// Exchanges which ranks have a batch. Returns whether any rank has one.
     bool exchange_presence(bool has_batch);

@@ -21,8 +21,16 @@ DPTK_INLINE void Join::add(std::function<void()> shadow, std::function<void(int 
 }
 
 DPTK_INLINE void Join::add(DistributedDataParallel& ddp) {
-    members_.push_back({[&ddp] { ddp.shadow(); }, [&ddp](int last) { ddp.broadcast_values(last); },
-                        [&ddp](const detail::JoinRound& round) { ddp.set_joined(round); }});
+    members_.push_back({[&ddp] { shadow_step(ddp); }, [&ddp](int last) { ddp.broadcast_values(last); },
+                        [&ddp](const detail::JoinRound& round) { set_round(ddp, round); }});
+}
+
+DPTK_INLINE void Join::shadow_step(DataParallelSteps& steps) {
+    steps.reducer().shadow();
+}
+
+DPTK_INLINE void Join::set_round(DataParallelSteps& steps, const detail::JoinRound& round) {
+    steps.reducer().set_joined(round);
 }
 
 DPTK_INLINE void Join::finish() {

@@ -8,8 +8,8 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/clip.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -59,6 +59,11 @@ struct DistributedDataParallelOptions {
     /// Requires that gradients lie in the memory that gradient_memory(i) returns. A gradient at another
     /// address makes synchronize() throw ArgumentError.
     bool gradient_as_bucket_view = false;
+    /// Sends and averages 16-bit gradients in f32. The averages then lie in memory of
+    /// DistributedDataParallel, to which parameters() refers, and the program's own gradients are unchanged.
+    /// Buckets are not rebuilt. On devices this requires dptk's CUDA kernels. Not for ShardedOptimizer, nor
+    /// together with gradient_as_bucket_view.
+    bool reduce_in_f32 = false;
     /// Whether all ranks receive rank 0's values at construction.
     bool init_sync = true;
     /// Compares the values of all parameters between the ranks in every Nth step; 0 never does, and costs

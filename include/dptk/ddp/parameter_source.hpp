@@ -86,7 +86,7 @@ class ParameterSource {
 
     /// Returns all parameters, always in the same order, with their current addresses, which are valid
     /// until a container moves its memory. Throws ArgumentError if a parameter has no gradient; if its
-    /// gradient differs in type, size, shape, order of elements or device; if the parameter's type is not a
+    /// gradient differs in size, shape, order of elements or device; if the value or the gradient is not of a
     /// floating-point type; or if the parameter is on a device and the program has no device support. Also
     /// throws what the program's own for_each_parameter throws.
     [[nodiscard]] std::vector<ParameterRef> collect() const;

@@ -30,6 +30,8 @@ DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
     };
     if (!is_floating(parameter.dtype))
         fail(detail::text("is of ", dtype_name(parameter.dtype), ": expected a floating-point type"));
+    if (const DType gradient = parameter.gradient_buffer().dtype; !is_floating(gradient))
+        fail(detail::text("has a gradient of ", dtype_name(gradient), ": expected a floating-point type"));
     if (parameter.device.type != DeviceType::cpu && detail::registered_device_calls() == nullptr)
         fail(detail::text("is on ", device_name(parameter.device), ", and ", detail::no_device_memory));
     if (parameter.count == 0) return;
@@ -80,16 +82,15 @@ DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,
     for (std::size_t i = 0; i < values.size(); ++i) {
         ParameterRef& value = values[i];
         const ParameterRef& gradient = gradients[i];
-        if (value.count != gradient.count || value.dtype != gradient.dtype) {
-            throw ArgumentError(detail::text("parameter ", value.name, " is ", value.count, " x ",
-                                             dtype_name(value.dtype), ", but its gradient is ",
-                                             gradient.count, " x ", dtype_name(gradient.dtype)));
-        }
+        if (value.count != gradient.count)
+            throw ArgumentError(detail::text("parameter ", value.name, " has ", value.count,
+                                             " elements, but its gradient has ", gradient.count));
         detail::check_same_order(value.name, value, gradient);
         if (value.device != gradient.device)
             throw ArgumentError(detail::text("parameter ", value.name, " is on ", device_name(value.device),
                                              ", but its gradient is on ", device_name(gradient.device)));
         value.gradient = gradient.value;
+        value.gradient_dtype = gradient.dtype;
     }
 }
 

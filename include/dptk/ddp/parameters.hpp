@@ -27,8 +27,8 @@
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/array_traits.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -94,7 +94,8 @@ template <FloatingElements R>
 
 /// Receives parameters one by one. A model's own for_each_parameter calls it as sink(value), sink(value,
 /// gradient), sink("name", value, gradient), or sink(ParameterRef). Value and gradient are contiguous
-/// ranges, or device memory, of equal size; a shape() member gives their dimensions.
+/// ranges, or device memory, of equal size and of any floating-point types, such as float and bfloat16; a
+/// shape() member gives their dimensions.
 class ParameterSink {
   public:
     /// Adds a parameter. If its name is empty, its name becomes path(), or its index, such as "[3]", if
@@ -112,16 +113,16 @@ class ParameterSink {
     /// or device.
     template <detail::FloatingElements Value, detail::FloatingElements Gradient>
     void operator()(Value&& value, Gradient&& gradient) {
-        static_assert(detail::dtype_of_elements<Value> == detail::dtype_of_elements<Gradient>,
-                      "dptk: a parameter's value and its gradient have different element types");
         const ArrayRef values = detail::array_of(value);
         const ArrayRef gradients = detail::array_of(gradient);
         check_compatible(values, gradients);
         const std::size_t run = std::min(values.run_length(), gradients.run_length());
         const std::size_t first = parameters_.size();
         add(values, run);
-        for (std::size_t i = first; i < parameters_.size(); ++i)
+        for (std::size_t i = first; i < parameters_.size(); ++i) {
             parameters_[i].gradient = gradients.piece((i - first) * run, run).data;
+            parameters_[i].gradient_dtype = gradients.elements.dtype;
+        }
     }
 
     /// Adds a value and its gradient under a name, which is appended to path() as by inside().

@@ -100,8 +100,7 @@ class ReproducibleDataParallel {
             std::size_t position = 0;
             for (const std::size_t i : rows_[row].parameters) {
                 const ParameterRef& parameter = parameters_[i];
-                action(Buffer{parameter.gradient, parameter.count, parameter.dtype, parameter.device},
-                       all.slice(position, parameter.count));
+                action(parameter.gradient_buffer(), all.slice(position, parameter.count));
                 position += parameter.count;
             }
         }

@@ -87,7 +87,7 @@ DPTK_INLINE void ReproducibleDataParallel::synchronize() {
 DPTK_INLINE void ReproducibleDataParallel::lay_out() {
     rows_ = {{DType::f32, 0, {}}, {DType::f64, 0, {}}};
     for (const std::size_t i : parameters_.sent()) {
-        Row& row = rows_[parameters_[i].dtype == DType::f64 ? 1 : 0];
+        Row& row = rows_[parameters_[i].gradient_buffer().dtype == DType::f64 ? 1 : 0];
         row.parameters.push_back(i);
         row.count += parameters_[i].count;
     }

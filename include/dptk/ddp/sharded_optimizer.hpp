@@ -21,9 +21,9 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
+#include "dptk/ddp/data_parallel_steps.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
 #include "dptk/ddp/detail/sharded_parameters.hpp"
-#include "dptk/ddp/no_sync.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -70,14 +70,18 @@ struct ShardedOptimizerOptions {
 
 /// Replaces DistributedDataParallel and the optimizer in a training loop: call begin_step(), backward (with
 /// marks under Ready::marked), synchronize(), and step(). Containers, options and sample counts are those
-/// of DistributedDataParallel. All parameters must have the optimizer's element type.
+/// of DistributedDataParallel. All values must have the optimizer's element type; gradients may have another
+/// floating-point type, such as bfloat16, and are converted for the optimizer.
+///
+/// After synchronize(), this rank has its part of the averages, unless fused_step is set. The program's own
+/// gradients are unchanged.
 template <Optimizer O>
-class ShardedOptimizer {
+class ShardedOptimizer : public DataParallelSteps {
   public:
-    using Scalar = typename O::Scalar;  ///< The element type of the optimizer and of all parameters.
+    using Scalar = typename O::Scalar;  ///< The element type of the optimizer and of all values.
 
     /// Accepts values and gradients in two containers. Collective. Throws on all ranks as
-    /// DistributedDataParallel does; throws ArgumentError if a parameter's element type differs from the
+    /// DistributedDataParallel does; throws ArgumentError if a value's element type differs from the
     /// optimizer's. The group must outlive this object.
     template <class Values, class Gradients>
         requires(!std::same_as<std::remove_cvref_t<Gradients>, O>)
@@ -98,58 +102,20 @@ class ShardedOptimizer {
     /// Accepts a ParameterSource, which finds the parameters.
     ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,
                      DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
-        : optimizer_(std::move(optimizer)), options_(sharded) {
-        detail::check_equal_tables(
-            group, "ShardedOptimizerOptions",
-            detail::text("fused_step ", options_.fused_step, "\nparameters_as_bucket_view ",
-                         options_.parameters_as_bucket_view));
-        using Outcome = detail::GradientReducer::Outcome;
-        reducer_ = std::make_unique<detail::GradientReducer>(
-            group, std::move(source), options, options_.fused_step ? Outcome::unreduced : Outcome::in_parts);
+        : DataParallelSteps(make_reducer(group, std::move(source), options, sharded)),
+          optimizer_(std::move(optimizer)),
+          options_(sharded) {
         check_parameters();
-        if (options.init_sync) reducer_->broadcast_values();
+        if (options.init_sync) reducer().broadcast_values();
         constexpr std::size_t cached = 65536 / sizeof(Scalar);
         typename Shards::Options pieces{.has_value_memory = options_.parameters_as_bucket_view};
         if (options_.fused_step) pieces.largest_piece = cached;
-        shards_ = std::make_unique<Shards>(*reducer_, pieces);
+        shards_ = std::make_unique<Shards>(reducer(), pieces);
     }
-
-    /// Begins a step, as DistributedDataParallel::begin_step does. Collective.
-    void begin_step() { reducer_->begin_step(); }
-    /// Begins a step in which this rank has `sample_count` samples, by which the average weights this
-    /// rank's gradients. Either all ranks give a count, or none does.
-    void begin_step(std::size_t sample_count) { reducer_->begin_step(sample_count); }
-    /// Reports that gradient `i`, in registration order, is complete. For Ready::marked. May be called from
-    /// any thread.
-    void mark_ready(std::size_t i) { reducer_->mark_ready(i); }
-    /// Reports that parameter `i` is unused in this step on this rank, which contributes zeros. For
-    /// Ready::marked.
-    void mark_unused(std::size_t i) { reducer_->mark_unused(i); }
-    /// Makes steps and marks do nothing while the returned object exists: see
-    /// DistributedDataParallel::no_sync.
-    [[nodiscard]] NoSync no_sync() { return NoSync(*reducer_); }
-    /// Adds a micro-batch's gradients to internal sums, and sets the gradients to zero: see
-    /// DistributedDataParallel::accumulate. Does not communicate.
-    void accumulate(std::size_t sample_count) { reducer_->accumulate(sample_count); }
-
-    /// Ends backward: on return, this rank has its part of the average, unless fused_step is set. The
-    /// program's own gradients are unchanged. Collective, blocks. Throws as
-    /// DistributedDataParallel::synchronize does.
-    void synchronize() { reducer_->synchronize(); }
-    /// Calls begin_step(sample_count) and synchronize().
-    void synchronize(std::size_t sample_count) { reducer_->synchronize(sample_count); }
-
-    /// Ends this rank's step without a result: see DistributedDataParallel::cancel_step. Call it instead of
-    /// synchronize(). Collective, blocks.
-    void cancel_step() { reducer_->cancel_step(); }
-
-    /// Takes part in a step of the other ranks after this rank has run out of samples: see Join.
-    /// Collective, blocks.
-    void shadow() { reducer_->shadow(); }
 
     /// Broadcasts the values of rank `root` to all ranks. Collective, blocks.
     void broadcast_values(int root) {
-        reducer_->broadcast_values(root);
+        reducer().broadcast_values(root);
         shards_->read_values();
     }
 
@@ -157,14 +123,14 @@ class ShardedOptimizer {
     /// have moved since then. Collective, blocks. Throws ArgumentError if synchronize() was not called since
     /// the last step(). An exception of the optimizer, or of the model's for_each_parameter, aborts the job.
     void step() {
-        if (reducer_->steps() == steps_)
+        if (reducer().steps() == steps_)
             throw ArgumentError("step() without synchronize(): call synchronize() first");
-        steps_ = reducer_->steps();
-        const detail::PurposeScope here = reducer_->purpose("step()");
-        detail::break_job_unless_agreed(reducer_->group().channel().job(), [&] {
-            reducer_->read_all_addresses();
+        steps_ = reducer().steps();
+        const detail::PurposeScope here = reducer().purpose("step()");
+        detail::break_job_unless_agreed(reducer().group().channel().job(), [&] {
+            reducer().read_all_addresses();
             if (options_.fused_step && shards_->is_shared()) return step_in_shared_memory();
-            if (options_.fused_step) shards_->reduce_all(reducer_->reduction());
+            if (options_.fused_step) shards_->reduce_all(reducer().reduction());
             step_and_gather();
         });
     }
@@ -173,50 +139,52 @@ class ShardedOptimizer {
     /// process. Returns the norm before scaling. Call it after synchronize(). Collective, blocks.
     double clip_grad_norm(double max_norm) {
         check_has_averages("clip_grad_norm");
-        const detail::PurposeScope here = reducer_->purpose("clip_grad_norm()");
+        const detail::PurposeScope here = reducer().purpose("clip_grad_norm()");
         double sum = 0;
-        for (const Piece& piece : pieces()) {
-            for (const Scalar element : shards_->gradient(piece))
-                sum += static_cast<double>(element) * static_cast<double>(element);
-        }
-        const double norm = std::sqrt(reducer_->group().all_reduce_value(sum));
+        for_each_gradient([&](auto& element) {
+            const auto value = static_cast<double>(wide(element));
+            sum += value * value;
+        });
+        const double norm = std::sqrt(reducer().group().all_reduce_value(sum));
         const double factor = detail::clip_factor(norm, max_norm);
-        if (factor != 1) for_each_gradient([&](Scalar& element) { element *= static_cast<Scalar>(factor); });
+        if (factor != 1) {
+            for_each_gradient([&]<class T>(T& element) {
+                using Wide = decltype(wide(element));
+                element = static_cast<T>(wide(element) * static_cast<Wide>(factor));
+            });
+        }
         return norm;
     }
 
     /// Clamps each average to [-limit, limit]. Call it after synchronize(). Does not communicate.
     void clip_grad_value(double limit) {
         check_has_averages("clip_grad_value");
-        const auto bound = static_cast<Scalar>(limit);
-        for_each_gradient([&](Scalar& element) { element = std::clamp(element, -bound, bound); });
+        for_each_gradient([&]<class T>(T& element) {
+            const auto bound = static_cast<decltype(wide(element))>(limit);
+            element = static_cast<T>(std::clamp(wide(element), -bound, bound));
+        });
     }
 
     /// Divides all averages by `scale`, for losses that were multiplied by it. Returns whether all are
     /// finite, with the same result on all ranks. Collective, blocks.
     [[nodiscard]] bool unscale(double scale) {
         check_has_averages("unscale");
-        const detail::PurposeScope here = reducer_->purpose("unscale()");
+        const detail::PurposeScope here = reducer().purpose("unscale()");
         bool finite = true;
-        for_each_gradient([&](Scalar& element) {
-            element = static_cast<Scalar>(static_cast<double>(element) / scale);
-            finite = finite && std::isfinite(element);
+        for_each_gradient([&]<class T>(T& element) {
+            using Wide = decltype(wide(element));
+            element = static_cast<T>(static_cast<Wide>(static_cast<double>(wide(element)) / scale));
+            finite = finite && std::isfinite(wide(element));
         });
-        return reducer_->group().all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) ==
+        return reducer().group().all_reduce_value(static_cast<std::uint8_t>(finite ? 0 : 1), ReduceOp::max) ==
                0;
     }
 
-    /// Returns the parameters in registration order.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
-        return reducer_->parameters();
-    }
-
-    /// Returns the memory of gradient `i` in its bucket: see DistributedDataParallel::gradient_memory.
-    /// After step() its contents are unspecified, unless parameters_as_bucket_view is set.
-    [[nodiscard]] std::span<Scalar> gradient_memory(std::size_t i) {
-        const Buffer buffer = reducer_->gradient_memory(i);
-        return {static_cast<Scalar*>(buffer.data), buffer.count};
-    }
+    using DataParallelSteps::gradient_memory;
+    /// Returns the memory of gradient `i` in its bucket, for gradients of the optimizer's element type: see
+    /// DataParallelSteps::gradient_memory. After step() its contents are unspecified, unless
+    /// parameters_as_bucket_view is set.
+    [[nodiscard]] std::span<Scalar> gradient_memory(std::size_t i) { return gradient_memory<Scalar>(i); }
 
     /// Returns memory that contains the current values of parameter `i` after construction and after each
     /// step(). A program that keeps its values in this memory avoids copies, and may start to do so between
@@ -224,8 +192,8 @@ class ShardedOptimizer {
     [[nodiscard]] std::span<Scalar> value_memory(std::size_t i) {
         if (!options_.parameters_as_bucket_view)
             throw ArgumentError("value_memory() requires ShardedOptimizerOptions::parameters_as_bucket_view");
-        reducer_->check_in_bucket(i);
-        return shards_->value_memory(reducer_->first_of_tied(i));
+        reducer().check_in_bucket(i);
+        return shards_->value_memory(reducer().first_of_tied(i));
     }
 
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
@@ -235,8 +203,8 @@ class ShardedOptimizer {
     /// Returns the optimizer's state of all parameters, in registration order, on rank `root`, and an empty
     /// state on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
     [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
-        ProcessGroup& group = reducer_->group();
-        const detail::PurposeScope here = reducer_->purpose("state()");
+        ProcessGroup& group = reducer().group();
+        const detail::PurposeScope here = reducer().purpose("state()");
         std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and the number of steps
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
             const OptimizerState<Scalar> own = optimizer_.state(slot);
@@ -251,7 +219,7 @@ class ShardedOptimizer {
                 all.push_back({sizes[1], {arrays, std::vector<Scalar>(parameter.count)}});
         }
         for (std::size_t array = 0; array < arrays; ++array) {
-            for (std::size_t b = 0; b < reducer_->buckets().size(); ++b) gather(b, array, root, all);
+            for (std::size_t b = 0; b < reducer().buckets().size(); ++b) gather(b, array, root, all);
         }
         return all;
     }
@@ -283,21 +251,33 @@ class ShardedOptimizer {
     }
 
   private:
-    friend class Join;
-
     using Shards = detail::ShardedParameters<Scalar>;
     using Piece = typename Shards::Piece;
 
-    /// Sets, for subsequent steps, how many ranks still have batches, which is the first of these ranks,
-    /// and by how many ranks averages are divided. Join calls this function before each step.
-    void set_joined(const detail::JoinRound& round) { reducer_->set_joined(round); }
+    [[nodiscard]] static std::unique_ptr<detail::GradientReducer> make_reducer(
+        ProcessGroup& group, ParameterSource source, const DistributedDataParallelOptions& options,
+        const ShardedOptimizerOptions& sharded) {
+        detail::check_equal_tables(
+            group, "ShardedOptimizerOptions",
+            detail::text("fused_step ", sharded.fused_step, "\nparameters_as_bucket_view ",
+                         sharded.parameters_as_bucket_view));
+        using Outcome = detail::GradientReducer::Outcome;
+        return std::make_unique<detail::GradientReducer>(
+            group, std::move(source), options, sharded.fused_step ? Outcome::unreduced : Outcome::in_parts);
+    }
+
+    /// Returns an element in the type in which it is computed: f32 for f16 and bf16.
+    template <class T>
+    [[nodiscard]] static auto wide(const T& element) {
+        return static_cast<typename detail::Arithmetic<T>::type>(element);
+    }
 
     /// The pieces of this rank. A piece's index is its slot.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }
 
     void check_parameters() {
         std::string problem;
-        if (!reducer_->ties_values_as_gradients())
+        if (!reducer().ties_values_as_gradients())
             problem =
                 "some parameters have the same value but separate gradients, or the reverse: tie both, so "
                 "that "
@@ -307,7 +287,7 @@ class ShardedOptimizer {
                 problem = detail::text("parameter ", parameter.name, " is of ", dtype_name(parameter.dtype),
                                        ", but the optimizer is of ", dtype_name(dtype_of<Scalar>));
         }
-        detail::check_no_problem<ArgumentError>(reducer_->group(), problem);
+        detail::check_no_problem<ArgumentError>(reducer().group(), problem);
     }
 
     void check_has_averages(std::string_view who) const {
@@ -317,7 +297,7 @@ class ShardedOptimizer {
 
     void step_piece(std::size_t slot) {
         const Piece& piece = pieces()[slot];
-        optimizer_.step(slot, shards_->value(piece), shards_->gradient(piece));
+        optimizer_.step(slot, shards_->value(piece), shards_->converted_gradient(piece));
     }
 
     void step_and_gather() {
@@ -331,27 +311,34 @@ class ShardedOptimizer {
 
     void step_in_shared_memory() {
         const trace::Span span("fused step");
-        reducer_->group().barrier();  // all ranks have filled their buckets, no rank still reads its values
+        reducer().group().barrier();  // all ranks have filled their buckets, no rank still reads its values
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-            shards_->reduce(pieces()[slot], reducer_->reduction());
+            shards_->reduce(pieces()[slot], reducer().reduction());
             step_piece(slot);
             shards_->write_to_peers(pieces()[slot]);
         }
-        reducer_->group().barrier();
+        reducer().group().barrier();
         shards_->copy_values_out();
     }
 
     template <class Action>
     void for_each_gradient(Action&& action) {
         for (const Piece& piece : pieces()) {
-            for (Scalar& element : shards_->gradient(piece)) action(element);
+            const Buffer gradient = shards_->gradient(piece);
+            visit_dtype(gradient.dtype, [&](auto zero) {
+                using T = decltype(zero);
+                if constexpr (detail::Real<T>) {
+                    for (T& element : std::span(static_cast<T*>(gradient.data), gradient.count))
+                        action(element);
+                }
+            });
         }
     }
 
     /// Gathers one array of the state, for the parameters in a bucket, on rank `root`.
     void gather(std::size_t b, std::size_t array, int root, std::vector<OptimizerState<Scalar>>& all) {
-        detail::GradientBucket& bucket = reducer_->buckets()[b];
-        ProcessGroup& group = reducer_->group();
+        detail::GradientBucket& bucket = reducer().buckets()[b];
+        ProcessGroup& group = reducer().group();
         std::vector<Scalar> part(bucket.part(0, group.size()).count);
         const std::size_t begin = static_cast<std::size_t>(group.rank()) * part.size();
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
@@ -375,7 +362,6 @@ class ShardedOptimizer {
 
     O optimizer_;
     ShardedOptimizerOptions options_;
-    std::unique_ptr<detail::GradientReducer> reducer_;
     std::unique_ptr<Shards> shards_;
     std::size_t steps_ = 0;
 };

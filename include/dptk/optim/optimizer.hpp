@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/core/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -82,6 +85,32 @@ class OptimizerSlots {
     std::size_t arrays_;
     std::vector<OptimizerState<T>> slots_;
 };
+
+/// Returns the indices of the parameters that a step updates: those whose gradients exist, and only the first
+/// of several parameters with the same value.
+[[nodiscard]] std::vector<std::size_t> stepped_parameters(std::span<const ParameterRef> parameters);
+
+/// Copies the gradient, converted to the type of `to`. Throws ArgumentError if it is not in host memory.
+void convert_gradient(const ParameterRef& parameter, const Buffer& to);
+
+/// Steps the parameters, each in the slot of its index. Gradients of another type than T are converted.
+template <class O>
+void step_parameters(O& optimizer, std::span<const ParameterRef> parameters) {
+    using T = typename O::Scalar;
+    std::vector<T> converted;
+    for (const std::size_t i : stepped_parameters(parameters)) {
+        const ParameterRef& parameter = parameters[i];
+        std::span<const T> gradient;
+        if (parameter.gradient_buffer().dtype == dtype_of<T>) {
+            gradient = parameter.gradients<T>();
+        } else {
+            converted.resize(parameter.count);
+            convert_gradient(parameter, {converted.data(), parameter.count, dtype_of<T>, {}});
+            gradient = converted;
+        }
+        optimizer.step(i, parameter.values<T>(), gradient);
+    }
+}
 
 /// Throws ArgumentError if an option is negative or not finite.
 void require_not_negative(std::string_view optimizer, std::string_view option, double value);

@@ -2,9 +2,31 @@
 
 #include "dptk/optim/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+
+#include "dptk/comm/algorithms/local_reduce.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+DPTK_INLINE std::vector<std::size_t> stepped_parameters(std::span<const ParameterRef> parameters) {
+    std::vector<std::size_t> stepped;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        if (parameters[i].count != 0 && parameters[i].gradient != nullptr) stepped.push_back(i);
+    }
+    const auto value = [&](std::size_t i) { return static_cast<const void*>(parameters[i].value); };
+    std::ranges::stable_sort(stepped, std::less<>(), value);
+    const auto repeated = std::ranges::unique(stepped, {}, value);
+    stepped.erase(repeated.begin(), repeated.end());
+    std::ranges::sort(stepped);
+    return stepped;
+}
+
+DPTK_INLINE void convert_gradient(const ParameterRef& parameter, const Buffer& to) {
+    require_host_memory({&parameter, 1}, "an optimizer");
+    convert(to, parameter.gradient_buffer());
+}
 
 DPTK_INLINE void require_not_negative(std::string_view optimizer, std::string_view option, double value) {
     if (!(value >= 0) || !std::isfinite(value))

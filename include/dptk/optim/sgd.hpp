@@ -35,6 +35,12 @@ class SGD {
         set_lr(options.lr);
     }
 
+    /// Performs one step on all of these parameters, such as ddp.parameters(), each in the slot of its index.
+    /// Values are of type T; gradients of another type are converted. A value that several parameters have is
+    /// stepped once, and parameters whose lazy gradients do not exist are skipped. Throws ArgumentError for
+    /// values of another type, and for parameters in device memory.
+    void step(std::span<const ParameterRef> parameters) { detail::step_parameters(*this, parameters); }
+
     /// Performs one step on the parameter in slot `slot`, usually the parameter's index. Only reads
     /// `gradient`. The slot's momentum starts at its first step. Throws ArgumentError if value and gradient
     /// differ in size, or if the slot had another size before.

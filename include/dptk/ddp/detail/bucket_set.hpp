@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/detail/gradient_bucket.hpp"
+#include "dptk/ddp/detail/tied_parameters.hpp"
 #include "dptk/ddp/options.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -53,6 +54,11 @@ class BucketSet {
 
     /// Returns the memory of a gradient that is in a bucket.
     [[nodiscard]] Buffer gradient(std::size_t parameter, std::size_t count) const noexcept;
+
+    /// Returns where a step leaves the average of gradient `i`: in the program's gradient, or in the bucket
+    /// if that has another element type.
+    [[nodiscard]] Buffer average(std::size_t i, const TiedParameters& tied,
+                                 const ParameterRef& parameter) const noexcept;
 
     /// Throws ArgumentError if a gradient whose address is known does not lie in its bucket.
     void check_views(const std::vector<ParameterRef>& parameters) const;

@@ -19,13 +19,14 @@ DPTK_INLINE BucketSet::BucketSet(ProcessGroup& group, const std::vector<Paramete
     std::vector<PlannedParameter> planned;
     for (const std::size_t i : order) {
         const ParameterRef& parameter = parameters[i];
-        planned.push_back({parameter.count, parameter.dtype, parameter.device});
+        planned.push_back({parameter.count, parameter.gradient_buffer().dtype, parameter.device});
         const bool is_new = std::ranges::find(devices_, parameter.device.index) == devices_.end();
         if (parameter.device.type != DeviceType::cpu && is_new) devices_.push_back(parameter.device.index);
     }
     carries_status_ = !in_parts && (devices_.empty() || on_device) && !order.empty();
     BucketPlan plan = plan_buckets(planned, caps(options));
     for (std::size_t b = 0; b < plan.size(); ++b) {
+        if (options.reduce_in_f32) plan[b].dtype = accumulation_dtype(plan[b].dtype);
         for (std::size_t position = 0; position < plan[b].parameters.size(); ++position) {
             std::size_t& index = plan[b].parameters[position];
             index = order[index];
@@ -45,6 +46,14 @@ DPTK_INLINE bool BucketSet::has(std::size_t parameter) const noexcept {
 DPTK_INLINE Buffer BucketSet::gradient(std::size_t parameter, std::size_t count) const noexcept {
     const auto [bucket, position] = places_[parameter];
     return buckets_[bucket].gradient(position, count);
+}
+
+DPTK_INLINE Buffer BucketSet::average(std::size_t i, const TiedParameters& tied,
+                                      const ParameterRef& parameter) const noexcept {
+    const Buffer own = parameter.gradient_buffer();
+    if (!has(tied.first(i))) return own;
+    const Buffer in_bucket = gradient(tied.first(i), parameter.count);
+    return in_bucket.dtype == own.dtype ? own : in_bucket;
 }
 
 DPTK_INLINE void BucketSet::check_views(const std::vector<ParameterRef>& parameters) const {
@@ -68,7 +77,7 @@ DPTK_INLINE std::vector<std::size_t> BucketSet::gradient_bytes(
     std::vector<std::size_t> bytes(size());
     for (std::size_t b = 0; b < size(); ++b) {
         for (const std::size_t i : buckets_[b].indices())
-            bytes[b] += parameters[i].count * dtype_size(parameters[i].dtype);
+            bytes[b] += parameters[i].count * buckets_[b].gradients().element_size();
     }
     return bytes;
 }

@@ -8,10 +8,10 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/hook_runner.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

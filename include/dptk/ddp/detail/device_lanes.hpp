@@ -9,8 +9,8 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/device_lane.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/stream_ref.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

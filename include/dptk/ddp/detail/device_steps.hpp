@@ -71,6 +71,10 @@ class DeviceSteps final : public GradientSteps {
     void copy_in_sums(DeviceLane& lane, std::size_t b, const LocalStep& own,
                       const std::vector<bool>& takes_part);
 
+    /// Returns the element type of the program's gradients in a bucket, which may be narrower than the
+    /// bucket's.
+    [[nodiscard]] DType gradient_dtype(std::size_t b) const;
+
     // ---- buffers
 
     void send_on_lane(std::size_t n, const ModelBuffers& buffers, int root, const LocalStep& own);

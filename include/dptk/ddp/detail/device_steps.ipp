@@ -138,28 +138,27 @@ DPTK_INLINE void DeviceSteps::zero(DeviceLane& lane, const Buffer& elements) {
 }
 
 DPTK_INLINE void DeviceSteps::accumulate_bucket(std::size_t b, double weight) {
-    const Buffer all = buckets_[b].gradients();
-    DeviceLane& lane = lanes_.on(all.device);
+    const DType dtype = gradient_dtype(b);
+    DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
     std::vector<LaneCopy> to_sums;
     std::vector<LaneCopy> zeros;
     for (const std::size_t i : buckets_[b].indices()) {
         const ParameterRef& parameter = parameters_[i];
         if (parameter.gradient == nullptr) continue;
         if (weight == 0) {
-            zeros.push_back(
-                {{parameter.gradient, parameter.count, all.dtype, all.device}, parameter.gradient});
+            zeros.push_back({parameter.gradient_buffer(), parameter.gradient});
             continue;
         }
-        if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(parameter.dtype));
+        if (!sums_[i].memory) sums_[i] = allocate(lane, parameter.count, accumulation_dtype(dtype));
         to_sums.push_back({sums_[i].elements, parameter.gradient});
     }
-    lane.accumulate(to_sums, weight, all.dtype);
+    lane.accumulate(to_sums, weight, dtype);
     lane.copy(zeros, {.factor = 0});
 }
 
 DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, const LocalStep& own,
                                            const std::vector<bool>& takes_part) {
-    const DType dtype = buckets_[b].gradients().dtype;
+    const DType dtype = gradient_dtype(b);
     const std::size_t samples = own.samples.value_or(0);
     keep_gradients(lane, b, own, takes_part);
     std::vector<LaneCopy> to_sums;
@@ -186,8 +185,12 @@ DPTK_INLINE void DeviceSteps::copy_in_sums(DeviceLane& lane, std::size_t b, cons
     if (!sums_samples()) sum_weight.divisor = lane.samples_sum();
     lane.copy(sums, sum_weight, accumulation_dtype(dtype));
     lane.copy(sent, {.factor = 0});
-    lane.copy(gradients, copy_weight(lane, own));
+    lane.copy(gradients, copy_weight(lane, own), dtype);
     lane.copy(zeros, {.factor = 0});
+}
+
+DPTK_INLINE DType DeviceSteps::gradient_dtype(std::size_t b) const {
+    return parameters_[buckets_[b].indices().front()].gradient_buffer().dtype;
 }
 
 DPTK_INLINE void DeviceSteps::send_on_lane(std::size_t n, const ModelBuffers& buffers, int root,
@@ -257,7 +260,7 @@ DPTK_INLINE void DeviceSteps::copy_in(DeviceLane& lane, std::size_t b, const Loc
         (takes_part[position] ? gradients : zeros).push_back({place, parameter.gradient});
     }
     keep_gradients(lane, b, own, takes_part);
-    lane.copy(gradients, copy_weight(lane, own));
+    lane.copy(gradients, copy_weight(lane, own), gradient_dtype(b));
     lane.copy(zeros, {.factor = 0});
 }
 
@@ -323,7 +326,8 @@ DPTK_INLINE void DeviceSteps::copy_out(std::size_t b, const LocalStep& own, cons
     const trace::Span span("copy out");
     DeviceLane& lane = lanes_.on(buckets_[b].gradients().device);
     std::exchange(works_[b], Work()).wait(lane.stream());
-    if (!own.has_addresses) return;
+    const bool is_read_in_bucket = buckets_[b].gradients().dtype != gradient_dtype(b);
+    if (!own.has_addresses || is_read_in_bucket) return;
     std::vector<LaneCopy> averages;
     const std::vector<std::size_t>& indices = buckets_[b].indices();
     for (std::size_t position = 0; position < indices.size(); ++position) {

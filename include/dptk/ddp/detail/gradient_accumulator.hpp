@@ -9,7 +9,7 @@
 
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/core/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -25,13 +25,14 @@ class GradientAccumulator {
             const ParameterRef& parameter = parameters[i];
             if (parameter.count == 0 || !takes(i)) continue;
             if (weight > 0) add_to(i, parameter, weight);
-            std::memset(parameter.gradient, 0, parameter.count * dtype_size(parameter.dtype));
+            std::memset(parameter.gradient, 0, parameter.gradient_buffer().bytes());
         }
     }
 
     /// Computes to = sum * sum_factor + gradient * factor, rounded once. If `factor` is 0, the gradient is
     /// not read.
-    void blend(const Buffer& to, std::size_t i, double sum_factor, const void* gradient, double factor) const;
+    void blend(const Buffer& to, std::size_t i, double sum_factor, const Buffer& gradient,
+               double factor) const;
 
     /// Resets the sums to zero, and keeps their memory.
     void clear();

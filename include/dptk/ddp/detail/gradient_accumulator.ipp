@@ -7,17 +7,23 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void GradientAccumulator::blend(const Buffer& to, std::size_t i, double sum_factor,
-                                            const void* gradient, double factor) const {
-    visit_dtype(to.dtype, [&](auto zero) {
+                                            const Buffer& gradient, double factor) const {
+    visit_dtype(gradient.dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (Real<T>) {
             using Wide = typename Arithmetic<T>::type;
             const void* sums = sums_[i] ? sums_[i]->buffer().data : nullptr;
+            const bool is_wide = to.dtype != gradient.dtype;
             for (std::size_t e = 0; e < to.count; ++e) {
                 Wide value{0};
                 if (sums != nullptr) value = load<Wide>(sums, e) * static_cast<Wide>(sum_factor);
-                if (factor != 0) value += static_cast<Wide>(load<T>(gradient, e)) * static_cast<Wide>(factor);
-                store<T>(to.data, e, static_cast<T>(value));
+                if (factor != 0)
+                    value += static_cast<Wide>(load<T>(gradient.data, e)) * static_cast<Wide>(factor);
+                if (is_wide) {
+                    store<Wide>(to.data, e, value);
+                } else {
+                    store<T>(to.data, e, static_cast<T>(value));
+                }
             }
         }
     });
@@ -31,10 +37,11 @@ DPTK_INLINE void GradientAccumulator::clear() {
 
 DPTK_INLINE void GradientAccumulator::add_to(std::size_t i, const ParameterRef& parameter, double weight) {
     if (!sums_[i]) {
-        const Buffer like{nullptr, parameter.count, accumulation_dtype(parameter.dtype), {}};
+        const DType dtype = accumulation_dtype(parameter.gradient_buffer().dtype);
+        const Buffer like{nullptr, parameter.count, dtype, {}};
         sums_[i] = std::make_unique<algorithms::Scratch>(like);
     }
-    visit_dtype(parameter.dtype, [&](auto zero) {
+    visit_dtype(parameter.gradient_buffer().dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (Real<T>) {
             using Wide = typename Arithmetic<T>::type;

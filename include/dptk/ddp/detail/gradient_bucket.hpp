@@ -9,8 +9,8 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/bucket_plan.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -71,9 +71,10 @@ class GradientBucket {
 /// Computes to = from. Device memory is copied on the device's default stream. `from` may be `to`.
 void copy_gradient(const Buffer& to, const void* from);
 
-/// Computes to = from * factor. A factor of 0 writes zeros, whatever `from` contains. In device memory,
-/// factors other than 0 are ignored, since the reduction applies them.
-void copy_scaled(const Buffer& to, const void* from, double factor);
+/// Computes to = from * factor, converted to the type of `to`. A factor of 0 writes zeros, whatever `from`
+/// contains. In device memory, both must have one type, and factors other than 0 are ignored, since the
+/// reduction applies them.
+void copy_scaled(const Buffer& to, const Buffer& from, double factor);
 
 }  // namespace DPTK_NAMESPACE::detail
 

@@ -68,18 +68,21 @@ DPTK_INLINE void copy_gradient(const Buffer& to, const void* from) {
     std::memcpy(to.data, from, to.bytes());
 }
 
-DPTK_INLINE void copy_scaled(const Buffer& to, const void* from, double factor) {
+DPTK_INLINE void copy_scaled(const Buffer& to, const Buffer& from, double factor) {
     if (to.bytes() == 0) return;
     if (to.on_device()) {
-        if (factor != 0) return copy_gradient(to, from);
+        if (factor != 0) return copy_gradient(to, from.data);
         return device_calls().set_zero(to.data, to.bytes(), to.device.index);
     }
     if (factor == 0) {
         std::memset(to.data, 0, to.bytes());
+    } else if (to.dtype != from.dtype) {
+        convert(to, from);
+        if (factor != 1) scale(to, to.data, factor);
     } else if (factor == 1) {
-        copy_gradient(to, from);
+        copy_gradient(to, from.data);
     } else {
-        scale(to, from, factor);
+        scale(to, from.data, factor);
     }
 }
 

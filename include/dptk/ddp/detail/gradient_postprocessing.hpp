@@ -39,6 +39,9 @@ class GradientPostprocessing {
     /// Returns whether the gradient exists: a lazy gradient that no rank has used does not.
     [[nodiscard]] bool has(std::size_t i) const;
 
+    /// Returns where the last step has left the average of gradient `i`.
+    [[nodiscard]] Buffer average(std::size_t i) const;
+
     [[nodiscard]] std::vector<ParameterRef> in_host_memory() const;
 
     [[nodiscard]] std::vector<Buffer> on_devices() const;

@@ -47,23 +47,28 @@ DPTK_INLINE bool GradientPostprocessing::unscale_own(double scale) {
 }
 
 DPTK_INLINE bool GradientPostprocessing::has(std::size_t i) const {
-    return buckets_.has(i) && (parameters_[i].gradient != nullptr || !parameters_[i].lazy_gradient);
+    return buckets_.has(i) && (average(i).data != nullptr || !parameters_[i].lazy_gradient);
+}
+
+DPTK_INLINE Buffer GradientPostprocessing::average(std::size_t i) const {
+    return buckets_.average(i, parameters_.tied(), parameters_[i]);
 }
 
 DPTK_INLINE std::vector<ParameterRef> GradientPostprocessing::in_host_memory() const {
     std::vector<ParameterRef> in_buckets;
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-        if (has(i)) in_buckets.push_back(parameters_[i]);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (!has(i)) continue;
+        in_buckets.push_back(parameters_[i]);
+        in_buckets.back().gradient = average(i).data;
+        in_buckets.back().gradient_dtype = average(i).dtype;
+    }
     return in_buckets;
 }
 
 DPTK_INLINE std::vector<Buffer> GradientPostprocessing::on_devices() const {
     std::vector<Buffer> buffers;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        const ParameterRef& parameter = parameters_[i];
-        if (has(i))
-            buffers.push_back({parameter.gradient, parameter.count, parameter.dtype, parameter.device});
-    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+        if (has(i)) buffers.push_back(average(i));
     return buffers;
 }
 

@@ -53,8 +53,11 @@ class GradientReducer {
     GradientReducer(const GradientReducer&) = delete;
     GradientReducer& operator=(const GradientReducer&) = delete;
 
-    /// Returns the parameters in registration order, with the addresses of the last step.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept { return parameters_.refs(); }
+    /// Returns the parameters in registration order, with the addresses of the last step. With
+    /// reduce_in_f32, the gradients are the averages in the buckets.
+    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
+        return options_.reduce_in_f32 ? averages_ : parameters_.refs();
+    }
 
     /// Re-reads all addresses, including those of lazy gradients that exist. Call it between steps. Throws
     /// ArgumentError if the parameters have changed.
@@ -133,6 +136,12 @@ class GradientReducer {
     /// Mistakes in marking are reported by synchronize(), which throws on all ranks.
     void mark_ready(std::size_t i) { mark(i, State::ready, nullptr); }
 
+    /// Reports that the gradient that begins at this address is complete.
+    void mark_ready_at(const void* gradient);
+
+    /// Returns the index of a parameter. Throws ArgumentError if no parameter has this name.
+    [[nodiscard]] std::size_t index_of(std::string_view name) const;
+
     /// Reports that lazy gradient `i` is complete. It must stay at `gradient` until synchronize() has
     /// returned.
     void mark_ready(std::size_t i, void* gradient) { mark(i, State::ready, gradient); }
@@ -202,6 +211,9 @@ class GradientReducer {
 
     void make_buckets(const std::vector<std::size_t>& order);
 
+    /// With reduce_in_f32, updates averages_.
+    void read_averages();
+
     // ---- a step; begin() and mark() lock mutex_, the other functions below require that it is locked
 
     void begin(std::optional<std::size_t> sample_count);
@@ -236,6 +248,10 @@ class GradientReducer {
     void check_capturable();
 
     void mark(std::size_t i, State state, void* gradient);
+
+    void mark_locked(std::size_t i, State state, void* gradient);
+
+    void begin_by_mark(std::string_view what);
 
     void note_mark(std::size_t i, State state);
 
@@ -282,7 +298,8 @@ class GradientReducer {
     ProcessGroup* group_ = nullptr;
     ModelBuffers buffers_;
     BucketSet buckets_;
-    bool pinned_ = false;  // the address of a bucket was returned to the caller
+    std::vector<ParameterRef> averages_;  // with reduce_in_f32: the parameters, with their averages
+    bool pinned_ = false;                 // the address of a bucket was returned to the caller
     bool rebuilt_ = false;
 
     std::mutex mutex_;

@@ -52,6 +52,7 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
                            (lanes.empty() ? "" : "steps in dptk's CUDA kernels\n"));
     make_steps(std::move(lanes));
     make_buckets(first_launch_order(parameters_.sent()));
+    read_averages();
     clock_.emplace(*group_);
     clock_->statistics().first_bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
 }
@@ -68,6 +69,20 @@ DPTK_INLINE void GradientReducer::read_all_addresses() {
     const std::lock_guard lock(mutex_);
     check_not_begun("step()");
     parameters_.read_all_addresses();
+    read_averages();
+}
+
+DPTK_INLINE void GradientReducer::read_averages() {
+    if (!options_.reduce_in_f32) return;
+    averages_.resize(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (averages_[i].name != parameters_[i].name) averages_[i] = parameters_[i];
+        const Buffer average = buckets_.average(i, parameters_.tied(), parameters_[i]);
+        averages_[i].value = parameters_[i].value;
+        averages_[i].gradient = average.data;
+        averages_[i].gradient_dtype = average.dtype;
+        if (average.dtype != parameters_[i].gradient_buffer().dtype) averages_[i].lazy_gradient = {};
+    }
 }
 
 DPTK_INLINE void GradientReducer::broadcast_values(int root) {
@@ -226,6 +241,14 @@ DPTK_INLINE void GradientReducer::check_options() const {
         require_lasting_gradients(parameters_.refs(), "a sharded optimizer");
     }
     if (!is_marked()) require_lasting_gradients(parameters_.refs(), "Ready::at_synchronize");
+    if (options_.reduce_in_f32 && outcome_ != Outcome::everywhere)
+        throw ArgumentError(
+            "ShardedOptimizer does not support reduce_in_f32: it averages 16-bit gradients "
+            "in their own type, and passes them to the optimizer in its type");
+    if (options_.reduce_in_f32 && options_.gradient_as_bucket_view)
+        throw ArgumentError(
+            "reduce_in_f32 and gradient_as_bucket_view exclude each other: 16-bit gradients "
+            "cannot lie in buckets of f32");
 }
 
 DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
@@ -246,6 +269,7 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
                              : "options.stream requires DistributedDataParallel in a program that is built "
                                "with dptk's CUDA kernels");
     }
+    if (options_.reduce_in_f32 && lanes.empty()) require_host_memory(parameters_.refs(), "reduce_in_f32");
     for (const Buffer& buffer : buffers_.buffers()) {
         if (buffer.on_device() && !lanes.has(buffer.device))
             throw ArgumentError(
@@ -374,7 +398,8 @@ DPTK_INLINE bool GradientReducer::may_proceed() {
 
 DPTK_INLINE void GradientReducer::check_capturable() {
     try {
-        const bool settled = rebuilt_ || !is_marked() || options_.gradient_as_bucket_view;
+        const bool settled =
+            rebuilt_ || !is_marked() || options_.gradient_as_bucket_view || options_.reduce_in_f32;
         if (!settled || options_.find_unused_parameters)
             throw ArgumentError(text("rank ", group_->rank(),
                                      ": cannot capture a step into a CUDA graph: first run two steps, which "
@@ -391,12 +416,50 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     const PurposeScope here = purpose("mark_ready()");
     check_index(i);
     if (local_scopes_ > 0 || parameters_.ignored()[i]) return;
-    if (!begun_) {
-        if (steps_->has_accumulated())
-            own_.note(text("gradient ", parameters_[i].name,
-                           " was marked after accumulate() without begin_step(n): call begin_step(n) first"));
-        begin_locked(std::nullopt);
-    }
+    begin_by_mark(parameters_[i].name);
+    mark_locked(i, state, gradient);
+}
+
+DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
+    const std::lock_guard lock(mutex_);
+    const PurposeScope here = purpose("mark_ready()");
+    if (local_scopes_ > 0) return;
+    begin_by_mark("at an address");
+    if (!is_marked()) return note_mark(0, State::ready);
+    if (!own_.has_addresses) return;
+    std::size_t i = parameters_.index_of_gradient(gradient);
+    if (i == parameters_.size())
+        return own_.note(
+            "mark_ready(gradient) was called with an address at which no gradient begins: pass the "
+            "gradient's "
+            "first element, or for lazy gradients and parameters without elements their index");
+    if (parameters_.ignored()[i]) return;
+    while (marks_[i] != State::waiting && parameters_.tied().next(i) < parameters_.size())
+        i = parameters_.tied().next(i);
+    mark_locked(i, State::ready, nullptr);
+}
+
+DPTK_INLINE std::size_t GradientReducer::index_of(std::string_view name) const {
+    const std::vector<ParameterRef>& refs = parameters_.refs();
+    const auto found = std::ranges::find(refs, name, &ParameterRef::name);
+    if (found != refs.end()) return static_cast<std::size_t>(found - refs.begin());
+    constexpr std::size_t limit = 8;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(limit, refs.size()); ++i)
+        names += (i == 0 ? "" : ", ") + refs[i].name;
+    throw ArgumentError(text("rank ", group_->rank(), ": the model has no parameter ", name, ": it has ",
+                             names, refs.size() > limit ? ", ..." : ""));
+}
+
+DPTK_INLINE void GradientReducer::begin_by_mark(std::string_view what) {
+    if (begun_) return;
+    if (steps_->has_accumulated())
+        own_.note(text("gradient ", what,
+                       " was marked after accumulate() without begin_step(n): call begin_step(n) first"));
+    begin_locked(std::nullopt);
+}
+
+DPTK_INLINE void GradientReducer::mark_locked(std::size_t i, State state, void* gradient) {
     // Starting the exchange here lets it finish before the first bucket is full.
     if (is_marked() && !steps_->has_begun() && sends_early()) begin_among_ranks();
     if (own_.samples == std::size_t{0}) return;
@@ -475,6 +538,7 @@ DPTK_INLINE void GradientReducer::end_step() {
     reduction_ = steps_->reduction(own_);
     if (!steps_->finish(own_, unused_, *clock_)) throw_problems();
     clock_->end_step(marks_.arrived());
+    read_averages();
     rebuild();
     reset_step();
 }
@@ -500,7 +564,8 @@ DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
 
 DPTK_INLINE void GradientReducer::rebuild() {
     const bool may_change = options_.find_unused_parameters && !options_.static_graph;
-    const bool must_stay = options_.gradient_as_bucket_view || outcome_ != Outcome::everywhere;
+    const bool must_stay =
+        options_.gradient_as_bucket_view || options_.reduce_in_f32 || outcome_ != Outcome::everywhere;
     if (rebuilt_ || !is_marked() || may_change || must_stay) return;
     const NewOrder agreed =
         agree_on_order(*group_, pinned_, marks_.arrived(), first_launch_order(parameters_.sent()));

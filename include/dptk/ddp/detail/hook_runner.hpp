@@ -11,9 +11,9 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -110,9 +110,9 @@ DPTK_INLINE void HostSteps::copy_in(std::size_t b, const LocalStep& own,
         const bool is_in_place = place.data == parameter.gradient && place.count != 0;
         if (!takes_part[position] && is_in_place && may_keep_gradients(own)) keep(indices[position], place);
         if (has_accumulated()) {
-            sums_.blend(place, indices[position], sum_weight(), parameter.gradient, weight);
+            sums_.blend(place, indices[position], sum_weight(), parameter.gradient_buffer(), weight);
         } else {
-            copy_scaled(place, parameter.gradient, weight);
+            copy_scaled(place, parameter.gradient_buffer(), weight);
         }
     }
 }
@@ -124,6 +124,7 @@ DPTK_INLINE void HostSteps::copy_out(std::size_t b, const LocalStep& own, const 
     for (std::size_t position = 0; position < indices.size(); ++position) {
         const ParameterRef& parameter = parameters_[indices[position]];
         const Buffer average = buckets_[b].gradient(position, parameter.count);
+        if (average.dtype != parameter.gradient_buffer().dtype) continue;  // the program reads the bucket
         if (own.is_shadow || unused[indices[position]]) {
             restore(indices[position], average);
             continue;

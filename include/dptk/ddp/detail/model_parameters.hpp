@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dptk/comm/process_group.hpp"
@@ -36,6 +37,10 @@ class ModelParameters {
     /// Asks for the address of a lazy gradient if it is not known yet. Throws what the program's own code
     /// throws.
     void find_gradient(std::size_t i, IfMissing if_missing);
+
+    /// Returns the index of the parameter whose gradient begins at this address, the first one of tied
+    /// parameters, or size() if there is none.
+    [[nodiscard]] std::size_t index_of_gradient(const void* gradient);
 
     /// Returns a description of the parameters, one line each, which must be equal on all ranks.
     [[nodiscard]] std::string table() const;
@@ -71,6 +76,8 @@ class ModelParameters {
     std::vector<ParameterRef> refs_;
     std::vector<bool> ignored_;
     TiedParameters tied_;
+    /// The addresses of gradients and their parameters, sorted. Empty until they are needed.
+    std::vector<std::pair<const void*, std::size_t>> by_address_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

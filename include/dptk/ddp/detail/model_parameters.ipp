@@ -3,6 +3,7 @@
 #include "dptk/ddp/detail/model_parameters.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "dptk/core/detail/text.hpp"
@@ -29,7 +30,10 @@ DPTK_INLINE void ModelParameters::read_addresses() {
     bool any_has_moved = false;
     for (std::size_t i = 0; i < now.size() && !any_has_moved; ++i)
         any_has_moved = has_moved(refs_[i], now[i]);
-    if (any_has_moved) check_ties(now);
+    if (any_has_moved) {
+        check_ties(now);
+        by_address_.clear();
+    }
     refs_ = std::move(now);
 }
 
@@ -91,6 +95,21 @@ DPTK_INLINE void ModelParameters::find_gradient(std::size_t i, IfMissing if_miss
         parameter.gradient = parameter.lazy_gradient(if_missing);
 }
 
+DPTK_INLINE std::size_t ModelParameters::index_of_gradient(const void* gradient) {
+    if (by_address_.empty()) {
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (refs_[i].gradient != nullptr && refs_[i].count != 0 && !refs_[i].lazy_gradient)
+                by_address_.emplace_back(refs_[i].gradient, i);
+        }
+        std::ranges::sort(by_address_, [](const auto& a, const auto& b) {
+            return a.first != b.first ? std::less<>()(a.first, b.first) : a.second < b.second;
+        });
+    }
+    const auto found = std::ranges::lower_bound(by_address_, gradient, std::less<>(),
+                                                &std::pair<const void*, std::size_t>::first);
+    return found != by_address_.end() && found->first == gradient ? found->second : size();
+}
+
 DPTK_INLINE std::string ModelParameters::table() const {
     std::string out;
     for (std::size_t i = 0; i < size(); ++i) out += parameter_line(refs_[i], ignored_[i]);
@@ -109,7 +128,7 @@ DPTK_INLINE void ModelParameters::broadcast_values(ProcessGroup& group, int root
         const std::size_t first = tied_.first_of_value(i);
         const bool is_sent_already = first != i && !ignored_[first];
         if (ignored_[i] || is_sent_already) continue;
-        const Buffer value{refs_[i].value, refs_[i].count, refs_[i].dtype, refs_[i].device};
+        const Buffer value = refs_[i].value_buffer();
         run(group,
             {.verb = Verb::broadcast, .input = value, .output = value, .root = root, .stream = stream});
     }

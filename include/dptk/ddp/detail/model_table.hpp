@@ -7,8 +7,8 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/options.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -43,6 +43,7 @@ DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& optio
     add_flag("find_unused_parameters", options.find_unused_parameters);
     add_flag("static_graph", options.static_graph);
     add_flag("gradient_as_bucket_view", options.gradient_as_bucket_view);
+    add_flag("reduce_in_f32", options.reduce_in_f32);
     add_flag("init_sync", options.init_sync);
     add_flag("broadcast_buffers", options.broadcast_buffers);
     out += text("verify_parameters_every ", verification_interval(options), "\n");
@@ -54,6 +55,8 @@ DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& optio
 DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignored) {
     std::string out = text(ignored ? "ignored " : "", "parameter ", parameter.name, " of ",
                            dtype_name(parameter.dtype), " ", shape_text(parameter.shape));
+    const DType gradient = parameter.gradient_buffer().dtype;
+    if (gradient != parameter.dtype) out += text(" with gradients of ", dtype_name(gradient));
     out += text(" with ", parameter.count, " elements");
     if (parameter.layout != 0) out += text(" in layout ", parameter.layout);
     return out + "\n";
@@ -93,7 +96,9 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
         const auto place = [](const ParameterRef& parameter) {
+            const DType gradient = parameter.gradient_buffer().dtype;
             return text(parameter.count, " x ", dtype_name(parameter.dtype),
+                        gradient == parameter.dtype ? "" : text(" with gradients of ", dtype_name(gradient)),
                         parameter.device == Device{} ? "" : " on " + device_name(parameter.device));
         };
         const auto form = [](const ParameterRef& parameter) {
@@ -104,6 +109,7 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
                                      " at construction, and is ", describe(now[i]), " now"));
         };
         if (now[i].count != before[i].count || now[i].dtype != before[i].dtype ||
+            now[i].gradient_buffer().dtype != before[i].gradient_buffer().dtype ||
             now[i].device != before[i].device)
             fail(place);
         if (now[i].shape != before[i].shape || now[i].layout != before[i].layout) fail(form);

@@ -17,8 +17,9 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// Values are sent in memory with the layout of the buckets: in the buckets themselves, whose gradients are
-/// no longer needed, or in separate memory, in which the program may keep its values.
+/// Values are of type T; gradients may be of another floating-point type. Values are sent in memory with the
+/// layout of the buckets: in the buckets themselves, whose gradients are no longer needed, if these are of
+/// type T; otherwise in separate memory. In separate memory the program may keep its values.
 template <std::floating_point T>
 class ShardedParameters {
   public:
@@ -45,8 +46,9 @@ class ShardedParameters {
             find_pieces(b, options.largest_piece);
             const Buffer gradients = buckets()[b].gradients();
             ValueBuffer value_buffer{buckets()[b].memory(), gradients};
-            if (options.has_value_memory) {
-                value_buffer.memory = group().channel().allocate(gradients.bytes());
+            if (options.has_value_memory || gradients.dtype != dtype_of<T>) {
+                value_buffer.values.dtype = dtype_of<T>;
+                value_buffer.memory = group().channel().allocate(value_buffer.values.bytes());
                 value_buffer.values.data = value_buffer.memory.get();
             }
             value_buffer.peer_gradients = group().channel().peer_memory(gradients);
@@ -71,8 +73,17 @@ class ShardedParameters {
     }
 
     /// Returns the gradient of a piece, in this rank's part of the bucket.
-    [[nodiscard]] std::span<T> gradient(const Piece& piece) const {
-        return elements(buckets()[piece.bucket].gradients(), piece.in_bucket, piece.count);
+    [[nodiscard]] Buffer gradient(const Piece& piece) const {
+        return buckets()[piece.bucket].gradients().slice(piece.in_bucket, piece.count);
+    }
+
+    /// Returns the gradient of a piece as elements of type T, valid until the next call.
+    [[nodiscard]] std::span<const T> converted_gradient(const Piece& piece) {
+        const Buffer own = gradient(piece);
+        if (own.dtype == dtype_of<T>) return elements(own, 0, piece.count);
+        converted_.resize(piece.count);
+        convert({converted_.data(), piece.count, dtype_of<T>, {}}, own);
+        return converted_;
     }
 
     /// Returns the memory for the values of parameter `i`.
@@ -94,12 +105,12 @@ class ShardedParameters {
     /// Sets gradient(piece) to the average, or the sum, of all ranks' gradients of this piece.
     void reduce(const Piece& piece, ReduceOp op) {
         const std::vector<void*>& peers = value_buffers_[piece.bucket].peer_gradients;
+        Buffer own = gradient(piece);
+        const std::size_t first = piece.in_bucket * own.element_size();
         sources_.clear();
-        for (void* const peer : peers) sources_.push_back(static_cast<const T*>(peer) + piece.in_bucket);
-        void* const own = gradient(piece).data();
-        const Buffer like{own, piece.count, dtype_of<T>, {}};
-        reduce_together({sources_, {&own, 1}, piece.count, static_cast<double>(peers.size())}, like,
-                        like.dtype, op);
+        for (void* const peer : peers) sources_.push_back(static_cast<const std::byte*>(peer) + first);
+        reduce_together({sources_, {&own.data, 1}, piece.count, static_cast<double>(peers.size())}, own,
+                        own.dtype, op);
     }
 
     /// Writes the piece's new values to all ranks.
@@ -208,6 +219,7 @@ class ShardedParameters {
     std::vector<Piece> pieces_;
     std::vector<ValueBuffer> value_buffers_;
     std::vector<const void*> sources_;
+    std::vector<T> converted_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

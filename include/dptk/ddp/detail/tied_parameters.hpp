@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/core/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 

@@ -17,6 +17,7 @@ struct ParameterMemory {
     Device device;
     std::uintptr_t begin;
     std::uintptr_t end;
+    DType dtype;
     std::size_t parameter;
     bool is_gradient;
 
@@ -42,16 +43,14 @@ DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& para
     std::iota(first_.begin(), first_.end(), 0U);
     std::iota(first_value_.begin(), first_value_.end(), 0U);
     std::vector<ParameterMemory> all;
-    const auto add = [&](std::size_t i, const void* data, bool is_gradient) {
-        const ParameterRef& parameter = parameters[i];
-        if (data == nullptr || parameter.count == 0) return;
-        const auto begin = reinterpret_cast<std::uintptr_t>(data);
-        all.push_back(
-            {parameter.device, begin, begin + parameter.count * dtype_size(parameter.dtype), i, is_gradient});
+    const auto add = [&](std::size_t i, const Buffer& elements, bool is_gradient) {
+        if (elements.data == nullptr || elements.count == 0) return;
+        const auto begin = reinterpret_cast<std::uintptr_t>(elements.data);
+        all.push_back({elements.device, begin, begin + elements.bytes(), elements.dtype, i, is_gradient});
     };
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        add(i, parameters[i].value, false);
-        add(i, parameters[i].gradient, true);
+        add(i, parameters[i].value_buffer(), false);
+        add(i, parameters[i].gradient_buffer(), true);
     }
     std::ranges::sort(all, {}, [](const ParameterMemory& memory) {
         return std::tuple(memory.device.type, memory.device.index, memory.begin, memory.end,
@@ -62,8 +61,7 @@ DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& para
         const ParameterMemory& now = all[n];
         if (now.device != before.device || now.begin >= before.end) continue;
         const bool is_same = now.begin == before.begin && now.end == before.end &&
-                             now.is_gradient == before.is_gradient &&
-                             parameters[now.parameter].dtype == parameters[before.parameter].dtype;
+                             now.is_gradient == before.is_gradient && now.dtype == before.dtype;
         if (!is_same) throw_overlap(parameters, before, now);
         std::vector<std::size_t>& first = now.is_gradient ? first_ : first_value_;
         first[now.parameter] = first[before.parameter];

@@ -36,7 +36,7 @@ namespace DPTK_NAMESPACE::detail {
 }
 
 DPTK_INLINE std::uint64_t value_hash(const ParameterRef& parameter, const DeviceLanes* lanes) {
-    const std::size_t bytes = parameter.count * dtype_size(parameter.dtype);
+    const std::size_t bytes = parameter.value_buffer().bytes();
     if (bytes == 0) return 0;
     if (parameter.device.type == DeviceType::cpu)
         return bytes_hash(static_cast<const std::byte*>(parameter.value), bytes);
@@ -44,7 +44,7 @@ DPTK_INLINE std::uint64_t value_hash(const ParameterRef& parameter, const Device
     if (lanes != nullptr) {
         DeviceLane& lane = lanes->on(parameter.device);
         lane.wait_for_user_stream();
-        lane.read({parameter.value, parameter.count, parameter.dtype, parameter.device}, copy.data());
+        lane.read(parameter.value_buffer(), copy.data());
     } else {
         device_calls().copy(copy.data(), parameter.value, bytes, parameter.device.index);
         device_calls().synchronize(parameter.device.index);

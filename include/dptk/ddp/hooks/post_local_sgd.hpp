@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/detail/hook_memory.hpp"
 #include "dptk/ddp/hooks/allreduce.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 
 namespace DPTK_NAMESPACE {
 

@@ -62,8 +62,7 @@ DPTK_INLINE bool PeriodicModelAverager::average_parameters(const std::vector<Par
     const std::size_t step = steps_++;
     if (step < warmup_steps_ || (step - warmup_steps_) % period_ != 0) return false;
     detail::ErasedBuffers values;
-    for (const ParameterRef& parameter : parameters)
-        values.buffers.push_back({parameter.value, parameter.count, parameter.dtype, parameter.device});
+    for (const ParameterRef& parameter : parameters) values.buffers.push_back(parameter.value_buffer());
     detail::run_coalesced(group_, {.verb = Verb::all_reduce, .reduction = ReduceOp::avg, .stream = stream},
                           values, values);
     return true;

@@ -7,7 +7,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/optim/adam.hpp"
 #include "dptk/optim/sgd.hpp"

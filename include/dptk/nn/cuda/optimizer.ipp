@@ -40,10 +40,12 @@ DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
     tensors_.clear();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const ParameterRef& parameter = parameters[i];
-        if (parameter.dtype != DType::f32 || parameter.device.type != DeviceType::cuda)
+        if (parameter.dtype != DType::f32 || parameter.gradient_buffer().dtype != DType::f32 ||
+            parameter.device.type != DeviceType::cuda)
             throw ArgumentError(dptk::detail::text(
                 "FusedOptimizer: parameter ", parameter.name, ": expected f32 in device memory, got ",
-                dtype_name(parameter.dtype), " in ",
+                dtype_name(parameter.dtype), " with a gradient of ",
+                dtype_name(parameter.gradient_buffer().dtype), " in ",
                 parameter.device.type == DeviceType::cuda ? "device" : "host", " memory"));
         tensors_.push_back({.value = static_cast<float*>(parameter.value),
                             .gradient = static_cast<const float*>(parameter.gradient),

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
-#include "dptk/ddp/parameter_ref.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/loss.hpp"
 #include "dptk/nn/sequential.hpp"

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/dtype.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -21,13 +23,14 @@ enum class IfMissing { null, make };
 
 /// Describes one parameter of a model, without owning its memory. A model's for_each_parameter(sink) may
 /// pass a ParameterRef to the sink, and DistributedDataParallel::parameters() returns all of them. Value
-/// and gradient are `count` contiguous elements of `dtype` each, on one device. dptk writes rank 0's values
-/// and the averages into this memory, and asks for the addresses again in each step.
+/// and gradient are `count` contiguous elements each, on one device. Their element types may differ, as in
+/// mixed precision. dptk writes rank 0's values and the averages into this memory, and asks for the addresses
+/// again in each step.
 ///
-/// All ranks must have equally many parameters, in the same order, with equal name, dtype, shape, count and
-/// layout; otherwise MismatchError is thrown. The number of parameters, and the count, dtype and device of
-/// each, must not change after a DistributedDataParallel has been constructed; otherwise ArgumentError is
-/// thrown.
+/// All ranks must have equally many parameters, in the same order, with equal name, element types, shape,
+/// count and layout; otherwise MismatchError is thrown. The number of parameters, and the count, element
+/// types and device of each, must not change after a DistributedDataParallel has been constructed; otherwise
+/// ArgumentError is thrown.
 struct ParameterRef {
     /// The name for error messages: "weights[2]", "conv1.bias". If the name is empty, ParameterSink
     /// generates one.
@@ -35,8 +38,10 @@ struct ParameterRef {
     /// The logical shape, first dimension first, independent of the order in memory. The product of the
     /// dimensions may be below `count` if a backend's layout has padding.
     std::vector<std::size_t> shape;
-    DType dtype = DType::f32;  ///< Element type of value and gradient: a floating-point type.
-    Device device = {};        ///< The memory in which value and gradient lie. Default: host memory.
+    DType dtype = DType::f32;  ///< Element type of the value: a floating-point type.
+    /// Element type of the gradient: a floating-point type. Default: that of the value.
+    std::optional<DType> gradient_dtype = std::nullopt;
+    Device device = {};  ///< The memory in which value and gradient lie. Default: host memory.
     /// The number of elements of the value, and of the gradient, including padding.
     std::size_t count = 0;
     void* value = nullptr;  ///< The first element. May be null only if `count` is 0.
@@ -53,6 +58,34 @@ struct ParameterRef {
     /// Distinguishes memory layouts of one logical shape. 0 means row-major; other values are column_major,
     /// or a number that the program chooses, such as a hash of strides. Must be equal on all ranks.
     std::uint64_t layout = 0;
+
+    /// Returns the elements of the value, with their type erased.
+    [[nodiscard]] Buffer value_buffer() const noexcept { return {value, count, dtype, device}; }
+
+    /// Returns the elements of the gradient, with their type erased. Its address is null if the gradient is
+    /// lazy and does not exist yet.
+    [[nodiscard]] Buffer gradient_buffer() const noexcept {
+        return {gradient, count, gradient_dtype.value_or(dtype), device};
+    }
+
+    /// Returns the elements of the value. Throws ArgumentError if they are not of type T, or not in host
+    /// memory.
+    template <Element T>
+    [[nodiscard]] std::span<T> values() const {
+        check_access(value_buffer(), dtype_of<T>, "value");
+        return {static_cast<T*>(value), count};
+    }
+
+    /// Returns the elements of the gradient. Throws ArgumentError if they are not of type T, not in host
+    /// memory, or if the gradient is lazy and does not exist yet.
+    template <Element T>
+    [[nodiscard]] std::span<T> gradients() const {
+        check_access(gradient_buffer(), dtype_of<T>, "gradient");
+        return {static_cast<T*>(gradient), count};
+    }
+
+  private:
+    void check_access(const Buffer& elements, DType requested, std::string_view what) const;
 };
 
 namespace detail {
@@ -70,5 +103,5 @@ void require_lasting_gradients(std::span<const ParameterRef> parameters, std::st
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/ddp/parameter_ref.ipp"
+#include "dptk/core/parameter_ref.ipp"
 #endif
