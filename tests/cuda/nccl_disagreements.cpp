@@ -10,7 +10,8 @@ TEST_CASE("docs/errors.md: calls that differ over NCCL are an agreed error with 
         const test::Machine machine(ranks);
         test::on_devices(ranks, [](dptk::ProcessGroup& threads) {
             dptk::ProcessGroup group = dptk::nccl_communicator(threads);
-            for (const test::DisagreementCell& cell : test::disagreement_cells("any, with DPTK_DEBUG=detail")) {
+            for (const test::DisagreementCell& cell :
+                 test::disagreement_cells("any, with DPTK_DEBUG=detail")) {
                 REQUIRE(cell.expected == "error");
                 test::check_is_agreed_error(group, cell);
             }
