@@ -56,6 +56,31 @@ TEST_CASE("a subgroup has its ranks in the order given, and all verbs") {
     });
 }
 
+TEST_CASE(
+    "a group knows its members' ranks in the job and its name, and describes itself identically on all "
+    "members") {
+    test::on_ranks([](ProcessGroup& group) {
+        CHECK(group.ranks().size() == static_cast<std::size_t>(group.size()));
+        if (group.size() < 3) return;
+        ProcessGroup part = group.subgroup({2, 0});
+        ProcessGroup copy = group.duplicate();
+        CHECK(copy.ranks() == group.ranks());
+        CHECK(copy.name() != group.name());
+        if (!part.is_member()) return;
+        CHECK(part.ranks() == std::vector{group.ranks()[2], group.ranks()[0]});
+        CHECK(part.name() != group.name());
+        const std::string text = part.describe();
+        for (const std::string& other : part.all_gather_object(text)) CHECK(other == text);
+        for (const std::string& other : part.all_gather_object(part.name())) CHECK(other == part.name());
+        CHECK(test::contains(text, "group " + part.name() + ": 2 ranks over " + part.backend() + "\n"));
+        CHECK(test::contains(
+            text, "rank 0, rank " + std::to_string(group.ranks()[2]) + " of the job: local rank "));
+        CHECK(test::contains(text, " on " + dptk::detail::host_name() + ", process "));
+        CHECK(test::contains(
+            text, "rank 1, rank " + std::to_string(group.ranks()[0]) + " of the job: local rank "));
+    });
+}
+
 TEST_CASE("a rank outside a subgroup gets a group that says so when it is used") {
     test::on_ranks([](ProcessGroup& group) {
         if (group.size() < 2) return;

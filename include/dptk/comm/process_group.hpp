@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/communicator.hpp"
 #include "dptk/comm/detail/device_call.hpp"
@@ -49,6 +50,18 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
     /// Returns whether this rank is in the group; false if the group was moved from. If it is false, all
     /// other calls throw ArgumentError.
     [[nodiscard]] bool is_member() const noexcept { return channel_ != nullptr; }
+
+    /// Returns the job's rank of each member, in the group's order: ranks()[rank()] is this process's rank in
+    /// the group that init_process_group() has returned. Does not communicate.
+    [[nodiscard]] const std::vector<int>& ranks() const;
+
+    /// Returns the group's name in messages, such as "0.1-2". It is the same on all members, and no two
+    /// groups of a job have the same name. Does not communicate.
+    [[nodiscard]] const std::string& name() const;
+
+    /// Returns a description of the group for bug reports: dptk's version, the transport, and the host and
+    /// process of each member. It is the same on all members. Collective; blocks.
+    [[nodiscard]] std::string describe();
 
     /// Creates an independent group over the same ranks, as MPI_Comm_dup does, for example for background
     /// communication. Its calls never match this group's calls. Collective. Throws ArgumentError if the
@@ -91,7 +104,7 @@ class ProcessGroup : public CollectiveVerbs<ProcessGroup>,
 
     void check_member() const;
 
-    [[nodiscard]] static std::string describe(const SubgroupOptions& options);
+    [[nodiscard]] static std::string option_text(const SubgroupOptions& options);
 
     [[nodiscard]] bool over_own_transport(const SubgroupOptions& options) const;
 

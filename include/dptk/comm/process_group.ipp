@@ -2,6 +2,8 @@
 
 #include "dptk/comm/process_group.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "dptk/comm/detail/routed_channel.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/control/net/host.hpp"
+#include "dptk/core/version.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -18,6 +21,26 @@ DPTK_INLINE ProcessGroup::ProcessGroup(std::unique_ptr<detail::Channel> channel)
     : channel_(std::move(channel)) {
     if (channel_ && !channel_->serves_devices())
         channel_ = std::make_unique<detail::RoutedChannel>(std::move(channel_));
+}
+
+DPTK_INLINE const std::vector<int>& ProcessGroup::ranks() const {
+    return channel().identity().ranks;
+}
+
+DPTK_INLINE const std::string& ProcessGroup::name() const {
+    return channel().identity().name;
+}
+
+DPTK_INLINE std::string ProcessGroup::describe() {
+    const detail::PurposeScope here(channel(), {.call = "describe()", .owner = "ProcessGroup"});
+    const std::string own = detail::text("local rank ", local_rank(), " of ", local_size(), " on ",
+                                         detail::host_name(), ", process ", ::getpid());
+    const std::vector<std::string> members = detail::all_gather_text(*this, own);
+    std::string out = detail::text("dptk " DPTK_VERSION ", group ", name(), ": ", size(),
+                                   size() == 1 ? " rank" : " ranks", " over ", backend(), "\n");
+    for (std::size_t rank = 0; rank < members.size(); ++rank)
+        out += detail::text("rank ", rank, ", rank ", ranks()[rank], " of the job: ", members[rank], "\n");
+    return out;
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
@@ -29,7 +52,7 @@ DPTK_INLINE ProcessGroup ProcessGroup::duplicate() {
 DPTK_INLINE ProcessGroup ProcessGroup::subgroup(std::span<const int> ranks, const SubgroupOptions& options) {
     detail::check_no_problem<ArgumentError>(*this, problem_with(ranks, options));
     detail::check_equal_tables(*this, "subgroups",
-                               detail::text("the ranks ", detail::list_text(ranks), describe(options)));
+                               detail::text("the ranks ", detail::list_text(ranks), option_text(options)));
     return make_subgroup(ranks, options);
 }
 
@@ -44,7 +67,7 @@ DPTK_INLINE ProcessGroup ProcessGroup::split(int color, int key, const SubgroupO
                    ? detail::text("split with color ", color, ": expected a color of at least 0, or ",
                                   "no_color (", no_color, ")")
                    : problem_with(options));
-    detail::check_equal_tables(*this, "subgroups", "a split" + describe(options));
+    detail::check_equal_tables(*this, "subgroups", "a split" + option_text(options));
     const std::vector<int> colors = all_gather_value(color);
     const std::vector<int> keys = all_gather_value(key);
     std::vector<int> ranks;
@@ -78,7 +101,7 @@ DPTK_INLINE void ProcessGroup::check_member() const {
     throw ArgumentError(why_empty_.empty() ? "this process group was moved from" : why_empty_);
 }
 
-DPTK_INLINE std::string ProcessGroup::describe(const SubgroupOptions& options) {
+DPTK_INLINE std::string ProcessGroup::option_text(const SubgroupOptions& options) {
     return (options.timeout ? ", timeout " + detail::duration_text(*options.timeout) : "") +
            (options.backend.empty() ? "" : ", backend " + options.backend);
 }
