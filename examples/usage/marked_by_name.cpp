@@ -21,7 +21,8 @@ int main() {
     // Backward of 0.5 * |values - rank|^2, from the last layer to the first.
     const auto backward = [&](const std::string& name) {
         auto& [value, gradient] = net.at(name);
-        for (std::size_t i = 0; i < value.size(); ++i) gradient[i] = value[i] - static_cast<float>(group.rank());
+        for (std::size_t i = 0; i < value.size(); ++i)
+            gradient[i] = value[i] - static_cast<float>(group.rank());
         ddp.mark_ready(gradient);
     };
     for (int step = 0; step < 100; ++step) {

@@ -29,7 +29,8 @@ double train(dptk::ProcessGroup& group, const Digits& digits) {
                 const float* image = digits.image(sample);
                 float all = 0, probability[classes] = {};
                 for (std::size_t c = 0; c < classes; ++c) {
-                    for (std::size_t p = 0; p < pixels; ++p) probability[c] += weight[c * pixels + p] * image[p];
+                    for (std::size_t p = 0; p < pixels; ++p)
+                        probability[c] += weight[c * pixels + p] * image[p];
                     all += probability[c] = std::exp(probability[c]);
                 }
                 const auto label = static_cast<std::size_t>(digits.labels[sample]);
@@ -55,5 +56,6 @@ int main(int, char** argv) {
     const Digits digits = read_digits(argv[1]);
     const double f32 = train<float>(group, digits), bf16 = train<dptk::bfloat16>(group, digits);
     const char* const how = std::abs(f32 - bf16) < 0.01 * f32 ? "within 1 %" : "too far apart";
-    if (group.rank() == 0) std::printf("loss with f32 gradients %.4f, bf16 gradients %.4f: %s\n", f32, bf16, how);
+    if (group.rank() == 0)
+        std::printf("loss with f32 gradients %.4f, bf16 gradients %.4f: %s\n", f32, bf16, how);
 }

@@ -36,7 +36,7 @@ TEST_CASE("hooks on gradients in device memory give the same results as in host 
 TEST_CASE("PowerSGD's state goes from device memory to host memory, and back") {
     const test::Machine machine(2);
     test::on_devices(2, [](ProcessGroup& group) {
-        const dptk::hooks::PowerSgdOptions options{.start_step = 1, .min_compression_rate = 1};
+        const dptk::hooks::PowerSGDOptions options{.start_step = 1, .min_compression_rate = 1};
         const auto whole = dptk::hooks::powersgd(options);
         const auto first = dptk::hooks::powersgd(options);
         const auto second = dptk::hooks::powersgd(options);

@@ -188,7 +188,7 @@ void check_optimizer(Fused&& fused, Plain&& plain, const cuda_runtime::Stream& s
 TEST_CASE("optimizers step as the host's do" * doctest::skip(is_launched())) {
     const cuda_runtime::Stream stream;
     for (const double momentum : {0.0, 0.9}) {
-        const dptk::SgdOptions options{.lr = 0.05, .momentum = momentum, .weight_decay = 1e-2};
+        const dptk::SGDOptions options{.lr = 0.05, .momentum = momentum, .weight_decay = 1e-2};
         check_optimizer(FusedSGD(options, stream), dptk::SGD<float>(options), stream);
     }
     const dptk::AdamOptions options{.lr = 0.01, .weight_decay = 0.1};

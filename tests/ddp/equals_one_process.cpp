@@ -50,9 +50,9 @@ bool same_bits_on_all_ranks(dptk::ProcessGroup& group, const std::vector<std::ve
 /// Compares ten SGD steps of the DDP that `make(group, net, options)` returns with one process on the batches
 /// of all ranks. `samples` are distributed without padding, so that the last batch is uneven and some ranks
 /// may have no samples.
-template <class T, class MakeDdp>
+template <class T, class MakeDDP>
 void train_and_compare(dptk::ProcessGroup& group, const Options& options, std::size_t samples,
-                       MakeDdp&& make) {
+                       MakeDDP&& make) {
     constexpr std::size_t batch_size = 3;
     constexpr double tolerance = 64;
     test::SmallNet<T> net(group.rank());  // values differ between ranks until DDP broadcasts rank 0's
@@ -100,8 +100,8 @@ auto values_and_gradients(dptk::ProcessGroup& group, test::SmallNet<T>& net, con
     return std::make_unique<dptk::DistributedDataParallel>(group, net.values, net.gradients, options);
 }
 
-template <class MakeDdp>
-void train_with_all_options(MakeDdp&& make) {
+template <class MakeDDP>
+void train_with_all_options(MakeDDP&& make) {
     test::on_ranks([&](dptk::ProcessGroup& group) {
         for (const Ready ready : {Ready::at_synchronize, Ready::marked}) {
             train_and_compare<float>(group, {.ready = ready}, 29, make);

@@ -232,7 +232,7 @@ TEST_CASE("PowerSGD: error feedback adds the errors to later gradients") {
             return static_cast<float>(std::sin(x + 0.3 * static_cast<double>(i)) + 0.1 * rank);
         };
         // Relative error of the sum of all outputs, compared with the sum of all inputs.
-        const auto missed = [&](const dptk::hooks::PowerSgdOptions& options) {
+        const auto missed = [&](const dptk::hooks::PowerSGDOptions& options) {
             HostMatrix value(rows, columns), gradient(rows, columns);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
             ddp.set_comm_hook(dptk::hooks::powersgd(options));
@@ -292,7 +292,7 @@ TEST_CASE("PowerSGD: errors stay with their parameters when buckets are rebuilt"
 
 TEST_CASE("PowerSGD continues from a saved state as if it had never stopped") {
     test::on_ranks([](ProcessGroup& group) {
-        const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSgd>& hook, int first) {
+        const auto run = [&](int steps, const std::shared_ptr<dptk::hooks::PowerSGD>& hook, int first) {
             HostMatrix value(12, 10), gradient(12, 10);
             DistributedDataParallel ddp(group, std::tie(value), std::tie(gradient));
             ddp.set_comm_hook(hook);
@@ -304,7 +304,7 @@ TEST_CASE("PowerSGD continues from a saved state as if it had never stopped") {
             }
             return gradient.elements;
         };
-        const dptk::hooks::PowerSgdOptions options{.start_step = 3};
+        const dptk::hooks::PowerSGDOptions options{.start_step = 3};
         const auto whole = dptk::hooks::powersgd(options);
         const auto first = dptk::hooks::powersgd(options);
         const auto second = dptk::hooks::powersgd(options);
@@ -315,7 +315,7 @@ TEST_CASE("PowerSGD continues from a saved state as if it had never stopped") {
         CHECK(second->state().steps == 8);
         CHECK(first->state().steps == 5);
         CHECK(first->state().errors.at(0).size() == 120);
-        CHECK_THROWS_AS(dptk::hooks::PowerSgd({.matrix_approximation_rank = 0}), dptk::ArgumentError);
-        CHECK_THROWS_AS(dptk::hooks::PowerSgd({.min_compression_rate = -1}), dptk::ArgumentError);
+        CHECK_THROWS_AS(dptk::hooks::PowerSGD({.matrix_approximation_rank = 0}), dptk::ArgumentError);
+        CHECK_THROWS_AS(dptk::hooks::PowerSGD({.min_compression_rate = -1}), dptk::ArgumentError);
     });
 }

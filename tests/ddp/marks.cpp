@@ -30,10 +30,11 @@ TEST_CASE("gradients are marked by their container, by their address, and by the
         const float mean = static_cast<float>(group.size() - 1) / 2;
         for (int step = 0; step < 2; ++step) {
             Parameters net = parameters_of(group.rank());
-            dptk::DistributedDataParallel ddp(
-                group, net, {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
+            dptk::DistributedDataParallel ddp(group, net,
+                                              {.bucket_cap_mb = test::one_byte, .ready = Ready::marked});
             for (int again = 0; again < 3; ++again) {
-                for (auto& [name, parameter] : net) parameter.second = parameters_of(group.rank()).at(name).second;
+                for (auto& [name, parameter] : net)
+                    parameter.second = parameters_of(group.rank()).at(name).second;
                 ddp.begin_step();
                 ddp.mark_ready(net.at("out.weight").second);
                 ddp.mark_ready(net.at("hidden.weight").second.data());

@@ -60,8 +60,8 @@ struct MixedModel {
     std::vector<std::vector<G>> gradients = {std::vector<G>(7), std::vector<G>(300), std::vector<G>(1)};
 
     static double exact(int rank, int step, std::size_t p, std::size_t i) {
-        return number(rounded<G>(
-            1.0 + 0.9 * std::sin(1.3 * rank + 0.7 * step + 3.1 * static_cast<double>(p) + 0.37 * static_cast<double>(i))));
+        return number(rounded<G>(1.0 + 0.9 * std::sin(1.3 * rank + 0.7 * step + 3.1 * static_cast<double>(p) +
+                                                      0.37 * static_cast<double>(i))));
     }
 
     void fill(int rank, int step) {
@@ -97,7 +97,8 @@ double largest_error(const Gradients& averages, const std::vector<double>& weigh
         for (std::size_t i = 0; i < averages[p].size(); ++i) {
             const double expected = factor * oracle<Model>(weights, step, p, i);
             const double error = std::abs(number(averages[p][i]) - expected);
-            largest = std::max(largest, std::isnan(error) ? 1e9 : error / (rounding<G> * std::abs(expected) + 1e-30));
+            largest = std::max(largest,
+                               std::isnan(error) ? 1e9 : error / (rounding<G> * std::abs(expected) + 1e-30));
         }
     }
     return largest;
@@ -294,7 +295,8 @@ TEST_CASE("reproducible training, Join and hooks average gradients of another ty
             ddp.set_comm_hook(dptk::hooks::powersgd({.start_step = 0}));
             model.fill(group.rank(), 6);
             ddp.synchronize();
-            CHECK(number(model.gradients[0][0]) == doctest::Approx(oracle<Model>(equal, 6, 0, 0)).epsilon(0.02));
+            CHECK(number(model.gradients[0][0]) ==
+                  doctest::Approx(oracle<Model>(equal, 6, 0, 0)).epsilon(0.02));
         });
     });
 }
@@ -339,15 +341,21 @@ TEST_CASE("options and types that cannot be combined are errors") {
     test::on_ranks([](ProcessGroup& group) {
         MixedModel<float, bfloat16> model;
         std::string text;
-        CHECK(test::throws<dptk::ArgumentError>(text, [&] {
-            dptk::DistributedDataParallel ddp(group, model.values, model.gradients,
-                                              {.gradient_as_bucket_view = true, .reduce_in_f32 = true});
-        }, test::Agreed::yes));
+        CHECK(test::throws<dptk::ArgumentError>(
+            text,
+            [&] {
+                dptk::DistributedDataParallel ddp(group, model.values, model.gradients,
+                                                  {.gradient_as_bucket_view = true, .reduce_in_f32 = true});
+            },
+            test::Agreed::yes));
         CHECK(test::contains(text, "reduce_in_f32 and gradient_as_bucket_view exclude each other"));
-        CHECK(test::throws<dptk::ArgumentError>(text, [&] {
-            dptk::ShardedOptimizer sharded(group, model.values, model.gradients, dptk::SGD<float>({.lr = 1}),
-                                           {.reduce_in_f32 = true});
-        }, test::Agreed::yes));
+        CHECK(test::throws<dptk::ArgumentError>(
+            text,
+            [&] {
+                dptk::ShardedOptimizer sharded(group, model.values, model.gradients,
+                                               dptk::SGD<float>({.lr = 1}), {.reduce_in_f32 = true});
+            },
+            test::Agreed::yes));
         CHECK(test::contains(text, "ShardedOptimizer does not support reduce_in_f32"));
         dptk::DistributedDataParallel ddp(group, model.values, model.gradients);
         dptk::SGD<double> wrong({.lr = 1});

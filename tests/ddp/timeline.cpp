@@ -90,7 +90,7 @@ TEST_CASE("statistics: buckets, bytes, order of arrival, and consistent times") 
             }
             ddp.synchronize();
         }
-        const dptk::DdpStatistics statistics = ddp.statistics();
+        const dptk::DDPStatistics statistics = ddp.statistics();
         using Sizes = std::vector<std::size_t>;
         CHECK(statistics.first_bucket_bytes == Sizes{8, 40, 20, 60});
         CHECK(statistics.bucket_bytes == Sizes{8, 20, 40, 60});
@@ -124,7 +124,7 @@ TEST_CASE("DPTK_TRACE: one file with nested spans of all ranks, whose sums equal
         std::filesystem::temp_directory_path() / dptk::detail::text("dptk_trace_", ::getpid(), ".json");
     ::setenv("DPTK_TRACE", path.c_str(), 1);
     for (const int ranks : {1, 2, 4}) {
-        std::vector<dptk::DdpStatistics> statistics(static_cast<std::size_t>(ranks));
+        std::vector<dptk::DDPStatistics> statistics(static_cast<std::size_t>(ranks));
         dptk::launch_threads(ranks, [&](ProcessGroup& group) {
             test::SmallNet<float> net(0);
             DistributedDataParallel ddp(group, net.values, net.gradients,

@@ -19,7 +19,7 @@ namespace {
 
 /// Compares ten steps with those that PyTorch recorded.
 template <class T>
-void check_steps(const std::string& name, dptk::SgdOptions options, double tolerance) {
+void check_steps(const std::string& name, dptk::SGDOptions options, double tolerance) {
     CAPTURE(name);
     SGD<T> sgd(options);
     std::vector<T> value = pattern_values<T>(1, 12);

@@ -1,6 +1,6 @@
-/// DataParallelSteps: the calls of a training step, which DistributedDataParallel and ShardedOptimizer have in
-/// common. A step begins with begin_step(), marks gradients during backward under Ready::marked, and ends with
-/// synchronize().
+/// DataParallelSteps: the calls of a training step, which DistributedDataParallel and ShardedOptimizer have
+/// in common. A step begins with begin_step(), marks gradients during backward under Ready::marked, and ends
+/// with synchronize().
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ class DataParallelSteps {
 
     /// Begins a step. Collective. Optional: otherwise, the first mark_ready(), mark_unused() or
     /// synchronize() begins the step. If the options have buffers, blocks until this rank has received rank
-    /// 0's buffers; otherwise does not wait for other ranks. Under Ready::marked, gradients must stay at their
-    /// addresses from the beginning of the step until synchronize() returns.
+    /// 0's buffers; otherwise does not wait for other ranks. Under Ready::marked, gradients must stay at
+    /// their addresses from the beginning of the step until synchronize() returns.
     void begin_step();
 
     /// Begins a step in which this rank has `sample_count` samples, which may be 0. Collective. The average
@@ -148,7 +148,7 @@ class DataParallelSteps {
 
     /// Returns this rank's statistics: the sizes of the buckets, and the bytes and times of the steps so
     /// far.
-    [[nodiscard]] DdpStatistics statistics() const;
+    [[nodiscard]] DDPStatistics statistics() const;
 
   protected:
     explicit DataParallelSteps(std::unique_ptr<detail::GradientReducer> reducer);

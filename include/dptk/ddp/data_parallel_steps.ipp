@@ -75,7 +75,7 @@ DPTK_INLINE std::shared_ptr<void> DataParallelSteps::gradient_memory_owner(std::
     return reducer_->bucket_memory(i);
 }
 
-DPTK_INLINE DdpStatistics DataParallelSteps::statistics() const {
+DPTK_INLINE DDPStatistics DataParallelSteps::statistics() const {
     return reducer_->statistics();
 }
 

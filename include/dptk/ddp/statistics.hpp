@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/renamed.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -24,7 +25,7 @@ struct StepTimes {
 };
 
 /// Statistics of one rank. They do not include what ShardedOptimizer::step() sends.
-struct DdpStatistics {
+struct DDPStatistics {
     /// Bytes of gradients in each bucket at construction, in the order of sending.
     std::vector<std::size_t> first_bucket_bytes;
     /// Bytes of gradients in each bucket now, in the order of sending.
@@ -38,6 +39,9 @@ struct DdpStatistics {
     StepTimes last_step;  ///< Times of the last completed step.
     StepTimes all_steps;  ///< Sums of the times of all steps.
 };
+
+// The former spelling, until version 0.3.
+DPTK_RENAMED_TYPE(DdpStatistics, DDPStatistics);
 
 }  // namespace DPTK_NAMESPACE
 

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/renamed.hpp"
 #include "dptk/optim/optimizer.hpp"
 
 namespace DPTK_NAMESPACE {
 
 /// Options of SGD, with PyTorch's names.
-struct SgdOptions {
+struct SGDOptions {
     /// The learning rate.
     double lr;
     /// The fraction of the previous step that is added to the next one. If 0, no state is kept.
@@ -29,7 +30,7 @@ class SGD {
     using Scalar = T;  ///< The element type of values, gradients and momentum.
 
     /// Throws ArgumentError if an option is negative or not finite.
-    explicit SGD(SgdOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
+    explicit SGD(SGDOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
         detail::require_not_negative("SGD", "momentum", options.momentum);
         detail::require_not_negative("SGD", "weight_decay", options.weight_decay);
         set_lr(options.lr);
@@ -78,8 +79,11 @@ class SGD {
     void set_state(std::size_t slot, OptimizerState<T> state) { slots_.set(slot, std::move(state)); }
 
   private:
-    SgdOptions options_;
+    SGDOptions options_;
     detail::OptimizerSlots<T> slots_;
 };
+
+// The former spelling, until version 0.3.
+DPTK_RENAMED_TYPE(SgdOptions, SGDOptions);
 
 }  // namespace DPTK_NAMESPACE

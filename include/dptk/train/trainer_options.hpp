@@ -17,7 +17,7 @@ struct TrainerOptions {
     int epochs = 10;  ///< The number of planned epochs, for progress output; train_epoch() runs one.
     /// The number of samples per step and rank, or with reproducible shards, per step and shard.
     std::size_t batch_size = 32;
-    SgdOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
+    SGDOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
     /// The factor that each pixel is multiplied by.

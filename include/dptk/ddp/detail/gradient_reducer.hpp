@@ -112,7 +112,7 @@ class GradientReducer {
     [[nodiscard]] ReduceOp reduction() const noexcept { return reduction_; }
 
     /// Returns the statistics of the steps so far.
-    [[nodiscard]] DdpStatistics statistics();
+    [[nodiscard]] DDPStatistics statistics();
 
     /// Sets a communication hook that sums the buckets from the next step on; null restores dptk's
     /// all-reduce. Throws MismatchError on all ranks if their hooks differ. Throws ArgumentError during a

@@ -133,9 +133,9 @@ DPTK_INLINE std::size_t GradientReducer::steps() noexcept {
     return clock_->statistics().steps;
 }
 
-DPTK_INLINE DdpStatistics GradientReducer::statistics() {
+DPTK_INLINE DDPStatistics GradientReducer::statistics() {
     const std::lock_guard lock(mutex_);
-    DdpStatistics now = clock_->statistics();
+    DDPStatistics now = clock_->statistics();
     now.bucket_bytes = buckets_.gradient_bytes(parameters_.refs());
     return now;
 }

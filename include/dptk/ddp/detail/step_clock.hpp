@@ -42,14 +42,14 @@ class StepClock {
     /// Records that the step has succeeded.
     void end_step(const std::vector<std::size_t>& arrival_order);
 
-    [[nodiscard]] DdpStatistics& statistics() noexcept { return statistics_; }
+    [[nodiscard]] DDPStatistics& statistics() noexcept { return statistics_; }
 
   private:
     [[nodiscard]] static double seconds(trace::Clock::time_point begin, trace::Clock::time_point end);
 
     ProcessGroup& group_;
     std::unique_ptr<Timeline> timeline_;
-    DdpStatistics statistics_;
+    DDPStatistics statistics_;
     StepTimes step_;
     std::size_t step_bytes_ = 0;
     trace::Clock::time_point previous_end_ = trace::Clock::now();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/renamed.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/detail/hook_memory.hpp"
@@ -18,8 +19,8 @@ namespace DPTK_NAMESPACE {
 
 namespace hooks {
 
-/// Options of PostLocalSgd, named as in PyTorch. They must be equal on all ranks.
-struct PostLocalSgdOptions {
+/// Options of PostLocalSGD, named as in PyTorch. They must be equal on all ranks.
+struct PostLocalSGDOptions {
     /// The first step in which gradients are averaged only within the subgroup.
     std::size_t start_step = 100;
     /// Whether gradients are averaged within the subgroup from start_step on; otherwise, each rank then
@@ -28,10 +29,10 @@ struct PostLocalSgdOptions {
 };
 
 /// Averages gradients within a subgroup after a warm-up, like PyTorch's post_localSGD_hook.
-class PostLocalSgd final : public CommHook {
+class PostLocalSGD final : public CommHook {
   public:
     /// `subgroup` is a group with this rank, such as the result of group.split_by_host().
-    PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options);
+    PostLocalSGD(ProcessGroup subgroup, PostLocalSGDOptions options);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
 
@@ -53,7 +54,7 @@ class PostLocalSgd final : public CommHook {
     void reduce_on_device(const HookBucket& bucket);
 
     ProcessGroup subgroup_;
-    PostLocalSgdOptions options_;
+    PostLocalSGDOptions options_;
     AllReduce all_reduce_;
     detail::HookMemory memory_;  // for weights
     std::size_t steps_ = 0;
@@ -61,8 +62,12 @@ class PostLocalSgd final : public CommHook {
 
 /// Makes a post-local SGD hook. `subgroup` is a group with this rank, such as the result of
 /// group.split_by_host().
-[[nodiscard]] std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup,
-                                                           PostLocalSgdOptions options = {});
+[[nodiscard]] std::shared_ptr<PostLocalSGD> post_local_sgd(ProcessGroup subgroup,
+                                                           PostLocalSGDOptions options = {});
+
+// Former spellings, until version 0.3.
+DPTK_RENAMED_TYPE(PostLocalSgd, PostLocalSGD);
+DPTK_RENAMED_TYPE(PostLocalSgdOptions, PostLocalSGDOptions);
 
 }  // namespace hooks
 

@@ -10,15 +10,15 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-DPTK_INLINE PostLocalSgd::PostLocalSgd(ProcessGroup subgroup, PostLocalSgdOptions options)
+DPTK_INLINE PostLocalSGD::PostLocalSGD(ProcessGroup subgroup, PostLocalSGDOptions options)
     : subgroup_(std::move(subgroup)), options_(options) {}
 
-DPTK_INLINE std::string PostLocalSgd::description() const {
+DPTK_INLINE std::string PostLocalSGD::description() const {
     return detail::text("post_local_sgd from step ", options_.start_step,
                         options_.post_local_gradient_allreduce ? "" : " without local averages");
 }
 
-DPTK_INLINE void PostLocalSgd::reduce(ProcessGroup& group, HookBucket& bucket) {
+DPTK_INLINE void PostLocalSGD::reduce(ProcessGroup& group, HookBucket& bucket) {
     const bool is_local = steps_ >= options_.start_step;
     if (bucket.is_last) ++steps_;
     if (!is_local) return all_reduce_.reduce(group, bucket);
@@ -32,7 +32,7 @@ DPTK_INLINE void PostLocalSgd::reduce(ProcessGroup& group, HookBucket& bucket) {
     if (weight > 0) detail::scale(bucket.elements, bucket.elements.data, 1 / weight);
 }
 
-DPTK_INLINE void PostLocalSgd::reduce_on_device(const HookBucket& bucket) {
+DPTK_INLINE void PostLocalSGD::reduce_on_device(const HookBucket& bucket) {
     const Buffer weight = memory_.get(bucket, 1, DType::f64);
     const detail::BucketMath math(bucket);
     math.copy(weight, bucket.device_weight);
@@ -43,8 +43,8 @@ DPTK_INLINE void PostLocalSgd::reduce_on_device(const HookBucket& bucket) {
     bucket.lane->math().divide({&bucket.elements, 1}, weight.data);
 }
 
-DPTK_INLINE std::shared_ptr<PostLocalSgd> post_local_sgd(ProcessGroup subgroup, PostLocalSgdOptions options) {
-    return std::make_shared<PostLocalSgd>(std::move(subgroup), options);
+DPTK_INLINE std::shared_ptr<PostLocalSGD> post_local_sgd(ProcessGroup subgroup, PostLocalSGDOptions options) {
+    return std::make_shared<PostLocalSGD>(std::move(subgroup), options);
 }
 
 }  // namespace DPTK_NAMESPACE::hooks

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/renamed.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/detail/bucket_math.hpp"
 #include "dptk/ddp/detail/hook_memory.hpp"
@@ -20,8 +21,8 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-/// Options of PowerSgd, with PyTorch's names and defaults. They must be equal on all ranks.
-struct PowerSgdOptions {
+/// Options of PowerSGD, with PyTorch's names and defaults. They must be equal on all ranks.
+struct PowerSGDOptions {
     /// The number of columns of the low-rank matrices. A higher rank is more accurate and costs more.
     std::size_t matrix_approximation_rank = 1;
     /// The first step that compresses gradients. Earlier steps all-reduce them.
@@ -36,8 +37,8 @@ struct PowerSgdOptions {
     std::uint64_t random_seed = 0;
 };
 
-/// The state of PowerSgd on one rank, for checkpoints. Each rank has its own errors.
-struct PowerSgdState {
+/// The state of PowerSGD on one rank, for checkpoints. Each rank has its own errors.
+struct PowerSGDState {
     /// The number of completed steps, which is compared with start_step.
     std::size_t steps = 0;
     /// The compression error of each gradient, by parameter index, with as many elements as the gradient.
@@ -47,10 +48,10 @@ struct PowerSgdState {
 };
 
 /// Compresses gradients by low-rank approximation, like PyTorch's powerSGD_hook.
-class PowerSgd final : public CommHook {
+class PowerSGD final : public CommHook {
   public:
     /// Throws ArgumentError if an option is out of range.
-    explicit PowerSgd(PowerSgdOptions options);
+    explicit PowerSGD(PowerSGDOptions options);
 
     [[nodiscard]] DPTK_INLINE std::string description() const override;
 
@@ -61,11 +62,11 @@ class PowerSgd final : public CommHook {
 
     /// Returns the state for load_state(). Call it between steps. Blocks if gradients are in device memory.
     /// A CUDA graph counts as one step, however often it is launched.
-    [[nodiscard]] PowerSgdState state() const;
+    [[nodiscard]] PowerSGDState state() const;
     /// Restores a state that state() returned, so that this hook continues as the hook that returned the
     /// state would have continued. CUDA graphs that were captured before this call must not be launched
     /// afterwards.
-    void load_state(PowerSgdState state);
+    void load_state(PowerSGDState state);
 
     /// Returns true only with warm_start, after the first step that compresses: later steps start from the
     /// previous step's matrices, and need no random numbers from the host.
@@ -126,7 +127,7 @@ class PowerSgd final : public CommHook {
     /// Returns a normally distributed random number, by the Box-Muller transform.
     [[nodiscard]] static float normal(std::uint64_t& state);
 
-    PowerSgdOptions options_;
+    PowerSGDOptions options_;
     std::size_t steps_ = 0;
     bool has_compressed_ = false;  // whether a whole step has been compressed since load_state()
     detail::HookFloats errors_;    // by parameter
@@ -137,7 +138,11 @@ class PowerSgd final : public CommHook {
 };
 
 /// Makes a PowerSGD hook with these options.
-[[nodiscard]] std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options = {});
+[[nodiscard]] std::shared_ptr<PowerSGD> powersgd(PowerSGDOptions options = {});
+
+// Former spellings, until version 0.3.
+DPTK_RENAMED_TYPE(PowerSgd, PowerSGD);
+DPTK_RENAMED_TYPE(PowerSgdOptions, PowerSGDOptions);
 
 }  // namespace DPTK_NAMESPACE::hooks
 

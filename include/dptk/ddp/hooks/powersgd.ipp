@@ -9,23 +9,23 @@
 
 namespace DPTK_NAMESPACE::hooks {
 
-DPTK_INLINE PowerSgd::PowerSgd(PowerSgdOptions options) : options_(options) {
+DPTK_INLINE PowerSGD::PowerSGD(PowerSGDOptions options) : options_(options) {
     if (options.matrix_approximation_rank == 0)
-        throw ArgumentError("hooks::PowerSgd: invalid matrix_approximation_rank 0: expected 1 or more");
+        throw ArgumentError("hooks::PowerSGD: invalid matrix_approximation_rank 0: expected 1 or more");
     if (!(options.min_compression_rate > 0) || !std::isfinite(options.min_compression_rate))
-        throw ArgumentError(detail::text("hooks::PowerSgd: invalid min_compression_rate ",
+        throw ArgumentError(detail::text("hooks::PowerSGD: invalid min_compression_rate ",
                                          options.min_compression_rate,
                                          ": expected a positive, finite number"));
 }
 
-DPTK_INLINE std::string PowerSgd::description() const {
+DPTK_INLINE std::string PowerSGD::description() const {
     return detail::text("powersgd of rank ", options_.matrix_approximation_rank, " from step ",
                         options_.start_step, ", min_compression_rate ", options_.min_compression_rate,
                         options_.use_error_feedback ? ", error feedback" : "",
                         options_.warm_start ? ", warm start" : "", ", seed ", options_.random_seed);
 }
 
-DPTK_INLINE void PowerSgd::reduce(ProcessGroup& group, HookBucket& bucket) {
+DPTK_INLINE void PowerSGD::reduce(ProcessGroup& group, HookBucket& bucket) {
     if (steps_ < options_.start_step || is_complex(bucket.elements.dtype)) {
         bytes_sent_ += bucket.elements.bytes();
         all_reduce_.reduce(group, bucket);
@@ -36,18 +36,18 @@ DPTK_INLINE void PowerSgd::reduce(ProcessGroup& group, HookBucket& bucket) {
     if (bucket.is_last) ++steps_;
 }
 
-DPTK_INLINE PowerSgdState PowerSgd::state() const {
+DPTK_INLINE PowerSGDState PowerSGD::state() const {
     return {steps_, errors_.state(), right_.state()};
 }
 
-DPTK_INLINE void PowerSgd::load_state(PowerSgdState state) {
+DPTK_INLINE void PowerSGD::load_state(PowerSGDState state) {
     steps_ = state.steps;
     has_compressed_ = false;
     errors_.load(std::move(state.errors));
     right_.load(std::move(state.right));
 }
 
-DPTK_INLINE void PowerSgd::reduce_compressed(ProcessGroup& group, const HookBucket& bucket) {
+DPTK_INLINE void PowerSGD::reduce_compressed(ProcessGroup& group, const HookBucket& bucket) {
     const Layout layout = lay_out(bucket);
     const detail::BucketMath math(bucket);
     for (const auto& [gradient, place] : layout.others) math.copy(place, gradient);
@@ -72,7 +72,7 @@ DPTK_INLINE void PowerSgd::reduce_compressed(ProcessGroup& group, const HookBuck
     }
 }
 
-DPTK_INLINE PowerSgd::Layout PowerSgd::lay_out(const HookBucket& bucket) {
+DPTK_INLINE PowerSGD::Layout PowerSGD::lay_out(const HookBucket& bucket) {
     Layout layout;
     std::size_t elements = 0;
     std::size_t lefts = 0;
@@ -118,14 +118,14 @@ DPTK_INLINE PowerSgd::Layout PowerSgd::lay_out(const HookBucket& bucket) {
     return layout;
 }
 
-DPTK_INLINE std::pair<std::size_t, std::size_t> PowerSgd::as_matrix(const HookBucket::Gradient& gradient) {
+DPTK_INLINE std::pair<std::size_t, std::size_t> PowerSGD::as_matrix(const HookBucket::Gradient& gradient) {
     const std::size_t count = gradient.elements.count;
     if (gradient.shape.size() < 2 || gradient.shape[0] == 0 || count % gradient.shape[0] != 0)
         return {1, count};
     return {gradient.shape[0], count / gradient.shape[0]};
 }
 
-DPTK_INLINE bool PowerSgd::is_worth_it(std::size_t rows, std::size_t columns) const {
+DPTK_INLINE bool PowerSGD::is_worth_it(std::size_t rows, std::size_t columns) const {
     const auto n = static_cast<double>(rows);
     const auto m = static_cast<double>(columns);
     return rows > 1 && columns > 1 &&
@@ -133,13 +133,13 @@ DPTK_INLINE bool PowerSgd::is_worth_it(std::size_t rows, std::size_t columns) co
                        options_.min_compression_rate;
 }
 
-DPTK_INLINE void PowerSgd::sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements) {
+DPTK_INLINE void PowerSGD::sum(ProcessGroup& group, const detail::BucketMath& math, const Buffer& elements) {
     if (elements.count == 0) return;
     math.all_reduce(group, elements);
     bytes_sent_ += elements.bytes();
 }
 
-DPTK_INLINE void PowerSgd::load_gradient(const HookBucket& bucket, const detail::BucketMath& math,
+DPTK_INLINE void PowerSGD::load_gradient(const HookBucket& bucket, const detail::BucketMath& math,
                                          const Matrix& matrix) {
     math.copy(matrix.elements, matrix.gradient);
     if (!options_.use_error_feedback) return;
@@ -148,7 +148,7 @@ DPTK_INLINE void PowerSgd::load_gradient(const HookBucket& bucket, const detail:
     math.copy(matrix.elements, errors);
 }
 
-DPTK_INLINE void PowerSgd::store_gradient(const ProcessGroup& group, const HookBucket& bucket,
+DPTK_INLINE void PowerSGD::store_gradient(const ProcessGroup& group, const HookBucket& bucket,
                                           const detail::BucketMath& math, const Matrix& matrix) {
     math.copy(matrix.gradient, matrix.elements);
     if (!options_.use_error_feedback) return;
@@ -156,7 +156,7 @@ DPTK_INLINE void PowerSgd::store_gradient(const ProcessGroup& group, const HookB
     math.add(errors, matrix.elements, -1.0 / group.size());
 }
 
-DPTK_INLINE void PowerSgd::init_right(const HookBucket& bucket, const detail::BucketMath& math,
+DPTK_INLINE void PowerSGD::init_right(const HookBucket& bucket, const detail::BucketMath& math,
                                       const Matrix& matrix) {
     const std::size_t count = matrix.right.count;
     if (options_.warm_start && right_.has(matrix.parameter, count)) {
@@ -171,20 +171,20 @@ DPTK_INLINE void PowerSgd::init_right(const HookBucket& bucket, const detail::Bu
     math.orthogonalize(matrix.all.right, matrix.all.columns, matrix.all.rank);
 }
 
-DPTK_INLINE double PowerSgd::uniform(std::uint64_t& state) {
+DPTK_INLINE double PowerSGD::uniform(std::uint64_t& state) {
     std::uint64_t z = (state += 0x9e3779b97f4a7c15U);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
     return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
 }
 
-DPTK_INLINE float PowerSgd::normal(std::uint64_t& state) {
+DPTK_INLINE float PowerSGD::normal(std::uint64_t& state) {
     const double radius = std::sqrt(-2 * std::log(1 - uniform(state)));
     return static_cast<float>(radius * std::cos(6.283185307179586 * uniform(state)));
 }
 
-DPTK_INLINE std::shared_ptr<PowerSgd> powersgd(PowerSgdOptions options) {
-    return std::make_shared<PowerSgd>(options);
+DPTK_INLINE std::shared_ptr<PowerSGD> powersgd(PowerSGDOptions options) {
+    return std::make_shared<PowerSGD>(options);
 }
 
 }  // namespace DPTK_NAMESPACE::hooks

@@ -398,7 +398,7 @@ __global__ void load_images_kernel(const std::uint8_t* pixels, const std::uint8_
 // ---- optimizers
 
 struct Sgd {
-    SgdStep options;
+    SGDStep options;
     const OptimizerProgress* progress;
 
     struct Factors {
@@ -664,7 +664,7 @@ void load_images(const std::uint8_t* pixels, const std::uint8_t* labels, const s
     check_launch("load_images_kernel");
 }
 
-void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerProgress* progress,
+void sgd_step(std::span<const OptimizerTensor> tensors, const SGDStep& options, OptimizerProgress* progress,
               StreamRef stream) {
     step_all(tensors, Sgd{options, progress}, progress, stream);
 }

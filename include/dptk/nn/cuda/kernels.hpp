@@ -116,14 +116,14 @@ struct OptimizerProgress {
     double lr = 0;
 };
 
-struct SgdStep {
+struct SGDStep {
     float momentum = 0;
     float weight_decay = 0;
 };
 
 /// Performs an SGD step, then increments progress->step. `first` of a tensor is its momentum buffer, or null
 /// if the momentum is 0.
-void sgd_step(std::span<const OptimizerTensor> tensors, const SgdStep& options, OptimizerProgress* progress,
+void sgd_step(std::span<const OptimizerTensor> tensors, const SGDStep& options, OptimizerProgress* progress,
               StreamRef stream);
 
 struct AdamStep {

@@ -53,13 +53,13 @@ class FusedOptimizer {
 /// SGD<float> on a GPU, with the same formula.
 class FusedSGD : public cuda::FusedOptimizer {
   public:
-    explicit FusedSGD(SgdOptions options, StreamRef stream = {});
+    explicit FusedSGD(SGDOptions options, StreamRef stream = {});
 
     /// Enqueues a step of all parameters on the stream. Must always be called with the same parameters.
     void step(std::span<const ParameterRef> parameters);
 
   private:
-    SgdOptions options_;
+    SGDOptions options_;
 };
 
 /// Adam<float> on a GPU, with the same formula.

@@ -69,7 +69,7 @@ DPTK_INLINE void FusedOptimizer::send_progress() {
 
 namespace DPTK_NAMESPACE::nn {
 
-DPTK_INLINE FusedSGD::FusedSGD(SgdOptions options, StreamRef stream)
+DPTK_INLINE FusedSGD::FusedSGD(SGDOptions options, StreamRef stream)
     : FusedOptimizer(dptk::SGD<float>(options).lr(), options.momentum == 0 ? 0 : 1, stream),
       options_(options) {}
 
