@@ -186,8 +186,8 @@ TEST_CASE("lists of buffers in device memory") {
         std::vector<dptk::cuda::DeviceBuffer<float>> buffers;
         for (const std::size_t size : {10U, 20U})
             buffers.push_back(dptk::cuda::to_device(std::vector<float>(size, 1), stream));
-        group.all_reduce_coalesced(buffers, ReduceOp::sum, stream);
-        group.all_reduce_coalesced_async(buffers, dptk::WeightedSum{0.25}, stream).wait();
+        group.all_reduce_coalesced(buffers, ReduceOp::sum, {.stream = stream});
+        group.all_reduce_coalesced_async(buffers, dptk::WeightedSum{0.25}, {.stream = stream}).wait();
         CHECK(dptk::cuda::to_host(buffers[1].span(), stream) == std::vector<float>(20, 1));
     });
 }

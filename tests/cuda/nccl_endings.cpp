@@ -51,7 +51,7 @@ std::vector<std::string> endings(std::chrono::milliseconds timeout, std::chrono:
 void all_reduce(ProcessGroup& group) {
     dptk::cuda::Stream stream;
     auto data = dptk::cuda::to_device(std::vector<float>(100, 1.0F), stream);
-    group.all_reduce(data, dptk::ReduceOp::sum, stream);
+    group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
     stream.synchronize();
 }
 
@@ -77,8 +77,8 @@ TEST_CASE(
         if (threads.rank() == 0) {
             dptk::cuda::Stream stream;
             auto data = dptk::cuda::to_device(std::vector<float>(100, 1.0F), stream);
-            group.all_reduce(data, dptk::ReduceOp::sum, stream);  // does not block the host
-            stream.synchronize();                                 // blocks until the abort
+            group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});  // does not block the host
+            stream.synchronize();                                             // blocks until the abort
             group.barrier();
         } else {
             std::this_thread::sleep_for(1s);
@@ -390,7 +390,7 @@ TEST_CASE("the group's memory is registered as long as both live, in whatever or
             const dptk::DeviceAllocation<float> memory = group.allocate_on_device<float>(1000);
             dptk::cuda::Stream stream;
             CHECK(dptk::cuda::to_host(memory.span(), stream) == std::vector<float>(1000));
-            group.all_reduce(memory, dptk::ReduceOp::avg, stream);
+            group.all_reduce(memory, dptk::ReduceOp::avg, {.stream = stream});
             stream.synchronize();
             survivor = group.allocate_on_device<float>(10);
         }
@@ -405,7 +405,7 @@ TEST_CASE("memory that is dropped after a call stays valid until the GPU has com
         dptk::cuda::Stream stream;
         for (int i = 0; i < 20; ++i) {
             const dptk::DeviceAllocation<float> memory = group.allocate_on_device<float>(100'000);
-            group.all_reduce(memory, dptk::ReduceOp::sum, stream);
+            group.all_reduce(memory, dptk::ReduceOp::sum, {.stream = stream});
         }
     });
 }
@@ -442,7 +442,7 @@ TEST_CASE(
         auto data = dptk::cuda::to_device(std::vector<float>(4), stream);
         cudaGraph_t graph = nullptr;
         dptk::cuda::check(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal), "capture");
-        dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, stream);
+        dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, {.stream = stream});
         std::this_thread::sleep_for(300ms);  // the watchdog runs meanwhile
         work.wait();
         std::string text;
@@ -475,13 +475,13 @@ TEST_CASE("wait(stream) orders the stream after a call, and does not block") {
         auto data = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
         threads.barrier();
         if (threads.rank() == 0) {
-            dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, stream);
+            dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::sum, {.stream = stream});
             work.wait(stream);
             CHECK_FALSE(work.done());
             threads.barrier();
         } else {
             threads.barrier();  // rank 0's host was not blocked
-            group.all_reduce(data, dptk::ReduceOp::sum, stream);
+            group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
         }
         const std::vector<float> result = dptk::cuda::to_host(data.span(), stream);
         CHECK(result[999] == 2.0F);

@@ -86,15 +86,15 @@ Ending ending_of(std::exception_ptr error, std::string& text) {
 void use(ProcessGroup& group) {
     dptk::cuda::Stream stream;
     auto data = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
-    group.all_reduce(data, dptk::ReduceOp::sum, stream);
-    group.all_reduce(data, dptk::WeightedSum{0.5}, stream);
-    dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::avg, stream);
+    group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
+    group.all_reduce(data, dptk::WeightedSum{0.5}, {.stream = stream});
+    dptk::Work work = group.all_reduce_async(data, dptk::ReduceOp::avg, {.stream = stream});
     const std::vector<int> ranks = group.all_gather_value(group.rank());
     CHECK(ranks.back() == group.size() - 1);
     const int other = 1 - group.rank();
     dptk::cuda::DeviceBuffer<float> received(1000);
-    dptk::Work sending = group.send_async(data, other, 0, stream);
-    group.recv(received, other, 0, stream);
+    dptk::Work sending = group.send_async(data, other, 0, {.stream = stream});
+    group.recv(received, other, 0, {.stream = stream});
     sending.wait();
     std::vector<short> bits(10, 1);
     group.all_reduce(bits, dptk::ReduceOp::bor);

@@ -40,8 +40,8 @@ TEST_CASE("ranks that start to send to each other before they receive do not wai
         for (int other = 0; other < group.size(); ++other) {
             if (other == group.rank()) continue;
             const auto index = static_cast<std::size_t>(other);
-            works.push_back(group.send_async(sent[index], other, 0, stream));
-            works.push_back(group.recv_async(received[index], other, 0, stream));
+            works.push_back(group.send_async(sent[index], other, 0, {.stream = stream}));
+            works.push_back(group.recv_async(received[index], other, 0, {.stream = stream}));
             CHECK(works.back().source_rank() == other);
         }
         for (dptk::Work& work : works) work.wait(stream);
@@ -61,16 +61,16 @@ TEST_CASE("a message that was started is launched with the next one, or before t
         const int other = 1 - group.rank();
         auto sent = filled(static_cast<float>(group.rank()), stream);
         auto received = filled(-1, stream);
-        dptk::Work receiving = group.recv_async(received, other, 0, stream);
-        group.send(sent, other, 0, stream);
+        dptk::Work receiving = group.recv_async(received, other, 0, {.stream = stream});
+        group.send(sent, other, 0, {.stream = stream});
         receiving.wait();
         CHECK(last_of(received, stream) == static_cast<float>(other));
 
-        group.send_async(sent, other, 0, stream).detach();
+        group.send_async(sent, other, 0, {.stream = stream}).detach();
         received = filled(-1, stream);
-        dptk::Work again = group.recv_async(received, other, 0, stream);
+        dptk::Work again = group.recv_async(received, other, 0, {.stream = stream});
         auto other_data = filled(1, stream);
-        group.all_reduce(other_data, dptk::ReduceOp::sum, stream);
+        group.all_reduce(other_data, dptk::ReduceOp::sum, {.stream = stream});
         CHECK(again.wait(10s));
         CHECK(last_of(received, stream) == static_cast<float>(other));
     });
@@ -85,10 +85,10 @@ TEST_CASE("messages send what the stream has written before they were started") 
         if (group.rank() == 0) {
             auto later = filled(7, stream);
             dptk::cuda::copy_on_device(later.span(), data.span(), stream);
-            group.send_async(data, 1, 0, stream).wait(stream);
+            group.send_async(data, 1, 0, {.stream = stream}).wait(stream);
             group.barrier();
         } else {
-            dptk::Work work = group.recv_async(data, 0, 0, stream);
+            dptk::Work work = group.recv_async(data, 0, 0, {.stream = stream});
             group.barrier();
             work.wait(stream);
             CHECK(last_of(data, stream) == 7.0F);
@@ -118,8 +118,9 @@ TEST_CASE("the timeout of a message starts when it is launched") {
                          ProcessGroup group = dptk::nccl_communicator(threads);
                          dptk::cuda::Stream stream;
                          auto data = filled(static_cast<float>(group.rank()), stream);
-                         dptk::Work work = group.rank() == 0 ? group.send_async(data, 1, 0, stream)
-                                                             : group.recv_async(data, 0, 0, stream);
+                         dptk::Work work = group.rank() == 0
+                                               ? group.send_async(data, 1, 0, {.stream = stream})
+                                               : group.recv_async(data, 0, 0, {.stream = stream});
                          std::this_thread::sleep_for(900ms);  // the program computes
                          work.wait();
                          CHECK(last_of(data, stream) == 0.0F);
@@ -132,10 +133,10 @@ TEST_CASE("a group launches messages of device memory before it waits on the hos
     test::on_devices(2, [](ProcessGroup& group) {
         dptk::cuda::Stream stream;
         auto data = filled(static_cast<float>(group.rank()), stream);
-        group.broadcast(data, 0, stream);
+        group.broadcast(data, 0, {.stream = stream});
         dptk::Work sending;
-        if (group.rank() == 0) sending = group.send_async(data, 1, 0, stream);
-        if (group.rank() == 1) group.recv(data, 0, 0, stream);
+        if (group.rank() == 0) sending = group.send_async(data, 1, 0, {.stream = stream});
+        if (group.rank() == 1) group.recv(data, 0, 0, {.stream = stream});
         CHECK(group.all_reduce_value(1) == 2);
         sending.wait();
     });

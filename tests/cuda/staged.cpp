@@ -48,20 +48,20 @@ TEST_CASE("calls and messages of many pieces, several ranks on one GPU") {
         std::vector<float> own(count);
         std::iota(own.begin(), own.end(), static_cast<float>(group.rank()));
         auto data = dptk::cuda::to_device(own, stream);
-        group.all_reduce(data, dptk::ReduceOp::max, stream);
+        group.all_reduce(data, dptk::ReduceOp::max, {.stream = stream});
         CHECK(dptk::cuda::to_host(data.span(), stream)[count - 1] == static_cast<float>(count + 1));
         dptk::cuda::DeviceBuffer<float> all(count * 3);
-        group.all_gather(data.span().subspan(0, count), all, stream);
+        group.all_gather(data.span().subspan(0, count), all, {.stream = stream});
         CHECK(dptk::cuda::to_host(all.span(), stream)[2 * count + 7] == 9.0F);
         std::vector<std::size_t> counts{2'500'000, 0, 10};
         dptk::cuda::DeviceBuffer<float> uneven(2'500'010);
         const std::size_t mine = counts[static_cast<std::size_t>(group.rank())];
-        group.all_gather(data.span().subspan(0, mine), uneven, counts, stream);
+        group.all_gather(data.span().subspan(0, mine), uneven, counts, {.stream = stream});
         CHECK(dptk::cuda::to_host(uneven.span(), stream)[2'500'003] == 5.0F);
-        if (group.rank() == 0) group.send(data, 1, 7, stream);
+        if (group.rank() == 0) group.send(data, 1, 7, {.stream = stream});
         if (group.rank() == 1) {
             dptk::cuda::DeviceBuffer<float> received(count);
-            CHECK(group.recv(received, dptk::any_rank, 7, stream) == 0);
+            CHECK(group.recv(received, dptk::any_rank, 7, {.stream = stream}) == 0);
             CHECK(dptk::cuda::to_host(received.span(), stream)[count - 1] == static_cast<float>(count + 1));
         }
         group.barrier();
@@ -78,7 +78,7 @@ TEST_CASE("calls in the background, through the host") {
         for (int i = 0; i < 10; ++i)
             buffers.push_back(dptk::cuda::to_device(std::vector<int>(1000, i), stream));
         for (auto& buffer : buffers)
-            works.push_back(group.all_reduce_async(buffer, dptk::ReduceOp::sum, stream));
+            works.push_back(group.all_reduce_async(buffer, dptk::ReduceOp::sum, {.stream = stream}));
         group.barrier();
         for (dptk::Work& work : works) work.wait(stream);
         for (int i = 0; i < 10; ++i)
@@ -94,17 +94,17 @@ TEST_CASE("a group sends host memory over its own transport, and device memory o
         group.barrier();
         dptk::cuda::Stream stream;
         auto data = dptk::cuda::to_device(std::vector<float>(100, 1.0F), stream);
-        group.all_reduce(data, dptk::ReduceOp::sum, stream);
+        group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
         CHECK(dptk::cuda::to_host(data.span(), stream)[5] == 2.0F);
         CHECK(calls_of("ncclGetUniqueId") == 1);
         CHECK(group.backend() == "threads");
         const dptk::DeviceAllocation<int> memory = group.allocate_on_device<int>(5);
-        group.broadcast(memory, 1, stream);
+        group.broadcast(memory, 1, {.stream = stream});
         ProcessGroup copy = group.duplicate();
-        copy.all_reduce(data, dptk::ReduceOp::avg, stream);
+        copy.all_reduce(data, dptk::ReduceOp::avg, {.stream = stream});
         CHECK(dptk::cuda::to_host(data.span(), stream)[5] == 2.0F);
         ProcessGroup alone = group.split(group.rank());
-        alone.all_reduce(data, dptk::ReduceOp::sum, stream);
+        alone.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
         group.barrier_async().wait();
     });
 }
@@ -157,17 +157,18 @@ TEST_CASE("a transport that reaches device memory gets the buffers as they are")
         dptk::cuda::Stream stream;
         auto input = dptk::cuda::to_device(std::vector<float>(1000, 1.0F), stream);
         dptk::cuda::DeviceBuffer<float> output(1000);
-        group.all_reduce(input, output, dptk::ReduceOp::sum, stream);
+        group.all_reduce(input, output, dptk::ReduceOp::sum, {.stream = stream});
         CHECK(dptk::cuda::to_host(output.span(), stream)[999] == 2.0F);
-        group.broadcast(output, 1, stream);
+        group.broadcast(output, 1, {.stream = stream});
         dptk::cuda::DeviceBuffer<float> both(2000);
-        group.all_gather(input, both, stream);
+        group.all_gather(input, both, {.stream = stream});
         CHECK(dptk::cuda::to_host(both.span(), stream)[1999] == 1.0F);
         group.barrier();
         CHECK(DeviceAwareThreads::calls_on_devices >= 6);
         group.barrier();
         const int before = DeviceAwareThreads::calls_on_devices;
-        group.all_reduce(output, dptk::ReduceOp::avg, stream);  // averages are staged through the host
+        group.all_reduce(output, dptk::ReduceOp::avg,
+                         {.stream = stream});  // averages are staged through the host
         CHECK(dptk::cuda::to_host(output.span(), stream)[999] == 2.0F);
         group.barrier();
         CHECK(DeviceAwareThreads::calls_on_devices == before);

@@ -24,7 +24,7 @@ int main() {
         auto data = dptk::cuda::to_device(std::vector<float>(count, 1.0F), stream);
         for (int i = 0; i < 10; ++i) {
             add_one<<<(count + 255) / 256, 256, 0, stream.get()>>>(data.data(), count);
-            group.all_reduce(data, dptk::ReduceOp::sum, stream);
+            group.all_reduce(data, dptk::ReduceOp::sum, {.stream = stream});
         }
         right = dptk::cuda::to_host(data.span(), stream) == std::vector<float>(count, 11.0F);
     });

@@ -71,7 +71,7 @@ TEST_CASE("the group's memory, calls in the background, and streams" * doctest::
         dptk::cuda::Stream stream;
         const dptk::DeviceAllocation<float> memory = group.allocate_on_device<float>(1'000'000);
         CHECK(dptk::cuda::to_host(memory.span(), stream)[999'999] == 0.0F);
-        dptk::Work work = group.all_reduce_async(memory, dptk::ReduceOp::avg, stream);
+        dptk::Work work = group.all_reduce_async(memory, dptk::ReduceOp::avg, {.stream = stream});
         work.wait(stream);
         stream.synchronize();
         CHECK(work.done());

@@ -7,7 +7,7 @@
 /// may be computed in another order than by one call per buffer. Second, the elements are read when the call
 /// is made, even by an _async call: operations that were started earlier on these buffers must be done before
 /// the call, and the buffers must not be used between the call and the end of its Work. Buffers in device
-/// memory are not packed: each results in a separate call, in `stream`.
+/// memory are not packed: each results in a separate call, in `options.stream`.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 
 #include "dptk/comm/algorithms/exchange.hpp"
 #include "dptk/comm/buffer_lists.hpp"
+#include "dptk/comm/call_options.hpp"
 #include "dptk/comm/detail/joint_work.hpp"
 #include "dptk/comm/detail/root.hpp"
 #include "dptk/core/config.hpp"
@@ -142,12 +143,15 @@ class CoalescedVerbs {
     /// of a buffer.
     template <MutableBufferList B>
     void all_reduce_coalesced(B&& buffers, const ReduceOperationOnList<B>& operation = ReduceOp::sum,
-                              StreamRef stream = {}) {
+                              const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        detail::run_coalesced(
-            self(),
-            {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
-            erased, erased);
+        detail::run_coalesced(self(),
+                              {.verb = Verb::all_reduce,
+                               .reduction = detail::reduction_of(operation),
+                               .stream = options.stream,
+                               .algorithm = options.algorithm,
+                               .timeout = options.timeout},
+                              erased, erased);
     }
 
     /// Starts all_reduce_coalesced(buffers, operation) and returns at once. The elements must live until
@@ -156,30 +160,43 @@ class CoalescedVerbs {
         requires BufferListOutlivesCall<B>
     [[nodiscard]] Work all_reduce_coalesced_async(B&& buffers,
                                                   const ReduceOperationOnList<B>& operation = ReduceOp::sum,
-                                                  StreamRef stream = {}) {
+                                                  const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        return detail::start_coalesced(
-            self(),
-            {.verb = Verb::all_reduce, .reduction = detail::reduction_of(operation), .stream = stream},
-            erased, erased, detail::owner_of(operation));
+        return detail::start_coalesced(self(),
+                                       {.verb = Verb::all_reduce,
+                                        .reduction = detail::reduction_of(operation),
+                                        .stream = options.stream,
+                                        .algorithm = options.algorithm,
+                                        .timeout = options.timeout},
+                                       erased, erased, detail::owner_of(operation));
     }
 
     /// Performs a broadcast of each buffer, in place. Collective; blocks. Throws ArgumentError if the root is
     /// not a rank of the group.
     template <MutableBufferList B>
-    void broadcast_coalesced(B&& buffers, int root = 0, StreamRef stream = {}) {
+    void broadcast_coalesced(B&& buffers, int root = 0, const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        detail::run_coalesced(self(), {.verb = Verb::broadcast, .root = root, .stream = stream}, erased,
-                              erased);
+        detail::run_coalesced(self(),
+                              {.verb = Verb::broadcast,
+                               .root = root,
+                               .stream = options.stream,
+                               .algorithm = options.algorithm,
+                               .timeout = options.timeout},
+                              erased, erased);
     }
 
     /// Starts broadcast_coalesced(buffers, root) and returns at once. The elements must live until the
     /// Work is done; a list that only contains views (spans) may be destroyed earlier. Collective.
     template <MutableBufferList B>
         requires BufferListOutlivesCall<B>
-    [[nodiscard]] Work broadcast_coalesced_async(B&& buffers, int root = 0, StreamRef stream = {}) {
+    [[nodiscard]] Work broadcast_coalesced_async(B&& buffers, int root = 0, const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        return detail::start_coalesced(self(), {.verb = Verb::broadcast, .root = root, .stream = stream},
+        return detail::start_coalesced(self(),
+                                       {.verb = Verb::broadcast,
+                                        .root = root,
+                                        .stream = options.stream,
+                                        .algorithm = options.algorithm,
+                                        .timeout = options.timeout},
                                        erased, erased);
     }
 
@@ -187,8 +204,12 @@ class CoalescedVerbs {
     /// must have size() times as many elements as the input. Collective; blocks. Throws ArgumentError if the
     /// numbers of inputs and outputs differ, or if the type or count of an output does not match its input.
     template <BufferList In, MutableBufferList Out>
-    void all_gather_coalesced(In&& inputs, Out&& outputs, StreamRef stream = {}) {
-        detail::run_coalesced(self(), {.verb = Verb::all_gather, .stream = stream},
+    void all_gather_coalesced(In&& inputs, Out&& outputs, const CallOptions& options = {}) {
+        detail::run_coalesced(self(),
+                              {.verb = Verb::all_gather,
+                               .stream = options.stream,
+                               .algorithm = options.algorithm,
+                               .timeout = options.timeout},
                               detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
@@ -197,8 +218,13 @@ class CoalescedVerbs {
     /// Collective.
     template <BufferList In, MutableBufferList Out>
         requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
-    [[nodiscard]] Work all_gather_coalesced_async(In&& inputs, Out&& outputs, StreamRef stream = {}) {
-        return detail::start_coalesced(self(), {.verb = Verb::all_gather, .stream = stream},
+    [[nodiscard]] Work all_gather_coalesced_async(In&& inputs, Out&& outputs,
+                                                  const CallOptions& options = {}) {
+        return detail::start_coalesced(self(),
+                                       {.verb = Verb::all_gather,
+                                        .stream = options.stream,
+                                        .algorithm = options.algorithm,
+                                        .timeout = options.timeout},
                                        detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
@@ -210,11 +236,14 @@ class CoalescedVerbs {
     template <BufferList In, MutableBufferList Out>
     void reduce_scatter_coalesced(In&& inputs, Out&& outputs,
                                   const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
-                                  StreamRef stream = {}) {
-        detail::run_coalesced(
-            self(),
-            {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
-            detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+                                  const CallOptions& options = {}) {
+        detail::run_coalesced(self(),
+                              {.verb = Verb::reduce_scatter,
+                               .reduction = detail::reduction_of(operation),
+                               .stream = options.stream,
+                               .algorithm = options.algorithm,
+                               .timeout = options.timeout},
+                              detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
     /// Starts reduce_scatter_coalesced(inputs, outputs, operation) and returns at once. The elements of
@@ -224,11 +253,15 @@ class CoalescedVerbs {
         requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_coalesced_async(
         In&& inputs, Out&& outputs, const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
-        StreamRef stream = {}) {
-        return detail::start_coalesced(
-            self(),
-            {.verb = Verb::reduce_scatter, .reduction = detail::reduction_of(operation), .stream = stream},
-            detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
+        const CallOptions& options = {}) {
+        return detail::start_coalesced(self(),
+                                       {.verb = Verb::reduce_scatter,
+                                        .reduction = detail::reduction_of(operation),
+                                        .stream = options.stream,
+                                        .algorithm = options.algorithm,
+                                        .timeout = options.timeout},
+                                       detail::erase_buffers(inputs), detail::erase_buffers(outputs),
+                                       detail::owner_of(operation));
     }
 
   private:

@@ -2,12 +2,14 @@
 /// agree between ranks, and this rank's buffers. The typed verbs pass it through a channel to the transport.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "dptk/comm/all_reduce_algorithm.hpp"
 #include "dptk/comm/reduce_op.hpp"
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/core/buffer.hpp"
@@ -90,6 +92,10 @@ struct Collective {
     /// The stream of the call on device memory: the call runs after the stream's earlier work and before its
     /// later work.
     StreamRef stream = {};
+    /// The algorithm of an all_reduce; `automatic` means the group's.
+    AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic;
+    /// The time limit of the call; 0 means the group's.
+    std::chrono::milliseconds timeout{0};
     /// For error texts: the index of the gradient bucket that this call reduces, or -1. Only for calls
     /// without a root.
     int bucket = -1;
@@ -199,6 +205,8 @@ struct Message {
     int tag = 0;             ///< Only messages with equal tags match.
     /// The stream of the call on device memory, as in a Collective.
     StreamRef stream = {};
+    /// The time limit of the call; 0 means the group's.
+    std::chrono::milliseconds timeout{0};
 };
 
 namespace detail {

@@ -9,11 +9,23 @@
 /// the other must receive first.
 #pragma once
 
+#include "dptk/comm/call_options.hpp"
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/ranges.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+template <class R>
+[[nodiscard]] Message message_of(Verb verb, R& data, int peer, int tag, const CallOptions& options) {
+    Message message{verb, buffer_of(data), peer, tag, options.stream};
+    message.timeout = options.timeout;
+    return message;
+}
+
+}  // namespace detail
 
 /// The point-to-point calls of BasicCommunicator and ProcessGroup. `Self` provides channel(), which returns
 /// the Channel that executes the calls.
@@ -24,15 +36,15 @@ class MessageVerbs {
     /// received them. Throws ArgumentError if `to` is this rank or not in the group, or if the tag is outside
     /// [0, max_tag].
     template <ElementRange R>
-    void send(R&& data, int to, int tag = 0, StreamRef stream = {}) {
-        channel().run(Message{Verb::send, detail::buffer_of(data), to, tag, stream});
+    void send(R&& data, int to, int tag = 0, const CallOptions& options = {}) {
+        channel().run(detail::message_of(Verb::send, data, to, tag, options));
     }
 
     /// Starts to send to rank `to` and returns at once. `data` must live until the Work is done.
     template <ElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work send_async(R&& data, int to, int tag = 0, StreamRef stream = {}) {
-        return channel().start(Message{Verb::send, detail::buffer_of(data), to, tag, stream},
+    [[nodiscard]] Work send_async(R&& data, int to, int tag = 0, const CallOptions& options = {}) {
+        return channel().start(detail::message_of(Verb::send, data, to, tag, options),
                                detail::owner_of_all(data));
     }
 
@@ -40,16 +52,17 @@ class MessageVerbs {
     /// Throws MismatchError if the message does not have the size of `data`; the group is then unusable.
     /// Throws ArgumentError if `from` is any_rank and the transport does not support this.
     template <MutableElementRange R>
-    int recv(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
-        return channel().run(Message{Verb::recv, detail::buffer_of(data), from, tag, stream});
+    int recv(R&& data, int from = any_rank, int tag = 0, const CallOptions& options = {}) {
+        return channel().run(detail::message_of(Verb::recv, data, from, tag, options));
     }
 
     /// Starts to receive and returns at once. Work::source_rank() returns the sender. `data` must live
     /// until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0, StreamRef stream = {}) {
-        return channel().start(Message{Verb::recv, detail::buffer_of(data), from, tag, stream},
+    [[nodiscard]] Work recv_async(R&& data, int from = any_rank, int tag = 0,
+                                  const CallOptions& options = {}) {
+        return channel().start(detail::message_of(Verb::recv, data, from, tag, options),
                                detail::owner_of_all(data));
     }
 

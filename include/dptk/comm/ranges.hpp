@@ -78,10 +78,17 @@ class ReduceOperation {
     /// Creates a weighted sum: each rank's elements are multiplied by the weight that this rank passes.
     ReduceOperation(WeightedSum sum) : reduction_(sum) {}  // NOLINT(google-explicit-constructor): a widening
 
+    /// Creates a built-in operation from a function object of the standard library: std::plus, multiplies,
+    /// bit_and, bit_or or bit_xor.
+    template <class F>
+        requires detail::is_known_function<F, T>
+    ReduceOperation(F)  // NOLINT(google-explicit-constructor): a widening
+        : reduction_(*detail::op_of_function<F>) {}
+
     /// Creates an operation that calls `function`. The function is kept alive until the last call that uses
     /// it has ended.
     template <class F>
-        requires std::is_invocable_r_v<T, const F&, const T&, const T&>
+        requires std::is_invocable_r_v<T, const F&, const T&, const T&> && (!detail::is_known_function<F, T>)
     ReduceOperation(F function)  // NOLINT(google-explicit-constructor): a widening
         : function_(std::make_shared<const UserFunction>(
               UserFunction{[function = std::move(function)](void* into, const void* from, std::size_t count) {

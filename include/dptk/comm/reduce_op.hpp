@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
@@ -79,6 +80,29 @@ struct Reduction {
 }
 
 namespace detail {
+
+/// The ReduceOp that a function object of the standard library computes, such as std::plus<>.
+template <class F>
+inline constexpr std::optional<ReduceOp> op_of_function = std::nullopt;
+template <class T>
+inline constexpr std::optional<ReduceOp> op_of_function<std::plus<T>> = ReduceOp::sum;
+template <class T>
+inline constexpr std::optional<ReduceOp> op_of_function<std::multiplies<T>> = ReduceOp::product;
+template <class T>
+inline constexpr std::optional<ReduceOp> op_of_function<std::bit_and<T>> = ReduceOp::band;
+template <class T>
+inline constexpr std::optional<ReduceOp> op_of_function<std::bit_or<T>> = ReduceOp::bor;
+template <class T>
+inline constexpr std::optional<ReduceOp> op_of_function<std::bit_xor<T>> = ReduceOp::bxor;
+
+/// Whether dptk computes the function by its own code: on numbers of type T, in which F computes, too.
+template <class F, class T>
+inline constexpr bool is_known_function = false;
+template <template <class> class F, class Argument, class T>
+inline constexpr bool is_known_function<F<Argument>, T> =
+    op_of_function<F<Argument>> &&
+    (std::is_void_v<Argument> || std::is_same_v<Argument, T>)&&dtype_of<T> != DType::boolean &&
+    is_meaningful(dtype_of<T>, *op_of_function<F<Argument>>);
 
 [[nodiscard]] constexpr bool has_weights(DType dtype) noexcept {
     return is_floating(dtype) || is_complex(dtype);

@@ -9,10 +9,9 @@
 /// DPTK_DEBUG=detail is set.
 ///
 /// The elements of a call must lie in host memory, or all on one device. A call on device memory is ordered
-/// in `stream`: it starts after the stream's earlier work, and the stream's later work waits for the result
-/// of the call. Over NCCL the host does not wait: a blocking call returns when the call has been enqueued on
-/// the GPU, and its error is thrown by the next call, or by Work::wait(). Calls on host memory ignore
-/// `stream`.
+/// in `options.stream`: it starts after the stream's earlier work, and the stream's later work waits for the
+/// result of the call. Over NCCL the host does not wait: a blocking call returns when the call has been
+/// enqueued on the GPU, and its error is thrown by the next call, or by Work::wait().
 #pragma once
 
 #include <chrono>
@@ -30,6 +29,7 @@
 
 #include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/allocation.hpp"
+#include "dptk/comm/call_options.hpp"
 #include "dptk/comm/detail/channel.hpp"
 #include "dptk/comm/ranges.hpp"
 #include "dptk/core/config.hpp"
@@ -80,16 +80,23 @@ class CollectiveVerbs {
     /// results. `operation` is a ReduceOp, a WeightedSum or a function. All ranks must pass the same count.
     /// Blocks.
     template <MutableElementRange R>
-    void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum, StreamRef stream = {}) {
-        run(all_reduce_call(data, data, operation), stream);
+    void all_reduce(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum,
+                    const CallOptions& options = {}) {
+        run(all_reduce_call(data, data, operation), options);
+    }
+
+    /// Overload for a sum with options: group.all_reduce(data, {.stream = stream}).
+    template <MutableElementRange R>
+    void all_reduce(R&& data, const CallOptions& options) {
+        all_reduce(data, ReduceOp::sum, options);
     }
 
     /// Combines the elements of all ranks, elementwise, and writes the result to `output`. `output` must have
     /// the same count as `input`, and may be `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void all_reduce(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
-                    StreamRef stream = {}) {
-        run(all_reduce_call(input, output, operation), stream);
+                    const CallOptions& options = {}) {
+        run(all_reduce_call(input, output, operation), options);
     }
 
     /// Starts all_reduce(data, operation). `data` holds the result when the Work is done, and must live until
@@ -97,8 +104,15 @@ class CollectiveVerbs {
     template <MutableElementRange R>
         requires OutlivesCall<R>
     [[nodiscard]] Work all_reduce_async(R&& data, const ReduceOperationOn<R>& operation = ReduceOp::sum,
-                                        StreamRef stream = {}) {
-        return start(all_reduce_call(data, data, operation), stream, data, operation);
+                                        const CallOptions& options = {}) {
+        return start(all_reduce_call(data, data, operation), options, data, operation);
+    }
+
+    /// Overload for a sum with options.
+    template <MutableElementRange R>
+        requires OutlivesCall<R>
+    [[nodiscard]] Work all_reduce_async(R&& data, const CallOptions& options) {
+        return all_reduce_async(data, ReduceOp::sum, options);
     }
 
     /// Starts all_reduce(input, output, operation). `input` and `output` must live until the Work is done.
@@ -106,8 +120,8 @@ class CollectiveVerbs {
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_reduce_async(In&& input, Out&& output,
                                         const ReduceOperationOn<Out>& operation = ReduceOp::sum,
-                                        StreamRef stream = {}) {
-        return start(all_reduce_call(input, output, operation), stream, input, output, operation);
+                                        const CallOptions& options = {}) {
+        return start(all_reduce_call(input, output, operation), options, input, output, operation);
     }
 
     /// Performs an all_reduce of one value and returns the result. Blocks.
@@ -122,16 +136,16 @@ class CollectiveVerbs {
     /// unchanged. All ranks must pass the same count. Blocks.
     template <MutableElementRange R>
     void reduce(R&& data, int root = 0, const ReduceOperationOn<R>& operation = ReduceOp::sum,
-                StreamRef stream = {}) {
-        run(reduce_call(data, data, root, operation), stream);
+                const CallOptions& options = {}) {
+        run(reduce_call(data, data, root, operation), options);
     }
 
     /// Combines the elements of all ranks, elementwise, into the root's `output`, which must have the same
     /// count as `input`. The other ranks' `output` is ignored. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void reduce(In&& input, Out&& output, int root = 0,
-                const ReduceOperationOn<Out>& operation = ReduceOp::sum, StreamRef stream = {}) {
-        run(reduce_call(input, output, root, operation), stream);
+                const ReduceOperationOn<Out>& operation = ReduceOp::sum, const CallOptions& options = {}) {
+        run(reduce_call(input, output, root, operation), options);
     }
 
     /// Starts reduce(data, root, operation). `data` must live until the Work is done.
@@ -139,8 +153,8 @@ class CollectiveVerbs {
         requires OutlivesCall<R>
     [[nodiscard]] Work reduce_async(R&& data, int root = 0,
                                     const ReduceOperationOn<R>& operation = ReduceOp::sum,
-                                    StreamRef stream = {}) {
-        return start(reduce_call(data, data, root, operation), stream, data, operation);
+                                    const CallOptions& options = {}) {
+        return start(reduce_call(data, data, root, operation), options, data, operation);
     }
 
     /// Starts reduce(input, output, root, operation). `input` and `output` must live until the Work is done.
@@ -148,44 +162,45 @@ class CollectiveVerbs {
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_async(In&& input, Out&& output, int root = 0,
                                     const ReduceOperationOn<Out>& operation = ReduceOp::sum,
-                                    StreamRef stream = {}) {
-        return start(reduce_call(input, output, root, operation), stream, input, output, operation);
+                                    const CallOptions& options = {}) {
+        return start(reduce_call(input, output, root, operation), options, input, output, operation);
     }
 
     /// Sends the root's elements to all ranks, in place. All ranks must pass the same count. Blocks.
     template <MutableElementRange R>
-    void broadcast(R&& data, int root = 0, StreamRef stream = {}) {
-        run(broadcast_call(data, root), stream);
+    void broadcast(R&& data, int root = 0, const CallOptions& options = {}) {
+        run(broadcast_call(data, root), options);
     }
 
     /// Starts broadcast(data, root). `data` must live until the Work is done.
     template <MutableElementRange R>
         requires OutlivesCall<R>
-    [[nodiscard]] Work broadcast_async(R&& data, int root = 0, StreamRef stream = {}) {
-        return start(broadcast_call(data, root), stream, data);
+    [[nodiscard]] Work broadcast_async(R&& data, int root = 0, const CallOptions& options = {}) {
+        return start(broadcast_call(data, root), options, data);
     }
 
     /// Gathers the inputs of all ranks in `output`, in rank order. `output` must have size() times as many
     /// elements as `input`; all ranks must pass the same count. `input` may be this rank's part of `output`.
     /// Blocks.
     template <ElementRange In, MutableElementRange Out>
-    void all_gather(In&& input, Out&& output, StreamRef stream = {}) {
-        run(all_gather_call(input, output), stream);
+    void all_gather(In&& input, Out&& output, const CallOptions& options = {}) {
+        run(all_gather_call(input, output), options);
     }
 
     /// Starts all_gather(input, output). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, StreamRef stream = {}) {
-        return start(all_gather_call(input, output), stream, input, output);
+    [[nodiscard]] Work all_gather_async(In&& input, Out&& output, const CallOptions& options = {}) {
+        return start(all_gather_call(input, output), options, input, output);
     }
 
     /// Gathers inputs of different counts in `output`, in rank order, as MPI_Allgatherv does. Rank i
     /// contributes counts[i] elements, and `output` must have as many elements as all inputs together. All
     /// ranks must pass the same counts. Blocks.
     template <ElementRange In, MutableElementRange Out>
-    void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts, StreamRef stream = {}) {
-        run(all_gather_uneven_call(input, output, counts), stream);
+    void all_gather(In&& input, Out&& output, std::span<const std::size_t> counts,
+                    const CallOptions& options = {}) {
+        run(all_gather_uneven_call(input, output, counts), options);
     }
 
     /// Starts all_gather(input, output, counts). Input and output must live until the Work is done; `counts`
@@ -193,9 +208,9 @@ class CollectiveVerbs {
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work all_gather_async(In&& input, Out&& output, std::span<const std::size_t> counts,
-                                        StreamRef stream = {}) {
+                                        const CallOptions& options = {}) {
         const auto kept = std::make_shared<const std::vector<std::size_t>>(counts.begin(), counts.end());
-        return start(all_gather_uneven_call(input, output, *kept), stream, input, output,
+        return start(all_gather_uneven_call(input, output, *kept), options, input, output,
                      std::shared_ptr<const void>(kept));
     }
 
@@ -232,30 +247,31 @@ class CollectiveVerbs {
     /// size() times as many elements as `input`; the other ranks' `output` is ignored. All ranks must pass
     /// the same count. The root's `input` may be the root's part of its `output`. Blocks.
     template <ElementRange In, MutableElementRange Out>
-    void gather(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
-        run(gather_call(input, output, root), stream);
+    void gather(In&& input, Out&& output, int root = 0, const CallOptions& options = {}) {
+        run(gather_call(input, output, root), options);
     }
 
     /// Starts gather(input, output, root). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
-        return start(gather_call(input, output, root), stream, input, output);
+    [[nodiscard]] Work gather_async(In&& input, Out&& output, int root = 0, const CallOptions& options = {}) {
+        return start(gather_call(input, output, root), options, input, output);
     }
 
     /// Sends part i of the root's `input` to rank i's `output`. The root's `input` must have size() times as
     /// many elements as `output`; the other ranks' `input` is ignored. All ranks must pass the same count.
     /// The root's `output` may be the root's part of its `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
-    void scatter(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
-        run(scatter_call(input, output, root), stream);
+    void scatter(In&& input, Out&& output, int root = 0, const CallOptions& options = {}) {
+        run(scatter_call(input, output, root), options);
     }
 
     /// Starts scatter(input, output, root). `input` and `output` must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0, StreamRef stream = {}) {
-        return start(scatter_call(input, output, root), stream, input, output);
+    [[nodiscard]] Work scatter_async(In&& input, Out&& output, int root = 0,
+                                     const CallOptions& options = {}) {
+        return start(scatter_call(input, output, root), options, input, output);
     }
 
     /// Combines the inputs of all ranks, elementwise, and writes this rank's part of the result to `output`.
@@ -263,8 +279,8 @@ class CollectiveVerbs {
     /// this rank's part of `input`. All ranks must pass the same count. Blocks.
     template <ElementRange In, MutableElementRange Out>
     void reduce_scatter(In&& input, Out&& output, const ReduceOperationOn<Out>& operation = ReduceOp::sum,
-                        StreamRef stream = {}) {
-        run(reduce_scatter_call(input, output, operation), stream);
+                        const CallOptions& options = {}) {
+        run(reduce_scatter_call(input, output, operation), options);
     }
 
     /// Starts reduce_scatter(input, output, operation). `input` and `output` must live until the Work is
@@ -273,22 +289,22 @@ class CollectiveVerbs {
         requires OutlivesCall<In> && OutlivesCall<Out>
     [[nodiscard]] Work reduce_scatter_async(In&& input, Out&& output,
                                             const ReduceOperationOn<Out>& operation = ReduceOp::sum,
-                                            StreamRef stream = {}) {
-        return start(reduce_scatter_call(input, output, operation), stream, input, output, operation);
+                                            const CallOptions& options = {}) {
+        return start(reduce_scatter_call(input, output, operation), options, input, output, operation);
     }
 
     /// Sends part i of this rank's `input` to part rank() of rank i's `output`. Both must have the same
     /// count, a multiple of size(), on all ranks. `output` may be `input`. Blocks.
     template <ElementRange In, MutableElementRange Out>
-    void all_to_all(In&& input, Out&& output, StreamRef stream = {}) {
-        run(all_to_all_call(input, output), stream);
+    void all_to_all(In&& input, Out&& output, const CallOptions& options = {}) {
+        run(all_to_all_call(input, output), options);
     }
 
     /// Starts all_to_all(input, output). Both must live until the Work is done.
     template <ElementRange In, MutableElementRange Out>
         requires OutlivesCall<In> && OutlivesCall<Out>
-    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output, StreamRef stream = {}) {
-        return start(all_to_all_call(input, output), stream, input, output);
+    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output, const CallOptions& options = {}) {
+        return start(all_to_all_call(input, output), options, input, output);
     }
 
     /// Blocks until all ranks have called barrier(). First waits for all collectives that were started
@@ -339,14 +355,20 @@ class CollectiveVerbs {
     [[nodiscard]] detail::Channel& channel() { return static_cast<Self&>(*this).channel(); }
     [[nodiscard]] const detail::Channel& channel() const { return static_cast<const Self&>(*this).channel(); }
 
-    void run(Collective&& call, StreamRef stream) {
-        call.stream = stream;
+    static void apply(const CallOptions& options, Collective& call) {
+        call.stream = options.stream;
+        call.algorithm = options.algorithm;
+        call.timeout = options.timeout;
+    }
+
+    void run(Collective&& call, const CallOptions& options) {
+        apply(options, call);
         channel().run(call);
     }
 
     template <class... Owners>
-    [[nodiscard]] Work start(Collective&& call, StreamRef stream, const Owners&... owners) {
-        call.stream = stream;
+    [[nodiscard]] Work start(Collective&& call, const CallOptions& options, const Owners&... owners) {
+        apply(options, call);
         return channel().start(call, detail::owner_of_all(owners...));
     }
 

@@ -25,18 +25,28 @@ inline constexpr CallTracker::CallReader call_reader{&describe_packed, &packed_p
 /// Marks a call as active during this object's lifetime.
 class ActiveCall {
   public:
-    ActiveCall(CallTracker& tracker, const Collective& call) noexcept : tracker_(tracker) {
+    ActiveCall(CallTracker& tracker, const Collective& call) noexcept
+        : tracker_(tracker), has_timeout_(call.timeout.count() != 0) {
+        if (has_timeout_) [[unlikely]]
+            tracker_.set_call_timeout(call.timeout);
         tracker_.begin(PackedCall(call).words());
     }
-    ActiveCall(CallTracker& tracker, const Message& message) noexcept : tracker_(tracker) {
+    ActiveCall(CallTracker& tracker, const Message& message) noexcept
+        : tracker_(tracker), has_timeout_(message.timeout.count() != 0) {
+        if (has_timeout_) tracker_.set_call_timeout(message.timeout);
         tracker_.begin(pack(message).words());
     }
-    ~ActiveCall() { tracker_.end(); }
+    ~ActiveCall() {
+        tracker_.end();
+        if (has_timeout_) [[unlikely]]
+            tracker_.set_call_timeout(std::chrono::milliseconds(0));
+    }
     ActiveCall(const ActiveCall&) = delete;
     ActiveCall& operator=(const ActiveCall&) = delete;
 
   private:
     CallTracker& tracker_;
+    bool has_timeout_;
 };
 
 /// A WorkState that marks its call as active while the caller waits for it, reports its errors to the job,
@@ -46,9 +56,10 @@ class TrackedWork final : public WorkState {
     /// What happens to the operation when the job fails: it ends by itself, or it cannot be stopped.
     enum class AtFailure { ends, continues };
 
+    /// `timeout` is the time limit of the call; 0 means the channel's.
     TrackedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
-                std::shared_ptr<CallTracker> tracker, const PackedCall& call, std::function<void()> then,
-                AtFailure at_failure);
+                std::shared_ptr<CallTracker> tracker, const PackedCall& call,
+                std::chrono::milliseconds timeout, std::function<void()> then, AtFailure at_failure);
 
     DPTK_INLINE bool wait(std::chrono::nanoseconds timeout) override;
 
@@ -75,6 +86,7 @@ class TrackedWork final : public WorkState {
     std::shared_ptr<ControlPlane> control_;
     std::shared_ptr<CallTracker> tracker_;
     PackedCall call_;
+    std::chrono::milliseconds timeout_;
     std::function<void()> then_;
     AtFailure at_failure_;
     std::exception_ptr given_up_;

@@ -16,32 +16,36 @@ DPTK_INLINE int packed_peer(CallTracker::Call call) {
 
 DPTK_INLINE TrackedWork::TrackedWork(std::shared_ptr<WorkState> work, std::shared_ptr<ControlPlane> control,
                                      std::shared_ptr<CallTracker> tracker, const PackedCall& call,
-                                     std::function<void()> then, AtFailure at_failure)
+                                     std::chrono::milliseconds timeout, std::function<void()> then,
+                                     AtFailure at_failure)
     : work_(std::move(work)),
       control_(std::move(control)),
       tracker_(std::move(tracker)),
       call_(call),
+      timeout_(timeout.count() != 0 ? timeout : tracker_->identity().timeout),
       then_(std::move(then)),
       at_failure_(at_failure) {}
 
 DPTK_INLINE bool TrackedWork::wait(std::chrono::nanoseconds timeout) {
+    const bool has_own_timeout = timeout_ != tracker_->identity().timeout;
+    if (has_own_timeout) tracker_->set_call_timeout(timeout_);
     if (!deadline_ && tracker_->carries_messages()) {
         tracker_->begin(call_.words());
     } else {
         tracker_->resume(call_.words());
     }
-    if (!deadline_) deadline_.emplace(tracker_->identity().timeout);
+    if (!deadline_) deadline_.emplace(timeout_);
     const bool ended = work_->wait(timeout);
     tracker_->end();
+    if (has_own_timeout) tracker_->set_call_timeout(std::chrono::milliseconds(0));
     if (ended) {
         report_error();
         finish();
     } else if (deadline_->passed()) {
         // The watchdog sees no active call if the program only polls.
-        control_->job_state()->fail(
-            text("rank ", control_->rank(), ": ", call_.describe(), " has not completed within ",
-                 duration_text(tracker_->identity().timeout)),
-            Failure::deadline);
+        control_->job_state()->fail(text("rank ", control_->rank(), ": ", call_.describe(),
+                                         " has not completed within ", duration_text(timeout_)),
+                                    Failure::deadline);
     }
     return ended || given_up();
 }

@@ -101,13 +101,15 @@ class TransportChannel final : public Channel {
         check_caller(call);
         if (HasRethrow<T> || job_state_->failed()) executor_->throw_if_failed();
         check_memory(call);
+        if (call.timeout.count() != 0) [[unlikely]]
+            control().look_often(call.timeout);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         const ProgramWait::Scope waits(control().program(), tracker());
         break_job_unless_agreed(
             executor_->job, [&]() __attribute__((always_inline)) {
                 started_.finish_before(call);
                 if (queue_.idle()) {
-                    executor_->run_on_caller(call, algorithm_);
+                    executor_->run_on_caller(call, algorithm_of(call));
                 } else {
                     Work(start_on_thread(call, nullptr, nullptr)).wait();
                 }
@@ -120,6 +122,7 @@ class TransportChannel final : public Channel {
         check_caller(call);
         executor_->throw_if_failed();
         check_memory(call);
+        if (call.timeout.count() != 0) control().look_often(call.timeout);
         if constexpr (HasEnqueue<T>) {
             Work work = enqueued_->start(call, algorithm_, std::move(keep_alive));
             if (then) work.wait();  // does not block: `then` implies host memory, so the call has ended
@@ -157,7 +160,8 @@ class TransportChannel final : public Channel {
             std::shared_ptr<WorkState> work;
             abort_job_on_error([&] {
                 work = std::make_shared<TrackedWork>(transport().start(message), executor_->job.control,
-                                                     message_tracker_, pack(message), nullptr, at_failure);
+                                                     message_tracker_, pack(message), message.timeout,
+                                                     nullptr, at_failure);
             });
             started_.add(work, std::move(keep_alive));
             return Work(work, job());
@@ -342,6 +346,11 @@ class TransportChannel final : public Channel {
     }
 
     [[nodiscard]] T& transport() const noexcept { return *executor_->transport; }
+
+    [[nodiscard]] AllReduceAlgorithm algorithm_of(const Collective& call) const noexcept {
+        return call.algorithm != AllReduceAlgorithm::automatic ? call.algorithm : algorithm_;
+    }
+
     [[nodiscard]] CallTracker& tracker() const noexcept { return *tracker_; }
 
     void check_memory(const Collective& call) const {
@@ -404,10 +413,10 @@ class TransportChannel final : public Channel {
                                                std::function<void()> then) {
         if (executor_->checker) executor_->checker->announce();
         std::function<void()> prepared;
-        abort_job_on_error([&] { prepared = executor_->prepare(call, algorithm_); });
+        abort_job_on_error([&] { prepared = executor_->prepare(call, algorithm_of(call)); });
         std::shared_ptr<WorkState> work =
             queue_.start([executor = executor_, keep = std::move(keep_alive), then = std::move(then), call,
-                          algorithm = algorithm_, operation = std::move(prepared)] {
+                          algorithm = algorithm_of(call), operation = std::move(prepared)] {
                 executor->job.control->job_state()->check();
                 executor->abort_job_on_error([&] { executor->run(call, algorithm, operation); });
                 if (then) then();
@@ -423,7 +432,8 @@ class TransportChannel final : public Channel {
                                                std::function<void()> then) {
         if constexpr (HasStart<T>) {
             std::shared_ptr<WorkState> work;
-            const bool chosen = call.verb == Verb::all_reduce && algorithm_ != AllReduceAlgorithm::automatic;
+            const bool chosen =
+                call.verb == Verb::all_reduce && algorithm_of(call) != AllReduceAlgorithm::automatic;
             const bool nonblocking = !chosen && !executor_->checker;
             if (nonblocking && !started_.has_deferred()) {
                 abort_job_on_error([&] {
@@ -433,14 +443,14 @@ class TransportChannel final : public Channel {
                 });
             }
             if (work) {
-                work =
-                    std::make_shared<TrackedWork>(std::move(work), executor_->job.control, executor_->tracker,
-                                                  PackedCall(call), std::move(then), at_failure);
+                work = std::make_shared<TrackedWork>(std::move(work), executor_->job.control,
+                                                     executor_->tracker, PackedCall(call), call.timeout,
+                                                     std::move(then), at_failure);
                 started_.add(call, work, std::move(keep_alive));
                 return work;
             }
             const auto carry_out = [executor = executor_, then = std::move(then), call, nonblocking,
-                                    algorithm = algorithm_] {
+                                    algorithm = algorithm_of(call)] {
                 executor->job.control->job_state()->check();
                 executor->abort_job_on_error([&] {
                     if (nonblocking) {
@@ -460,9 +470,10 @@ class TransportChannel final : public Channel {
     /// Returns the function that a deferred call runs at each poll. It throws if the job has failed, and
     /// fails the job if the first poll was longer ago than the timeout of a call.
     [[nodiscard]] std::function<void()> poll_check(const Collective& call) const {
-        return [state = job_state_, tracker = executor_->tracker, call = PackedCall(call),
-                rank = executor_->job.control->rank(), deadline = std::optional<Deadline>()]() mutable {
-            const std::chrono::milliseconds timeout = tracker->identity().timeout;
+        const std::chrono::milliseconds own = call.timeout;
+        return [state = job_state_, timeout = own.count() != 0 ? own : identity().timeout,
+                call = PackedCall(call), rank = executor_->job.control->rank(),
+                deadline = std::optional<Deadline>()]() mutable {
             if (!deadline) deadline.emplace(timeout);
             if (deadline->passed())
                 state->fail(text("rank ", rank, ": ", call.describe(), " has been polled for ",
@@ -477,6 +488,7 @@ class TransportChannel final : public Channel {
     void begin_message(const Message& message) {
         if (fork_guard_.is_in_child()) refuse_child({});
         executor_->throw_if_failed();
+        if (message.timeout.count() != 0) control().look_often(message.timeout);
         const auto refuse = [&](std::string_view why) {
             throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
         };

@@ -85,6 +85,17 @@ class CallTracker {
         return state % 2 == 1 ? std::optional(state / 2) : std::nullopt;
     }
 
+    /// Sets the time limit of the calls that follow; 0 means the channel's.
+    void set_call_timeout(std::chrono::milliseconds timeout) noexcept {
+        call_timeout_.store(timeout, std::memory_order_relaxed);
+    }
+
+    /// Returns the time limit of the current call.
+    [[nodiscard]] std::chrono::milliseconds timeout() const noexcept {
+        const std::chrono::milliseconds own = call_timeout_.load(std::memory_order_relaxed);
+        return own.count() != 0 ? own : identity_.timeout;
+    }
+
     [[nodiscard]] const ChannelIdentity& identity() const noexcept { return identity_; }
     [[nodiscard]] const std::string& name() const noexcept { return identity_.name; }
     [[nodiscard]] bool carries_messages() const noexcept { return calls_ == Calls::messages; }
@@ -129,6 +140,7 @@ class CallTracker {
     std::atomic<std::uint64_t> first_ = 0;
     std::atomic<std::uint64_t> second_ = 0;
     std::atomic<std::uint64_t> last_resumed_ = 0;  // the sequence number at the last resume()
+    std::atomic<std::chrono::milliseconds> call_timeout_ = std::chrono::milliseconds(0);
     std::atomic<const char*> purpose_ = nullptr;
     std::atomic<const char*> owner_ = nullptr;
     std::atomic<std::uint64_t> step_ = CallPurpose::no_step;

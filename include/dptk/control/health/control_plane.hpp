@@ -99,6 +99,9 @@ class ControlPlane final : public WatchdogTask,
     /// has left. Does not throw.
     void close(const std::shared_ptr<CallTracker>& tracker) noexcept;
 
+    /// Looks at the calls at least as often as a call with this time limit requires.
+    void look_often(std::chrono::milliseconds timeout) noexcept;
+
     /// Returns whether this rank has closed its last channel. Later failures of the job do not affect this
     /// rank.
     [[nodiscard]] bool has_left() const noexcept { return left_; }

@@ -48,6 +48,12 @@ DPTK_INLINE void ControlPlane::open(const std::shared_ptr<CallTracker>& tracker)
     shortest_timeout_ = std::min(shortest_timeout_.load(), tracker->identity().timeout);
 }
 
+DPTK_INLINE void ControlPlane::look_often(std::chrono::milliseconds timeout) noexcept {
+    std::chrono::milliseconds shortest = shortest_timeout_.load();
+    while (timeout < shortest && !shortest_timeout_.compare_exchange_weak(shortest, timeout)) {
+    }
+}
+
 DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker) noexcept {
     try {
         std::string last_status;
@@ -203,7 +209,7 @@ DPTK_INLINE std::chrono::milliseconds ControlPlane::waited(const Channel& channe
 }
 
 DPTK_INLINE std::chrono::milliseconds ControlPlane::timeout_of(const Channel& channel) {
-    return channel.tracker->identity().timeout;
+    return channel.tracker->timeout();
 }
 
 DPTK_INLINE std::chrono::milliseconds ControlPlane::warning_delay(const Channel& channel) {
