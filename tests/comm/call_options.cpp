@@ -18,7 +18,8 @@ namespace {
 using dptk::ProcessGroup;
 using dptk::ReduceOp;
 
-/// Returns the operation that dptk makes of a function on elements of type T, or none if it calls the function.
+/// Returns the operation that dptk makes of a function on elements of type T, or none if it calls the
+/// function.
 template <class T, class F>
 std::string operation_of(F function) {
     const dptk::ReduceOperation<T> operation(function);
@@ -27,7 +28,8 @@ std::string operation_of(F function) {
 
 }  // namespace
 
-TEST_CASE("an all_reduce with an algorithm of its own gives the sum, and leaves the group's algorithm as it is") {
+TEST_CASE(
+    "an all_reduce with an algorithm of its own gives the sum, and leaves the group's algorithm as it is") {
     test::on_ranks([](ProcessGroup& group) {
         using dptk::AllReduceAlgorithm;
         std::vector<std::int64_t> expected(1000);
@@ -92,7 +94,8 @@ TEST_CASE("calls with a timeout of their own end in time, and those without have
     });
 }
 
-TEST_CASE("function objects of the standard library are built-in operations where their results are the same") {
+TEST_CASE(
+    "function objects of the standard library are built-in operations where their results are the same") {
     CHECK(operation_of<float>(std::plus<>()) == "sum");
     CHECK(operation_of<std::int8_t>(std::plus<std::int8_t>()) == "sum");
     CHECK(operation_of<double>(std::multiplies<>()) == "product");

@@ -25,28 +25,32 @@ inline constexpr CallTracker::CallReader call_reader{&describe_packed, &packed_p
 /// Marks a call as active during this object's lifetime.
 class ActiveCall {
   public:
-    ActiveCall(CallTracker& tracker, const Collective& call) noexcept
-        : tracker_(tracker), has_timeout_(call.timeout.count() != 0) {
-        if (has_timeout_) [[unlikely]]
-            tracker_.set_call_timeout(call.timeout);
+    ActiveCall(CallTracker& tracker, const Collective& call) noexcept : tracker_(tracker) {
         tracker_.begin(PackedCall(call).words());
     }
-    ActiveCall(CallTracker& tracker, const Message& message) noexcept
-        : tracker_(tracker), has_timeout_(message.timeout.count() != 0) {
-        if (has_timeout_) tracker_.set_call_timeout(message.timeout);
+    ActiveCall(CallTracker& tracker, const Message& message) noexcept : tracker_(tracker) {
         tracker_.begin(pack(message).words());
     }
-    ~ActiveCall() {
-        tracker_.end();
-        if (has_timeout_) [[unlikely]]
-            tracker_.set_call_timeout(std::chrono::milliseconds(0));
-    }
+    ~ActiveCall() { tracker_.end(); }
     ActiveCall(const ActiveCall&) = delete;
     ActiveCall& operator=(const ActiveCall&) = delete;
 
   private:
     CallTracker& tracker_;
-    bool has_timeout_;
+};
+
+/// Sets the time limit of the tracker's calls during this object's lifetime, unless it is 0.
+class CallTimeout {
+  public:
+    CallTimeout(CallTracker& tracker, std::chrono::milliseconds timeout) noexcept : tracker_(tracker) {
+        if (timeout.count() != 0) tracker_.set_call_timeout(timeout);
+    }
+    ~CallTimeout() { tracker_.set_call_timeout(std::chrono::milliseconds(0)); }
+    CallTimeout(const CallTimeout&) = delete;
+    CallTimeout& operator=(const CallTimeout&) = delete;
+
+  private:
+    CallTracker& tracker_;
 };
 
 /// A WorkState that marks its call as active while the caller waits for it, reports its errors to the job,

@@ -27,8 +27,7 @@ DPTK_INLINE TrackedWork::TrackedWork(std::shared_ptr<WorkState> work, std::share
       at_failure_(at_failure) {}
 
 DPTK_INLINE bool TrackedWork::wait(std::chrono::nanoseconds timeout) {
-    const bool has_own_timeout = timeout_ != tracker_->identity().timeout;
-    if (has_own_timeout) tracker_->set_call_timeout(timeout_);
+    const CallTimeout limit(*tracker_, timeout_);
     if (!deadline_ && tracker_->carries_messages()) {
         tracker_->begin(call_.words());
     } else {
@@ -37,7 +36,6 @@ DPTK_INLINE bool TrackedWork::wait(std::chrono::nanoseconds timeout) {
     if (!deadline_) deadline_.emplace(timeout_);
     const bool ended = work_->wait(timeout);
     tracker_->end();
-    if (has_own_timeout) tracker_->set_call_timeout(std::chrono::milliseconds(0));
     if (ended) {
         report_error();
         finish();

@@ -98,11 +98,11 @@ class TransportChannel final : public Channel {
     }
 
     void run(const Collective& call) override {
+        if (call.timeout.count() != 0) [[unlikely]]
+            return run_with_timeout(call);
         check_caller(call);
         if (HasRethrow<T> || job_state_->failed()) executor_->throw_if_failed();
         check_memory(call);
-        if (call.timeout.count() != 0) [[unlikely]]
-            control().look_often(call.timeout);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm_);
         const ProgramWait::Scope waits(control().program(), tracker());
         break_job_unless_agreed(
@@ -143,6 +143,7 @@ class TransportChannel final : public Channel {
             return message.peer;
         }
         int peer = message.peer;
+        const CallTimeout limit(*message_tracker_, message.timeout);
         const auto transfer = [&] { peer = executor_->run(message, *message_tracker_); };
         if constexpr (HasStartMessage<T>) {
             abort_job_on_error(transfer);
@@ -168,6 +169,7 @@ class TransportChannel final : public Channel {
         } else {
             const auto carry_out = [executor = executor_, tracker = message_tracker_,
                                     keep = std::move(keep_alive), message] {
+                const CallTimeout limit(*tracker, message.timeout);
                 executor->job.control->job_state()->check();
                 int peer = message.peer;
                 executor->abort_job_on_error([&] { peer = executor->run(message, *tracker); });
@@ -347,6 +349,14 @@ class TransportChannel final : public Channel {
 
     [[nodiscard]] T& transport() const noexcept { return *executor_->transport; }
 
+    void run_with_timeout(const Collective& call) {
+        control().look_often(call.timeout);
+        const CallTimeout limit(tracker(), call.timeout);
+        Collective without = call;
+        without.timeout = {};
+        run(without);
+    }
+
     [[nodiscard]] AllReduceAlgorithm algorithm_of(const Collective& call) const noexcept {
         return call.algorithm != AllReduceAlgorithm::automatic ? call.algorithm : algorithm_;
     }
@@ -417,6 +427,7 @@ class TransportChannel final : public Channel {
         std::shared_ptr<WorkState> work =
             queue_.start([executor = executor_, keep = std::move(keep_alive), then = std::move(then), call,
                           algorithm = algorithm_of(call), operation = std::move(prepared)] {
+                const CallTimeout limit(*executor->tracker, call.timeout);
                 executor->job.control->job_state()->check();
                 executor->abort_job_on_error([&] { executor->run(call, algorithm, operation); });
                 if (then) then();
@@ -451,6 +462,7 @@ class TransportChannel final : public Channel {
             }
             const auto carry_out = [executor = executor_, then = std::move(then), call, nonblocking,
                                     algorithm = algorithm_of(call)] {
+                const CallTimeout limit(*executor->tracker, call.timeout);
                 executor->job.control->job_state()->check();
                 executor->abort_job_on_error([&] {
                     if (nonblocking) {
