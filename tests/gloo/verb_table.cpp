@@ -18,6 +18,7 @@ TEST_CASE("docs/collectives.md: the verbs that use Gloo's own collectives are th
                                              {"scatter", HasScatter<Transport>},
                                              {"reduce_scatter", HasReduceScatter<Transport>},
                                              {"all_to_all", HasAllToAll<Transport>},
+                                             {"all_to_all_uneven", HasAllToAllUneven<Transport>},
                                              {"barrier", HasBarrier<Transport>}};
     for (const test::TableRow& row : test::verb_table()) {
         const bool sixteen_bit = row[0].find("16-bit") != std::string::npos;

@@ -61,6 +61,13 @@ std::map<std::string, Call> calls() {
         {"reduce_scatter",
          [=](ProcessGroup& group) { group.reduce_scatter(all(group), own(group), dptk::ReduceOp::max); }},
         {"all_to_all", [=](ProcessGroup& group) { group.all_to_all(all(group), all(group)); }},
+        {"all_to_all_uneven",
+         [=](ProcessGroup& group) {
+             const std::vector<std::size_t> counts(
+                 static_cast<std::size_t>(group.size()),
+                 all(group).size() / static_cast<std::size_t>(group.size()));
+             group.all_to_all(all(group), all(group), counts, counts);
+         }},
         {"barrier", [](ProcessGroup& group) { group.barrier(); }},
         {"messages",
          [=](ProcessGroup& group) {

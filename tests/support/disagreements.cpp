@@ -34,6 +34,7 @@ void call(dptk::ProcessGroup& group, Verb verb, std::size_t count, ReduceOp op, 
         case Verb::scatter: return group.scatter(whole, part, root);
         case Verb::reduce_scatter: return group.reduce_scatter(whole, part, op);
         case Verb::all_to_all: return group.all_to_all(whole, received);
+        case Verb::all_to_all_uneven: return group.all_to_all(whole, received, counts, counts);
         default: return group.barrier();
     }
 }
@@ -56,7 +57,7 @@ std::string_view name_of(Disagreement kind) noexcept {
 bool can_differ(Verb verb, Disagreement kind) noexcept {
     switch (kind) {
         case Disagreement::count:
-        case Disagreement::empty:
+        case Disagreement::empty: return dptk::has_buffers(verb) && verb != Verb::all_to_all_uneven;
         case Disagreement::dtype: return dptk::has_buffers(verb);
         case Disagreement::operation: return dptk::reduces(verb);
         case Disagreement::root: return dptk::has_root(verb);

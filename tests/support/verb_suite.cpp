@@ -301,6 +301,33 @@ class Suite {
         expect(count_wrong(data, expected) == 0, "all_to_all in place");
     }
 
+    void check_all_to_all_uneven() {
+        // Rank r sends (r + 2 t) % 4 * count_ / 3 elements to rank t: zero from some ranks to some.
+        const auto count = [&](int from, int to) {
+            return static_cast<std::size_t>((from + 2 * to) % 4) * count_ / 3;
+        };
+        std::vector<std::size_t> sent, received;
+        std::vector<T> expected;
+        std::size_t all = 0;
+        for (int other = 0; other < size_; ++other) {
+            sent.push_back(count(rank_, other));
+            received.push_back(count(other, rank_));
+            all += sent.back();
+            std::size_t first = 0;
+            for (int before = 0; before < rank_; ++before) first += count(other, before);
+            for (std::size_t i = 0; i < received.back(); ++i) expected.push_back(given<T>(other, first + i));
+        }
+        Elements<T> data = own(all);
+        Elements<T> apart = zeros(expected.size());
+        run({.verb = Verb::all_to_all_uneven,
+             .input = data.buffer(),
+             .output = apart.buffer(),
+             .counts = sent,
+             .output_counts = received},
+            data, apart);
+        expect(count_wrong(apart, [&](std::size_t i) { return expected[i]; }) == 0, "all_to_all_uneven");
+    }
+
   private:
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
@@ -504,6 +531,7 @@ void check_moves_on(ProcessGroup& group, const VerbSuiteOptions& options) {
             suite.check_all_gather_uneven();
             suite.check_scatter();
             suite.check_all_to_all();
+            suite.check_all_to_all_uneven();
         }
     };
     with_each_dtype(group, check);

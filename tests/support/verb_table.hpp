@@ -100,6 +100,10 @@ inline void make_call(dptk::ProcessGroup& group, const std::string& row, bool st
             call.output = buffer(part);
             break;
         case dptk::Verb::all_to_all: call.input = call.output = buffer(whole); break;
+        case dptk::Verb::all_to_all_uneven:
+            call.input = call.output = buffer(whole);
+            call.counts = call.output_counts = counts;
+            break;
         default: break;
     }
     if (start) {

@@ -29,6 +29,7 @@ enum class Verb : std::uint8_t {
     scatter,
     reduce_scatter,
     all_to_all,
+    all_to_all_uneven,
     barrier,
     allocate,
     duplicate,
@@ -49,6 +50,7 @@ enum class Verb : std::uint8_t {
         case Verb::scatter: return "scatter";
         case Verb::reduce_scatter: return "reduce_scatter";
         case Verb::all_to_all: return "all_to_all";
+        case Verb::all_to_all_uneven: return "all_to_all_uneven";
         case Verb::barrier: return "barrier";
         case Verb::allocate: return "allocate";
         case Verb::duplicate: return "duplicate";
@@ -87,8 +89,12 @@ struct Collective {
     Buffer output = {};
     Reduction reduction = {};  ///< How elements are combined, if the verb reduces.
     int root = 0;              ///< The root, if the verb has one.
-    /// In all_gather_uneven, the number of elements of each rank. Must live as long as the operation.
+    /// In all_gather_uneven, the number of elements of each rank; in all_to_all_uneven, the number of
+    /// elements that this rank sends to each rank. Must live as long as the operation.
     std::span<const std::size_t> counts = {};
+    /// In all_to_all_uneven, the number of elements that this rank receives from each rank. Must live as long
+    /// as the operation.
+    std::span<const std::size_t> output_counts = {};
     /// The stream of the call on device memory: the call runs after the stream's earlier work and before its
     /// later work.
     StreamRef stream = {};
@@ -100,8 +106,8 @@ struct Collective {
     /// without a root.
     int bucket = -1;
 
-    /// Returns the buffer whose count and dtype are the same on all ranks (in all_gather_uneven, this rank's
-    /// part).
+    /// Returns the buffer whose count and dtype are the same on all ranks (in all_gather_uneven and
+    /// all_to_all_uneven, only the dtype).
     [[nodiscard]] const Buffer& shared_shape() const noexcept {
         return verb == Verb::scatter ? output : input;
     }
@@ -130,6 +136,7 @@ class PackedCall {
     explicit PackedCall(const Collective& call) noexcept {
         const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
         set(call.verb, op, call.shared_shape(), has_root(call.verb) ? call.root : call.bucket);
+        if (call.verb == Verb::all_to_all_uneven) second_ = 0;  // the counts differ between the ranks
         if (call.verb != Verb::all_gather_uneven) return;
         second_ = 0;
         for (const std::size_t count : call.counts) second_ += count;
@@ -184,7 +191,9 @@ class PackedCall {
 [[noreturn]] void refuse_root(const Collective& call, int rank, int size);
 [[noreturn]] void refuse_count(const Collective& call, std::size_t expected, std::size_t found, int rank,
                                int size);
-[[noreturn]] void refuse_counts(std::size_t found, int rank, int size);
+[[noreturn]] void refuse_counts(Verb verb, std::size_t found, int rank, int size);
+[[noreturn]] void refuse_sum(Verb verb, std::string_view buffer, std::size_t expected, std::size_t found,
+                             int rank);
 
 }  // namespace detail
 

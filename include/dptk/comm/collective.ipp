@@ -23,6 +23,7 @@ DPTK_INLINE bool agree(const Collective& a, const Collective& b) noexcept {
     }
     if (has_root(a.verb) && a.root != b.root) return false;
     if (a.verb == Verb::all_gather_uneven) return std::ranges::equal(a.counts, b.counts);
+    if (a.verb == Verb::all_to_all_uneven) return true;
     return x.count == y.count;
 }
 
@@ -61,7 +62,8 @@ DPTK_INLINE std::string PackedCall::describe() const {
     out += '(';
     if (reduces(verb())) out += text(op_name(), ", ");
     if (has_root(verb())) out += text("root ", peer(), ", ");
-    out += text(second_, " x ", dtype_name(static_cast<DType>(byte(2))));
+    if (verb() != Verb::all_to_all_uneven) out += text(second_, " x ");
+    out += dtype_name(static_cast<DType>(byte(2)));
     if (verb() == Verb::all_gather_uneven) out += " of all ranks";
     const bool is_message = verb() == Verb::send || verb() == Verb::recv;
     if (!is_message && !has_root(verb()) && peer() >= 0) out += text(", bucket ", peer());
@@ -94,6 +96,7 @@ DPTK_INLINE std::uint64_t hash_of(const Collective& call) noexcept {
     const std::uint64_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
     const std::array<std::uint64_t, 3> all{words.first, words.second, element_size};
     const std::uint64_t hash = fnv1a({reinterpret_cast<const char*>(all.data()), sizeof all});
+    if (call.verb == Verb::all_to_all_uneven) return hash;
     return fnv1a({reinterpret_cast<const char*>(call.counts.data()), call.counts.size_bytes()}, hash);
 }
 
@@ -119,9 +122,15 @@ DPTK_INLINE void refuse_count(const Collective& call, std::size_t expected, std:
                              " elements, got ", found));
 }
 
-DPTK_INLINE void refuse_counts(std::size_t found, int rank, int size) {
-    throw ArgumentError(
-        text("rank ", rank, ": all_gather: expected ", size, " counts, one for each rank, got ", found));
+DPTK_INLINE void refuse_counts(Verb verb, std::size_t found, int rank, int size) {
+    throw ArgumentError(text("rank ", rank, ": ", verb_name(verb), ": expected ", size,
+                             " counts, one for each rank, got ", found));
+}
+
+DPTK_INLINE void refuse_sum(Verb verb, std::string_view buffer, std::size_t expected, std::size_t found,
+                            int rank) {
+    throw ArgumentError(text("rank ", rank, ": ", verb_name(verb), ": the ", buffer, " has ", found,
+                             " elements, but its counts add up to ", expected));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -68,6 +68,9 @@ class ThreadTransport {
 
     void all_to_all(const Buffer& input, const Buffer& output);
 
+    void all_to_all_uneven(const Buffer& input, const Buffer& output, std::span<const std::size_t> counts,
+                           std::span<const std::size_t> output_counts);
+
     void barrier();
 
     [[nodiscard]] ThreadTransport duplicate();

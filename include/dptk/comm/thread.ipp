@@ -103,6 +103,22 @@ DPTK_INLINE void ThreadTransport::all_to_all(const Buffer& input, const Buffer& 
     });
 }
 
+DPTK_INLINE void ThreadTransport::all_to_all_uneven(const Buffer& input, const Buffer& output,
+                                                    std::span<const std::size_t> counts,
+                                                    std::span<const std::size_t> output_counts) {
+    run_joint({Verb::all_to_all_uneven, input, output, {}, 0, counts, output_counts},
+              [&](const Calls& calls) {
+                  const auto own = static_cast<std::size_t>(rank_);
+                  std::size_t to = 0;
+                  for (const Collective& call : calls) {
+                      std::size_t from = 0;
+                      for (const std::size_t before : call.counts.first(own)) from += before;
+                      copy(output.slice(to, call.counts[own]), call.input.slice(from, call.counts[own]));
+                      to += call.counts[own];
+                  }
+              });
+}
+
 DPTK_INLINE void ThreadTransport::barrier() {
     run_joint({}, [](const Calls&) {});
 }
@@ -133,6 +149,15 @@ DPTK_INLINE std::string ThreadTransport::find_difference() const {
         if (!agree(calls[0], calls[other])) {
             return detail::text("rank ", other, " calls ", describe(calls[other]), " where rank 0 calls ",
                                 describe(calls[0]));
+        }
+    }
+    if (calls[0].verb != Verb::all_to_all_uneven) return {};
+    for (std::size_t from = 0; from < calls.size(); ++from) {
+        for (std::size_t to = 0; to < calls.size(); ++to) {
+            if (calls[from].counts[to] != calls[to].output_counts[from])
+                return detail::text("all_to_all_uneven: rank ", from, " sends ", calls[from].counts[to],
+                                    " elements to rank ", to, ", which expects ",
+                                    calls[to].output_counts[from]);
         }
     }
     return {};

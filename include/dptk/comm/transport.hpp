@@ -42,6 +42,8 @@ namespace DPTK_NAMESPACE {
 ///   gather(Buffer in, Buffer out, root), scatter(Buffer in, Buffer out, root)
 ///   reduce_scatter(Buffer in, Buffer out, Reduction)
 ///   all_to_all(Buffer in, Buffer out)               the two buffers do not overlap
+///   all_to_all_uneven(Buffer in, Buffer out, std::span<const std::size_t> counts,
+///                     std::span<const std::size_t> output_counts)   the two buffers do not overlap
 ///   barrier()
 ///   static reduces(DType, Reduction)                returns whether the three reducing verbs above support
 ///                              this dtype and reduction. Without reduces(), they must support everything

@@ -307,6 +307,32 @@ class CollectiveVerbs {
         return start(all_to_all_call(input, output), options, input, output);
     }
 
+    /// Sends input_counts[i] elements of `input`, in rank order, to rank i, and receives output_counts[i]
+    /// elements from rank i in `output`, as MPI_Alltoallv does without gaps. input_counts[i] on rank j must
+    /// be output_counts[j] on rank i; counts may be 0. If they differ, the receiving rank throws
+    /// MismatchError, or BackendError over MPI, and the group cannot be used any more. Blocks.
+    template <ElementRange In, MutableElementRange Out>
+    void all_to_all(In&& input, Out&& output, std::span<const std::size_t> input_counts,
+                    std::span<const std::size_t> output_counts, const CallOptions& options = {}) {
+        run(all_to_all_uneven_call(input, output, input_counts, output_counts), options);
+    }
+
+    /// Starts all_to_all(input, output, input_counts, output_counts). Input and output must live until the
+    /// Work is done; the counts are copied.
+    template <ElementRange In, MutableElementRange Out>
+        requires OutlivesCall<In> && OutlivesCall<Out>
+    [[nodiscard]] Work all_to_all_async(In&& input, Out&& output, std::span<const std::size_t> input_counts,
+                                        std::span<const std::size_t> output_counts,
+                                        const CallOptions& options = {}) {
+        const auto kept =
+            std::make_shared<std::vector<std::size_t>>(input_counts.begin(), input_counts.end());
+        kept->insert(kept->end(), output_counts.begin(), output_counts.end());
+        const std::span<const std::size_t> all(*kept);
+        return start(all_to_all_uneven_call(input, output, all.first(input_counts.size()),
+                                            all.subspan(input_counts.size())),
+                     options, input, output, std::shared_ptr<const void>(kept));
+    }
+
     /// Blocks until all ranks have called barrier(). First waits for all collectives that were started
     /// earlier, and for all messages whose Work was dropped. The peer of such a message must start the
     /// matching send or recv before the peer's own barrier. Throws the error of an operation whose Work was
@@ -431,7 +457,7 @@ class CollectiveVerbs {
                                                     std::span<const std::size_t> counts) const {
         Collective call = call_on(Verb::all_gather_uneven, input, output);
         call.counts = counts;
-        if (counts.size() != ranks()) detail::refuse_counts(counts.size(), rank(), size());
+        if (counts.size() != ranks()) detail::refuse_counts(call.verb, counts.size(), rank(), size());
         check_counts(call, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), call.output.count);
         check_counts(call, counts[static_cast<std::size_t>(rank())], call.input.count);
         return call;
@@ -467,6 +493,25 @@ class CollectiveVerbs {
         check_counts(call, call.input.count, call.output.count);
         check_counts(call, call.input.count / ranks() * ranks(), call.input.count);
         return call;
+    }
+
+    template <class In, class Out>
+    [[nodiscard]] Collective all_to_all_uneven_call(In& input, Out& output,
+                                                    std::span<const std::size_t> input_counts,
+                                                    std::span<const std::size_t> output_counts) const {
+        Collective call = call_on(Verb::all_to_all_uneven, input, output);
+        call.counts = input_counts;
+        call.output_counts = output_counts;
+        check_parts(call.verb, "input", input_counts, call.input.count);
+        check_parts(call.verb, "output", output_counts, call.output.count);
+        return call;
+    }
+
+    void check_parts(Verb verb, const char* buffer, std::span<const std::size_t> counts,
+                     std::size_t found) const {
+        if (counts.size() != ranks()) detail::refuse_counts(verb, counts.size(), rank(), size());
+        const std::size_t expected = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+        if (expected != found) detail::refuse_sum(verb, buffer, expected, found, rank());
     }
 
     [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }

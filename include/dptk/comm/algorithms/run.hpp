@@ -125,6 +125,12 @@ template <Transport T>
                 return true;
             }
             return false;
+        case Verb::all_to_all_uneven:
+            if constexpr (detail::HasAllToAllUneven<T>) {
+                transport.all_to_all_uneven(call.input, call.output, call.counts, call.output_counts);
+                return true;
+            }
+            return false;
         case Verb::barrier:
             if constexpr (detail::HasBarrier<T>) {
                 transport.barrier();
@@ -140,11 +146,12 @@ template <Transport T>
     return false;
 }
 
-/// Whether the call's input must be copied first: if input and output of all_to_all overlap, or if a sum has
-/// a weight, by which the copy is multiplied.
+/// Whether the call's input must be copied first: if input and output of an all_to_all overlap, or if a sum
+/// has a weight, by which the copy is multiplied.
 [[nodiscard]] inline bool needs_copy(const Collective& call) noexcept {
     return call.reduction.weight ||
-           (call.verb == Verb::all_to_all && detail::overlap(call.input, call.output));
+           ((call.verb == Verb::all_to_all || call.verb == Verb::all_to_all_uneven) &&
+            detail::overlap(call.input, call.output));
 }
 
 /// Copies the input of a call that needs_copy(), and returns the call on the copy.

@@ -123,11 +123,7 @@ DPTK_INLINE void gather(Messages& messages, const Buffer& input, const Buffer& o
     }
 }
 
-DPTK_INLINE void all_to_all(Messages& messages, const Buffer& input, const Buffer& output) {
-    const std::vector<std::size_t> counts =
-        slice_counts(input.count, messages.size());  // all of the same size
-    const Slices out(input, counts);
-    const Slices in(output, counts);
+DPTK_INLINE void all_to_all(Messages& messages, const Slices& out, const Slices& in) {
     place(in[messages.rank()], out[messages.rank()]);
     with_each_partner(messages, [&](int partner) { messages.exchange(out[partner], in[partner], partner); });
 }
@@ -168,7 +164,14 @@ DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllRe
         case Verb::scatter: return algorithms::scatter(messages, call.input, call.output, call.root);
         case Verb::reduce_scatter:
             return algorithms::reduce_scatter(messages, call.input, call.output, call.reduction);
-        case Verb::all_to_all: return algorithms::all_to_all(messages, call.input, call.output);
+        case Verb::all_to_all: {
+            const std::vector<std::size_t> counts =
+                slice_counts(call.input.count, messages.size());  // all of the same size
+            return algorithms::all_to_all(messages, Slices(call.input, counts), Slices(call.output, counts));
+        }
+        case Verb::all_to_all_uneven:
+            return algorithms::all_to_all(messages, Slices(call.input, call.counts),
+                                          Slices(call.output, call.output_counts));
         case Verb::barrier: {
             std::uint8_t token = 0;
             return recursive::all_reduce_by_doubling(messages, Buffer{&token, 1, DType::u8, {}, 0},

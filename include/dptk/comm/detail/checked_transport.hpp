@@ -34,6 +34,7 @@ DPTK_NAME_MEMBER(reduce);
 DPTK_NAME_MEMBER(broadcast);
 DPTK_NAME_MEMBER(all_gather);
 DPTK_NAME_MEMBER(all_gather_uneven);
+DPTK_NAME_MEMBER(all_to_all_uneven);
 DPTK_NAME_MEMBER(gather);
 DPTK_NAME_MEMBER(scatter);
 DPTK_NAME_MEMBER(reduce_scatter);
@@ -105,6 +106,9 @@ consteval bool checked_transport() {
     DPTK_CHECK_MEMBER(broadcast, (HasBroadcast<T>), "broadcast(const dptk::Buffer&, int root)");
     DPTK_CHECK_MEMBER(all_gather, (HasAllGather<T>),
                       "all_gather(const dptk::Buffer& in, const dptk::Buffer& out)");
+    DPTK_CHECK_MEMBER(all_to_all_uneven, (HasAllToAllUneven<T>),
+                      "all_to_all_uneven(const dptk::Buffer& in, const dptk::Buffer& out, std::span<const "
+                      "std::size_t> counts, std::span<const std::size_t> output_counts)");
     DPTK_CHECK_MEMBER(all_gather_uneven, (HasAllGatherUneven<T>),
                       "all_gather_uneven(const dptk::Buffer& in, const dptk::Buffer& out, std::span<const "
                       "std::size_t> counts)");

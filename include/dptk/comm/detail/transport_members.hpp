@@ -49,6 +49,11 @@ template <class T>
 concept HasAllToAll = requires(T& t, const Buffer& b) { t.all_to_all(b, b); };
 
 template <class T>
+concept HasAllToAllUneven = requires(T& t, const Buffer& b, std::span<const std::size_t> counts) {
+    t.all_to_all_uneven(b, b, counts, counts);
+};
+
+template <class T>
 concept HasReduces = requires(DType dtype, const Reduction& r) {
     { T::reduces(dtype, r) } -> std::same_as<bool>;
 };

@@ -64,7 +64,8 @@ class NcclCalls {
 
     void issue_scatter(const Collective& call, StreamRef stream);
 
-    void issue_all_to_all(const Collective& call, StreamRef stream);
+    void issue_all_to_all(const Collective& call, std::span<const std::size_t> counts,
+                          std::span<const std::size_t> output_counts, StreamRef stream);
 
     std::shared_ptr<NcclComm> comm_;
     std::unique_ptr<const StreamMemoryPool> pool_;  // created at first use

@@ -29,7 +29,8 @@ DPTK_INLINE void NcclCalls::copy(const Buffer& to, const Buffer& from, StreamRef
 
 DPTK_INLINE bool NcclCalls::is_all_on_gpu(const Collective& call) {
     if (reduces(call.verb)) return nccl_reduces(call.input, call.reduction);
-    return call.verb != Verb::all_to_all || !overlap(call.input, call.output);
+    const bool is_all_to_all = call.verb == Verb::all_to_all || call.verb == Verb::all_to_all_uneven;
+    return !is_all_to_all || !overlap(call.input, call.output);
 }
 
 DPTK_INLINE void NcclCalls::issue(std::span<const Message> messages, StreamRef stream) {
@@ -63,7 +64,12 @@ DPTK_INLINE void NcclCalls::issue(const Collective& call, StreamRef stream) {
         case Verb::all_gather_uneven: return issue_all_gather_uneven(call, stream);
         case Verb::gather: return issue_gather(call, stream);
         case Verb::scatter: return issue_scatter(call, stream);
-        case Verb::all_to_all: return issue_all_to_all(call, stream);
+        case Verb::all_to_all: {
+            const std::vector<std::size_t> counts(static_cast<std::size_t>(size()),
+                                                  call.input.count / static_cast<std::size_t>(size()));
+            return issue_all_to_all(call, counts, counts, stream);
+        }
+        case Verb::all_to_all_uneven: return issue_all_to_all(call, call.counts, call.output_counts, stream);
         case Verb::barrier:
         case Verb::allocate:
         case Verb::duplicate:
@@ -174,8 +180,8 @@ DPTK_INLINE void NcclCalls::issue_scatter(const Collective& call, StreamRef stre
         copy(call.output, call.input.slice(static_cast<std::size_t>(rank()) * count, count), stream);
 }
 
-DPTK_INLINE void NcclCalls::issue_all_to_all(const Collective& call, StreamRef stream) {
-    const std::size_t count = call.input.count / static_cast<std::size_t>(size());
+DPTK_INLINE void NcclCalls::issue_all_to_all(const Collective& call, std::span<const std::size_t> counts,
+                                             std::span<const std::size_t> output_counts, StreamRef stream) {
     std::optional<StreamMemory> apart;
     Buffer input = call.input;
     if (overlap(call.input, call.output)) {
@@ -183,17 +189,19 @@ DPTK_INLINE void NcclCalls::issue_all_to_all(const Collective& call, StreamRef s
         input = apart->like(input, device());
         copy(input, call.input, stream);
     }
+    const algorithms::Slices out(input, counts);
+    const algorithms::Slices in(call.output, output_counts);
     comm_->launch_group("ncclSend, ncclRecv", [&](ncclComm_t comm, NcclGroup& group) {
         for (int other = 0; other < size(); ++other) {
             if (other == rank()) continue;
-            const Buffer out = input.slice(static_cast<std::size_t>(other) * count, count);
-            const Buffer in = call.output.slice(static_cast<std::size_t>(other) * count, count);
-            group.add(ncclSend(out.data, out.bytes(), ncclUint8, other, comm, stream.get()));
-            group.add(ncclRecv(in.data, in.bytes(), ncclUint8, other, comm, stream.get()));
+            if (out[other].bytes() != 0)
+                group.add(
+                    ncclSend(out[other].data, out[other].bytes(), ncclUint8, other, comm, stream.get()));
+            if (in[other].bytes() != 0)
+                group.add(ncclRecv(in[other].data, in[other].bytes(), ncclUint8, other, comm, stream.get()));
         }
     });
-    const std::size_t own = static_cast<std::size_t>(rank()) * count;
-    copy(call.output.slice(own, count), input.slice(own, count), stream);
+    if (in[rank()].bytes() != 0) copy(in[rank()], out[rank()], stream);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

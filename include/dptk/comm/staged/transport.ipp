@@ -124,6 +124,7 @@ DPTK_INLINE std::vector<std::size_t> StagedTransport::parts_of(std::size_t count
 }
 
 DPTK_INLINE detail::StagedParts StagedTransport::input_parts(const Collective& call) const {
+    if (call.verb == Verb::all_to_all_uneven) return {call.input, {call.counts.begin(), call.counts.end()}};
     const bool gives = (call.verb != Verb::broadcast && call.verb != Verb::scatter) || rank() == call.root;
     const bool one_a_rank =
         call.verb == Verb::scatter || call.verb == Verb::reduce_scatter || call.verb == Verb::all_to_all;
@@ -135,12 +136,16 @@ DPTK_INLINE detail::StagedParts StagedTransport::output_parts(const Collective& 
     const bool one_a_rank =
         call.verb == Verb::gather || call.verb == Verb::all_gather || call.verb == Verb::all_to_all;
     if (call.verb == Verb::all_gather_uneven) return {call.output, {call.counts.begin(), call.counts.end()}};
+    if (call.verb == Verb::all_to_all_uneven)
+        return {call.output, {call.output_counts.begin(), call.output_counts.end()}};
     return {call.output, gets ? parts_of(call.output.count, one_a_rank) : std::vector<std::size_t>{}};
 }
 
 DPTK_INLINE std::size_t StagedTransport::length(const Collective& call,
                                                 const detail::StagedParts& output) const {
     if (call.verb == Verb::all_gather_uneven) return output.count();
+    if (call.verb == Verb::all_to_all_uneven)
+        return std::max<std::size_t>({call.input.count, call.output.count, 1});
     const auto ranks = static_cast<std::size_t>(size());
     switch (call.verb) {
         case Verb::scatter:
@@ -160,9 +165,14 @@ DPTK_INLINE void StagedTransport::carry_out_in_pieces(const Collective& call) {
     const std::size_t all = length(call, output);
     const std::size_t element = call.shared_shape().element_size();
     const std::size_t parts = has_part_a_rank(call.verb) ? static_cast<std::size_t>(size()) : 1;
-    const std::size_t piece =
+    std::size_t piece =
         std::clamp<std::size_t>(piece_bytes / (element * parts), 1, std::max<std::size_t>(all, 1));
-    reserve(piece * parts * element);
+    if (call.verb == Verb::all_to_all_uneven) {
+        piece = all;  // the ranks do not know how many pieces others would need
+        reserve(std::max(call.input.bytes(), call.output.bytes()));
+    } else {
+        reserve(piece * parts * element);
+    }
     fetch(input, 0, piece, 0);
     std::size_t number = 0;
     for (std::size_t first = 0; first < all; first += piece, ++number) {
@@ -225,6 +235,10 @@ DPTK_INLINE void StagedTransport::host_run(const Collective& call, detail::Stage
     if (call.verb == Verb::all_gather_uneven) {
         piece.counts = output_lengths;
         piece.input.count = output_lengths[static_cast<std::size_t>(rank())];
+    }
+    if (call.verb == Verb::all_to_all_uneven) {
+        piece.counts = input_lengths;
+        piece.output_counts = output_lengths;
     }
     host_->run(piece);
 }
