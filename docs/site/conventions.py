@@ -6,7 +6,7 @@ All other public names must have a comment in the header, otherwise doxygen warn
 import re
 
 TRANSPORT = ("rank|size|backend|local_rank|local_size|control|send|recv|recv_any|send_recv|all_reduce|reduce|broadcast|"
-             "all_gather|all_gather_uneven|gather|scatter|reduce_scatter|all_to_all|barrier|reduces|run|start|duplicate|"
+             "all_gather|all_gather_uneven|gather|scatter|reduce_scatter|all_to_all|all_to_all_uneven|barrier|reduces|run|start|duplicate|"
              "subgroup|allocate|allocate_on_device|progress|progresses_by_caller|callable_from_this_thread|leave|prepare|"
              "takes_device_memory|transfer")
 ITERATOR = r"using (value_type|reference|pointer|difference_type|iterator_concept|iterator_category) ="

@@ -446,8 +446,9 @@ TEST_CASE(
         std::this_thread::sleep_for(300ms);  // the watchdog runs meanwhile
         work.wait();
         std::string text;
-        CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { static_cast<void>(group.all_reduce_async(data, dptk::ReduceOp::sum, {.stream = captured})); }));
+        CHECK(test::throws<dptk::ArgumentError>(text, [&] {
+            static_cast<void>(group.all_reduce_async(data, dptk::ReduceOp::sum, {.stream = captured}));
+        }));
         CHECK(contains(
             text, "rank 0: this call must not be made on a stream that is being captured into a CUDA graph"));
         dptk::cuda::check(cudaStreamEndCapture(captured.get(), &graph), "capture");

@@ -151,6 +151,7 @@ class DataParallelSteps {
     [[nodiscard]] DDPStatistics statistics() const;
 
   protected:
+    /// For dptk's own classes.
     explicit DataParallelSteps(std::unique_ptr<detail::GradientReducer> reducer);
 
     /// Returns the reducer, for derived classes. Its address does not change when this object is moved.
