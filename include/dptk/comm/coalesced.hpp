@@ -74,6 +74,10 @@ class CoalescedCall {
     std::shared_ptr<algorithms::Scratch> output_;
 };
 
+/// Returns a call without its buffers.
+[[nodiscard]] Collective coalesced_call(Verb verb, const CallOptions& options,
+                                        const Reduction& reduction = {}, int root = 0);
+
 /// Returns why the arguments are invalid, or an empty text if they are valid. Throws ArgumentError if the
 /// operation is not defined for a dtype.
 [[nodiscard]] std::string coalesced_problem(const Collective& like, std::size_t ranks,
@@ -145,13 +149,9 @@ class CoalescedVerbs {
     void all_reduce_coalesced(B&& buffers, const ReduceOperationOnList<B>& operation = ReduceOp::sum,
                               const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        detail::run_coalesced(self(),
-                              {.verb = Verb::all_reduce,
-                               .reduction = detail::reduction_of(operation),
-                               .stream = options.stream,
-                               .algorithm = options.algorithm,
-                               .timeout = options.timeout},
-                              erased, erased);
+        detail::run_coalesced(
+            self(), detail::coalesced_call(Verb::all_reduce, options, detail::reduction_of(operation)),
+            erased, erased);
     }
 
     /// Starts all_reduce_coalesced(buffers, operation) and returns at once. The elements must live until
@@ -162,13 +162,9 @@ class CoalescedVerbs {
                                                   const ReduceOperationOnList<B>& operation = ReduceOp::sum,
                                                   const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        return detail::start_coalesced(self(),
-                                       {.verb = Verb::all_reduce,
-                                        .reduction = detail::reduction_of(operation),
-                                        .stream = options.stream,
-                                        .algorithm = options.algorithm,
-                                        .timeout = options.timeout},
-                                       erased, erased, detail::owner_of(operation));
+        return detail::start_coalesced(
+            self(), detail::coalesced_call(Verb::all_reduce, options, detail::reduction_of(operation)),
+            erased, erased, detail::owner_of(operation));
     }
 
     /// Performs a broadcast of each buffer, in place. Collective; blocks. Throws ArgumentError if the root is
@@ -176,13 +172,8 @@ class CoalescedVerbs {
     template <MutableBufferList B>
     void broadcast_coalesced(B&& buffers, int root = 0, const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        detail::run_coalesced(self(),
-                              {.verb = Verb::broadcast,
-                               .root = root,
-                               .stream = options.stream,
-                               .algorithm = options.algorithm,
-                               .timeout = options.timeout},
-                              erased, erased);
+        detail::run_coalesced(self(), detail::coalesced_call(Verb::broadcast, options, {}, root), erased,
+                              erased);
     }
 
     /// Starts broadcast_coalesced(buffers, root) and returns at once. The elements must live until the
@@ -191,12 +182,7 @@ class CoalescedVerbs {
         requires BufferListOutlivesCall<B>
     [[nodiscard]] Work broadcast_coalesced_async(B&& buffers, int root = 0, const CallOptions& options = {}) {
         const auto erased = detail::erase_buffers(buffers);
-        return detail::start_coalesced(self(),
-                                       {.verb = Verb::broadcast,
-                                        .root = root,
-                                        .stream = options.stream,
-                                        .algorithm = options.algorithm,
-                                        .timeout = options.timeout},
+        return detail::start_coalesced(self(), detail::coalesced_call(Verb::broadcast, options, {}, root),
                                        erased, erased);
     }
 
@@ -205,11 +191,7 @@ class CoalescedVerbs {
     /// numbers of inputs and outputs differ, or if the type or count of an output does not match its input.
     template <BufferList In, MutableBufferList Out>
     void all_gather_coalesced(In&& inputs, Out&& outputs, const CallOptions& options = {}) {
-        detail::run_coalesced(self(),
-                              {.verb = Verb::all_gather,
-                               .stream = options.stream,
-                               .algorithm = options.algorithm,
-                               .timeout = options.timeout},
+        detail::run_coalesced(self(), detail::coalesced_call(Verb::all_gather, options),
                               detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
@@ -220,11 +202,7 @@ class CoalescedVerbs {
         requires BufferListOutlivesCall<In> && BufferListOutlivesCall<Out>
     [[nodiscard]] Work all_gather_coalesced_async(In&& inputs, Out&& outputs,
                                                   const CallOptions& options = {}) {
-        return detail::start_coalesced(self(),
-                                       {.verb = Verb::all_gather,
-                                        .stream = options.stream,
-                                        .algorithm = options.algorithm,
-                                        .timeout = options.timeout},
+        return detail::start_coalesced(self(), detail::coalesced_call(Verb::all_gather, options),
                                        detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
@@ -237,13 +215,9 @@ class CoalescedVerbs {
     void reduce_scatter_coalesced(In&& inputs, Out&& outputs,
                                   const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
                                   const CallOptions& options = {}) {
-        detail::run_coalesced(self(),
-                              {.verb = Verb::reduce_scatter,
-                               .reduction = detail::reduction_of(operation),
-                               .stream = options.stream,
-                               .algorithm = options.algorithm,
-                               .timeout = options.timeout},
-                              detail::erase_buffers(inputs), detail::erase_buffers(outputs));
+        detail::run_coalesced(
+            self(), detail::coalesced_call(Verb::reduce_scatter, options, detail::reduction_of(operation)),
+            detail::erase_buffers(inputs), detail::erase_buffers(outputs));
     }
 
     /// Starts reduce_scatter_coalesced(inputs, outputs, operation) and returns at once. The elements of
@@ -254,14 +228,9 @@ class CoalescedVerbs {
     [[nodiscard]] Work reduce_scatter_coalesced_async(
         In&& inputs, Out&& outputs, const ReduceOperationOnList<Out>& operation = ReduceOp::sum,
         const CallOptions& options = {}) {
-        return detail::start_coalesced(self(),
-                                       {.verb = Verb::reduce_scatter,
-                                        .reduction = detail::reduction_of(operation),
-                                        .stream = options.stream,
-                                        .algorithm = options.algorithm,
-                                        .timeout = options.timeout},
-                                       detail::erase_buffers(inputs), detail::erase_buffers(outputs),
-                                       detail::owner_of(operation));
+        return detail::start_coalesced(
+            self(), detail::coalesced_call(Verb::reduce_scatter, options, detail::reduction_of(operation)),
+            detail::erase_buffers(inputs), detail::erase_buffers(outputs), detail::owner_of(operation));
     }
 
   private:

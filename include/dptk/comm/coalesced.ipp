@@ -48,6 +48,16 @@ DPTK_INLINE std::shared_ptr<algorithms::Scratch> CoalescedCall::memory_for(
     return std::make_shared<algorithms::Scratch>(all);
 }
 
+DPTK_INLINE Collective coalesced_call(Verb verb, const CallOptions& options, const Reduction& reduction,
+                                      int root) {
+    return {.verb = verb,
+            .reduction = reduction,
+            .root = root,
+            .stream = options.stream,
+            .algorithm = options.algorithm,
+            .timeout = options.timeout};
+}
+
 DPTK_INLINE std::string coalesced_problem(const Collective& like, std::size_t ranks,
                                           const std::vector<Buffer>& inputs,
                                           const std::vector<Buffer>& outputs) {

@@ -74,9 +74,8 @@ DPTK_INLINE void GradientReducer::read_all_addresses() {
 
 DPTK_INLINE void GradientReducer::read_averages() {
     if (!options_.reduce_in_f32) return;
-    averages_.resize(parameters_.size());
+    if (averages_.empty()) averages_ = parameters_.refs();  // later only the addresses change
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        if (averages_[i].name != parameters_[i].name) averages_[i] = parameters_[i];
         const Buffer average = buckets_.average(i, parameters_.tied(), parameters_[i]);
         averages_[i].value = parameters_[i].value;
         averages_[i].gradient = average.data;
@@ -431,8 +430,7 @@ DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
     if (i == parameters_.size())
         return own_.note(
             "mark_ready(gradient) was called with an address at which no gradient begins: pass the "
-            "gradient's "
-            "first element, or for lazy gradients and parameters without elements their index");
+            "gradient's first element, or for lazy gradients and parameters without elements their index");
     if (parameters_.ignored()[i]) return;
     while (marks_[i] != State::waiting && parameters_.tied().next(i) < parameters_.size())
         i = parameters_.tied().next(i);
