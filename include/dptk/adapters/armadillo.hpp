@@ -14,12 +14,12 @@
 
 #include <armadillo>
 
-#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -96,7 +96,7 @@ struct ArrayTraits<A> {
         out.elements.count = 1;
         for (const std::size_t extent : out.shape) out.elements.count *= extent;
         out.elements.dtype = dtype_of<Element>;
-        if (std::ranges::count_if(out.shape, [](std::size_t extent) { return extent > 1; }) > 1)
+        if (detail::count_if(out.shape, [](std::size_t extent) { return extent > 1; }) > 1)
             out.layout = column_major;
         if constexpr (requires { requires A::is_col || A::is_row; }) out.shape = {out.elements.count};
         return out;

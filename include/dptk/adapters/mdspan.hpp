@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 
@@ -75,10 +76,10 @@ struct ArrayTraits<M> {
             if constexpr (M::rank() > 0)
                 strides.push_back(static_cast<std::size_t>(view.mapping().stride(r)));
         }
-        if (std::ranges::find(shape, std::size_t{0}) != shape.end() ||
-            std::ranges::is_sorted(strides, std::greater{}))
+        if (detail::contains(shape, std::size_t{0}) ||
+            std::is_sorted(strides.begin(), strides.end(), std::greater<>()))
             return 0;
-        if (std::ranges::is_sorted(strides)) return column_major;
+        if (std::is_sorted(strides.begin(), strides.end())) return column_major;
         return detail::fnv1a(std::string_view(reinterpret_cast<const char*>(strides.data()),
                                               strides.size() * sizeof(std::size_t)));
     }

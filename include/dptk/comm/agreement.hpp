@@ -17,6 +17,7 @@
 
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -40,7 +41,7 @@ template <class Group>
 template <class Group>
 [[nodiscard]] std::string gather_problems(Group& group, std::string_view own) {
     const std::vector<std::string> problems = all_gather_text(group, own);
-    if (std::ranges::adjacent_find(problems, std::ranges::not_equal_to{}) == problems.end()) {
+    if (detail::all_equal(problems)) {
         return problems.size() == 1 ? problems[0] : "all ranks: " + problems[0];
     }
     std::string out;
@@ -79,7 +80,7 @@ void check_no_problem(Group& group, std::string_view problem) {
 template <class Group>
 void check_equal_tables(Group& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
-    if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) == hashes.end()) return;
+    if (detail::all_equal(hashes)) return;
     const std::vector<std::string> tables = all_gather_text(group, table);
     for (std::size_t rank = 1; rank < tables.size(); ++rank) {
         const std::string difference = first_difference(tables[0], tables[rank], rank);

@@ -10,7 +10,6 @@
 /// memory are not packed: each results in a separate call, in `options.stream`.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "dptk/comm/detail/joint_work.hpp"
 #include "dptk/comm/detail/root.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/renamed.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -103,7 +103,7 @@ template <class Group>
     std::vector<std::shared_ptr<CoalescedCall>> calls;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const Buffer input = erase_type(inputs[i]);
-        auto same = std::ranges::find_if(calls, [&](const auto& call) { return call->can_include(input); });
+        auto same = detail::find_if(calls, [&](const auto& call) { return call->can_include(input); });
         if (same == calls.end()) same = calls.insert(same, std::make_shared<CoalescedCall>(like, ranks));
         (*same)->add(input, erase_type(outputs[i]));
     }

@@ -2,10 +2,10 @@
 
 #include "dptk/comm/collective.hpp"
 
-#include <algorithm>
 #include <array>
 #include <functional>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -22,7 +22,7 @@ DPTK_INLINE bool agree(const Collective& a, const Collective& b) noexcept {
         if ((a.reduction.user == nullptr) != (b.reduction.user == nullptr)) return false;
     }
     if (has_root(a.verb) && a.root != b.root) return false;
-    if (a.verb == Verb::all_gather_uneven) return std::ranges::equal(a.counts, b.counts);
+    if (a.verb == Verb::all_gather_uneven) return detail::equal(a.counts, b.counts);
     if (a.verb == Verb::all_to_all_uneven) return true;
     return x.count == y.count;
 }

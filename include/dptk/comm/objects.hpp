@@ -24,6 +24,7 @@
 #include "dptk/comm/detail/root.hpp"
 #include "dptk/comm/serializer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/renamed.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -174,7 +175,7 @@ class ObjectVerbs {
         const detail::Problem problem = detail::problem_of([&] { bytes = Serializer<T>::to_bytes(object); });
         const std::vector<std::size_t> sizes =
             detail::agree_on_bytes(self(), verb, root, bytes.size(), problem);
-        const std::size_t largest = *std::ranges::max_element(sizes);
+        const std::size_t largest = *detail::max_element(sizes);
         bytes.resize(largest);
         std::string all;
         if (self().rank() == root) all.resize(largest * sizes.size());

@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "dptk/comm/detail/routed_channel.hpp"
 #include "dptk/comm/registry.hpp"
 #include "dptk/control/net/host.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/version.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -74,13 +74,15 @@ DPTK_INLINE ProcessGroup ProcessGroup::split(int color, int key, const SubgroupO
     for (int other = 0; other < size(); ++other) {
         if (colors[static_cast<std::size_t>(other)] == color && color != no_color) ranks.push_back(other);
     }
-    std::ranges::stable_sort(ranks, {}, [&](int other) { return keys[static_cast<std::size_t>(other)]; });
+    detail::stable_sort(ranks, [&](int a, int b) {
+        return keys[static_cast<std::size_t>(a)] < keys[static_cast<std::size_t>(b)];
+    });
     return make_subgroup(ranks, options);
 }
 
 DPTK_INLINE ProcessGroup ProcessGroup::split_by_host(const SubgroupOptions& options) {
     const std::vector<std::string> hosts = detail::all_gather_text(*this, detail::host_identity());
-    const auto first = std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank())]);
+    const auto first = detail::find(hosts, hosts[static_cast<std::size_t>(rank())]);
     return split(static_cast<int>(first - hosts.begin()), 0, options);
 }
 
@@ -137,7 +139,7 @@ DPTK_INLINE std::string ProcessGroup::problem_with(std::span<const int> ranks,
     for (const int rank : ranks) {
         if (rank < 0 || rank >= size())
             return say(detail::text("rank ", rank, " is outside [0, ", size() - 1, "]"));
-        if (std::ranges::count(ranks, rank) > 1) return say(detail::text("rank ", rank, " is listed twice"));
+        if (detail::count(ranks, rank) > 1) return say(detail::text("rank ", rank, " is listed twice"));
     }
     return problem_with(options);
 }
@@ -156,7 +158,7 @@ DPTK_INLINE ProcessGroup ProcessGroup::make_subgroup(std::span<const int> ranks,
 DPTK_INLINE std::unique_ptr<detail::Channel> ProcessGroup::subgroup_over(std::span<const int> ranks,
                                                                          const SubgroupOptions& options) {
     const std::vector<std::string> hosts = detail::all_gather_text(*this, detail::host_identity());
-    SubgroupRequest request{.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin()),
+    SubgroupRequest request{.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin()),
                             .hosts = {},
                             .identity = channel().next_identity(ranks, options.timeout),
                             .job = channel().job()};

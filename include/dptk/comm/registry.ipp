@@ -2,9 +2,8 @@
 
 #include "dptk/comm/registry.hpp"
 
-#include <algorithm>
-
 #include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -18,7 +17,7 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE const TransportEntry* find_transport(const std::vector<TransportEntry>& entries,
                                                  std::string_view name) {
-    const auto entry = std::ranges::find(entries, name, &TransportEntry::name);
+    const auto entry = detail::find(entries, name, &TransportEntry::name);
     return entry == entries.end() ? nullptr : &*entry;
 }
 
@@ -39,9 +38,8 @@ DPTK_INLINE bool is_gloo_available() {
 }
 
 DPTK_INLINE bool is_nccl_available() {
-    return std::ranges::any_of(
-        detail::device_registry().all(),
-        [](const detail::DeviceTransportEntry& entry) { return entry.name == "nccl"; });
+    return detail::any_of(detail::device_registry().all(),
+                          [](const detail::DeviceTransportEntry& entry) { return entry.name == "nccl"; });
 }
 
 }  // namespace DPTK_NAMESPACE

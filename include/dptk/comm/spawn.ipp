@@ -11,6 +11,7 @@
 
 #include "dptk/control/process/child_process.hpp"
 #include "dptk/control/process/random_word.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -84,7 +85,7 @@ DPTK_INLINE void SpawnedRanks::start(int rank, int size, const JobPlace& job, co
 }
 
 DPTK_INLINE void SpawnedRanks::poll_ranks(Clock::time_point now) {
-    std::erase_if(running_, [&](Running& rank) {
+    detail::erase_if(running_, [&](Running& rank) {
         siginfo_t seen{};
         constexpr int changes = WEXITED | WSTOPPED | WCONTINUED;
         const auto id = static_cast<id_t>(rank.process);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -129,7 +130,7 @@ DPTK_INLINE ThreadTransport ThreadTransport::duplicate() {
 }
 
 DPTK_INLINE ThreadTransport ThreadTransport::subgroup(std::span<const int> ranks, std::string_view name) {
-    const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
+    const auto position = detail::find(ranks, rank_) - ranks.begin();
     return {hub_->subgroup_hub(name, static_cast<int>(ranks.size())), control_, static_cast<int>(position)};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -23,7 +24,7 @@ DPTK_INLINE BucketPlan plan_buckets(std::span<const PlannedParameter> parameters
 
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const PlannedParameter& parameter = parameters[i];
-        auto place = std::ranges::find_if(filling, [&](const Filling& other) {
+        auto place = detail::find_if(filling, [&](const Filling& other) {
             return other.bucket.dtype == parameter.dtype && other.bucket.device == parameter.device;
         });
         if (place == filling.end()) {
@@ -41,7 +42,8 @@ DPTK_INLINE BucketPlan plan_buckets(std::span<const PlannedParameter> parameters
     for (Filling& rest : filling) {
         if (!rest.bucket.parameters.empty()) plan.push_back(std::move(rest.bucket));
     }
-    std::ranges::sort(plan, {}, [](const Bucket& bucket) { return bucket.parameters.front(); });
+    detail::sort(
+        plan, [](const Bucket& a, const Bucket& b) { return a.parameters.front() < b.parameters.front(); });
     return plan;
 }
 

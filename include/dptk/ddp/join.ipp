@@ -2,9 +2,8 @@
 
 #include "dptk/ddp/join.hpp"
 
-#include <algorithm>
-
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -49,10 +48,10 @@ DPTK_INLINE bool Join::exchange_presence(bool has_batch) {
                                     {.call = has_batch ? "begin_step()" : "finish()", .owner = "Join"});
     const std::vector<std::uint8_t> present =
         group_.all_gather_value(static_cast<std::uint8_t>(has_batch ? 1 : 0));
-    const auto count = static_cast<int>(std::ranges::count(present, 1));
+    const auto count = static_cast<int>(detail::count(present, 1));
     if (count > 0 && count < group_.size() && options_.throw_on_early_termination) throw_early(present);
     if (count == 0) return false;
-    last_ = static_cast<int>(std::ranges::find(present, 1) - present.begin());
+    last_ = static_cast<int>(detail::find(present, 1) - present.begin());
     const detail::JoinRound round{count, last_, !options_.divide_by_initial_world_size};
     for (const Member& member : members_) {
         if (member.set_round) member.set_round(round);
@@ -62,7 +61,7 @@ DPTK_INLINE bool Join::exchange_presence(bool has_batch) {
 }
 
 DPTK_INLINE void Join::throw_early(const std::vector<std::uint8_t>& present) {
-    const auto first = std::ranges::find(present, 0) - present.begin();
+    const auto first = detail::find(present, 0) - present.begin();
     detail::throw_agreed(group_, Error(detail::text("rank ", first, " has run out of batches after ", steps_,
                                                     " steps, but other ranks have not")));
 }

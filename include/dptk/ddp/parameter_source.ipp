@@ -2,11 +2,11 @@
 
 #include "dptk/ddp/parameter_source.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -50,7 +50,7 @@ DPTK_INLINE void ParameterSource::check_names(const std::vector<ParameterRef>& v
             if (parameters[i].name != detail::text("[", i, "]")) return false;
         return true;
     };
-    const auto depth = [](const ParameterRef& parameter) { return std::ranges::count(parameter.name, '['); };
+    const auto depth = [](const ParameterRef& parameter) { return detail::count(parameter.name, '['); };
     const bool has_keys = !is_positional(values) && !is_positional(gradients);
     const auto list = [](const std::vector<ParameterRef>& parameters) {
         constexpr std::size_t limit = 8;

@@ -24,6 +24,7 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/error.hpp"
@@ -253,8 +254,7 @@ struct ForEachParameter {
         using Entry = std::remove_reference_t<std::ranges::range_reference_t<Map>>;
         std::vector<Entry*> entries;
         for (Entry& entry : map) entries.push_back(&entry);
-        std::ranges::stable_sort(entries, std::ranges::less{},
-                                 [](Entry* entry) -> auto& { return entry->first; });
+        detail::stable_sort(entries, [](Entry* a, Entry* b) { return a->first < b->first; });
         for (Entry* entry : entries) {
             sink.inside(key_text(entry->first), [&] { (*this)(entry->second, sink); });
         }

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -51,7 +52,7 @@ DPTK_INLINE void ReproducibleDataParallel::add_shard(std::size_t sample_count) {
     if (sample_count > 0 && problem_.empty()) {
         read_gradients(leaf, static_cast<double>(sample_count));
     } else {
-        for (std::vector<std::byte>& row : leaf.memory) std::ranges::fill(row, std::byte{0});
+        for (std::vector<std::byte>& row : leaf.memory) detail::fill(row, std::byte{0});
     }
     sums_.push_back(std::move(leaf));
     ++added_;
@@ -172,7 +173,7 @@ DPTK_INLINE void ReproducibleDataParallel::exchange() {
         const auto place = [&](const detail::TreeNode& node) -> std::byte* {
             const auto rank = static_cast<int>(node.first / (root_.end / ranks));
             const std::vector<detail::TreeNode> nodes = nodes_of(rank);
-            const auto found = std::ranges::find(nodes, node);
+            const auto found = detail::find(nodes, node);
             if (found == nodes.end()) return nullptr;
             const auto n = static_cast<std::size_t>(found - nodes.begin());
             return &in_[(static_cast<std::size_t>(rank) * slots + n) * bytes];

@@ -19,6 +19,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/clip.hpp"
 #include "dptk/ddp/data_parallel_steps.hpp"
@@ -346,8 +347,8 @@ class ShardedOptimizer : public DataParallelSteps {
             if (piece.bucket != b) continue;
             const OptimizerState<Scalar> own = optimizer_.state(slot);
             if (array < own.arrays.size())
-                std::ranges::copy(own.arrays[array],
-                                  part.begin() + static_cast<std::ptrdiff_t>(piece.in_bucket - begin));
+                detail::copy(own.arrays[array],
+                             part.begin() + static_cast<std::ptrdiff_t>(piece.in_bucket - begin));
         }
         std::vector<Scalar> whole(group.rank() == root ? bucket.gradients().count : 0);
         group.gather(part, whole, root);

@@ -3,7 +3,6 @@
 /// as soon as it is complete.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/dtype.hpp"
@@ -202,7 +202,7 @@ class Sequential {
 
     static void require_shape(const char* what, const Tensor& tensor, std::size_t n, const Shape& sample) {
         const std::span<const std::size_t> found = tensor.shape();
-        if (!found.empty() && found[0] == n && std::ranges::equal(found.subspan(1), sample)) return;
+        if (!found.empty() && found[0] == n && dptk::detail::equal(found.subspan(1), sample)) return;
         Shape expected{n};
         expected.insert(expected.end(), sample.begin(), sample.end());
         throw ArgumentError(dptk::detail::text("Sequential: ", what, " should be ",

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -16,10 +17,11 @@ DPTK_INLINE std::vector<std::size_t> stepped_parameters(std::span<const Paramete
         if (parameters[i].count != 0 && parameters[i].gradient != nullptr) stepped.push_back(i);
     }
     const auto value = [&](std::size_t i) { return static_cast<const void*>(parameters[i].value); };
-    std::ranges::stable_sort(stepped, std::less<>(), value);
-    const auto repeated = std::ranges::unique(stepped, {}, value);
-    stepped.erase(repeated.begin(), repeated.end());
-    std::ranges::sort(stepped);
+    detail::stable_sort(stepped,
+                        [&](std::size_t a, std::size_t b) { return std::less<>()(value(a), value(b)); });
+    const auto repeats = [&](std::size_t a, std::size_t b) { return value(a) == value(b); };
+    stepped.erase(std::unique(stepped.begin(), stepped.end(), repeats), stepped.end());
+    detail::sort(stepped);
     return stepped;
 }
 

@@ -2,10 +2,10 @@
 
 #include "dptk/comm/detail/device_registry.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -20,11 +20,12 @@ DPTK_INLINE DeviceTransportEntry choose_device_transport() {
     const std::vector<DeviceTransportEntry> entries = device_registry().all();
     const char* requested = std::getenv("DPTK_DEVICE_BACKEND");
     if (requested == nullptr || *requested == '\0') {
-        const auto best = std::ranges::max_element(entries, {}, &DeviceTransportEntry::preference);
+        const auto best = detail::max_element(
+            entries, [](const auto& a, const auto& b) { return a.preference < b.preference; });
         if (best != entries.end()) return *best;
         throw ArgumentError(no_device_memory);
     }
-    const auto named = std::ranges::find(entries, std::string_view(requested), &DeviceTransportEntry::name);
+    const auto named = detail::find(entries, std::string_view(requested), &DeviceTransportEntry::name);
     if (named != entries.end()) return *named;
     std::string names;
     for (const DeviceTransportEntry& entry : entries) names += text(names.empty() ? "" : ", ", entry.name);

@@ -2,7 +2,6 @@
 /// first, then the ranks communicate.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +13,7 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/detail/device_call.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -29,11 +29,11 @@ void check_devices(Group& group, const DeviceCall& call) {
         description += ", the first over these devices";
     const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
     const std::vector<std::uint64_t> words = group.all_gather_value(word);
-    if (std::ranges::find(words, 0U) != words.end()) {
+    if (detail::contains(words, 0U)) {
         throw_agreed(group, ArgumentError(text("multi_device::", verb_name(call.verb), ": ",
                                                gather_problems(group, problem))));
     }
-    if (std::ranges::adjacent_find(words, std::ranges::not_equal_to{}) == words.end()) return;
+    if (detail::all_equal(words)) return;
     check_equal_tables(group, "calls over devices", description);
 }
 

@@ -2,7 +2,6 @@
 /// host.
 #pragma once
 
-#include <algorithm>
 #include <exception>
 #include <memory>
 #include <span>
@@ -14,6 +13,7 @@
 #include "dptk/comm/detail/stream_calls.hpp"
 #include "dptk/comm/work.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -127,7 +127,7 @@ class EnqueuedCalls {
     [[nodiscard]] static PackedCall pack_together(std::span<const Message> messages) {
         Message shown = messages.back();
         const bool has_one_peer =
-            std::ranges::all_of(messages, [&](const Message& message) { return message.peer == shown.peer; });
+            detail::all_of(messages, [&](const Message& message) { return message.peer == shown.peer; });
         if (!has_one_peer) shown.peer = any_rank;
         return pack(shown);
     }

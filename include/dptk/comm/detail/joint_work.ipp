@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 class JointWork final : public WorkState {
@@ -18,7 +20,7 @@ class JointWork final : public WorkState {
         using Clock = std::chrono::steady_clock;
         constexpr auto for_ever = std::chrono::nanoseconds::max();
         const auto begin = Clock::now();
-        return std::ranges::all_of(parts_, [&](const auto& part) {
+        return detail::all_of(parts_, [&](const auto& part) {
             if (timeout == for_ever) return part->wait(for_ever);
             const std::chrono::nanoseconds left = timeout - (Clock::now() - begin);
             return part->wait(std::max(left, std::chrono::nanoseconds(0)));

@@ -2,11 +2,11 @@
 /// added only once, since several shared libraries may include the same header.
 #pragma once
 
-#include <algorithm>
 #include <mutex>
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -16,7 +16,7 @@ class NamedEntries {
     /// Adds the entry, unless one of that name exists. Returns whether it was added.
     bool add(const Entry& entry) {
         const std::lock_guard lock(mutex_);
-        if (std::ranges::find(entries_, entry.name, &Entry::name) != entries_.end()) return false;
+        if (detail::contains(entries_, entry.name, &Entry::name)) return false;
         entries_.push_back(entry);
         return true;
     }

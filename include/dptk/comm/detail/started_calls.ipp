@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <utility>
+
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -33,7 +34,8 @@ DPTK_INLINE bool DeferredWork::wait(std::chrono::nanoseconds timeout) {
     std::vector<std::shared_ptr<DeferredWork>> earlier;
     for (auto before = before_; before && !before->is_executed(); before = before->before_)
         earlier.push_back(before);
-    for (const auto& work : earlier | std::views::reverse) work->execute();
+    detail::reverse(earlier);
+    for (const auto& work : earlier) work->execute();
     execute();
     return true;
 }
@@ -102,7 +104,7 @@ DPTK_INLINE void StartedCalls::finish_some_before(const Collective& call) {
 DPTK_INLINE void StartedCalls::finish_all() {
     finish_deferred();
     std::vector<Started> ended = std::exchange(started_.all, {});
-    std::ranges::move(std::exchange(messages_.all, {}), std::back_inserter(ended));
+    for (Started& message : std::exchange(messages_.all, {})) ended.push_back(std::move(message));
     for (const Started& each : ended) each.finish();
     rethrow_unseen(ended);
 }
@@ -128,8 +130,8 @@ DPTK_INLINE void StartedCalls::Calls::add(Started started) {
 }
 
 DPTK_INLINE void StartedCalls::Calls::drop_ended() {
-    std::erase_if(all,
-                  [](const Started& call) { return call.work->ended() && !call.work->unreported_error(); });
+    detail::erase_if(
+        all, [](const Started& call) { return call.work->ended() && !call.work->unreported_error(); });
     next_drop = std::max<std::size_t>(2 * all.size(), 16);
 }
 
@@ -148,10 +150,9 @@ DPTK_INLINE void StartedCalls::finish_deferred() {
 }
 
 DPTK_INLINE void StartedCalls::take_dropped(std::vector<Started>& from, std::vector<Started>& dropped) {
-    const auto first =
-        std::ranges::stable_partition(from, [](const Started& call) { return call.work.use_count() > 1; });
-    std::ranges::move(first, std::back_inserter(dropped));
-    from.erase(first.begin(), first.end());
+    std::vector<Started> kept;
+    for (Started& call : from) (call.work.use_count() > 1 ? kept : dropped).push_back(std::move(call));
+    from = std::move(kept);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,7 +2,6 @@
 
 #include "dptk/comm/gloo/transport.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -12,6 +11,7 @@
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/gloo/device.hpp"
 #include "dptk/control/net/host.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/core/log.hpp"
@@ -21,7 +21,7 @@ namespace DPTK_NAMESPACE {
 DPTK_INLINE GlooTransport::GlooTransport(GlooOptions options) : options_(checked(std::move(options))) {
     if (size() == 1) return;
     const std::vector<std::string>& hosts = options_.hosts;
-    const bool on_one_host = !hosts.empty() && std::ranges::count(hosts, hosts[0]) == std::ssize(hosts);
+    const bool on_one_host = !hosts.empty() && detail::count(hosts, hosts[0]) == std::ssize(hosts);
     const bool is_local = on_one_host && options_.interface.empty();
     address_ = is_local ? "127.0.0.1" : detail::choose_address(options_.interface);
     try {
@@ -195,7 +195,7 @@ DPTK_INLINE GlooTransport GlooTransport::duplicate() {
 DPTK_INLINE GlooTransport GlooTransport::subgroup(std::span<const int> ranks, std::string_view name) {
     GlooOptions options = options_;
     options.name = detail::text("gloo/", name);
-    options.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+    options.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin());
     options.size = static_cast<int>(ranks.size());
     options.hosts.clear();
     for (const int member : ranks) {

@@ -2,11 +2,10 @@
 
 #include "dptk/comm/nccl/comm.hpp"
 
-#include <algorithm>
-
 #include "dptk/comm/detail/backoff.hpp"
 #include "dptk/comm/nccl/may_hang_call.hpp"
 #include "dptk/control/process/deadline.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -50,7 +49,7 @@ DPTK_INLINE NcclComm::~NcclComm() {
 }
 
 DPTK_INLINE void NcclComm::close_together(const std::vector<std::shared_ptr<NcclComm>>& comms) {
-    const bool is_healthy = std::ranges::none_of(comms, [](const auto& comm) { return comm->failed(); });
+    const bool is_healthy = detail::none_of(comms, [](const auto& comm) { return comm->failed(); });
     if (is_healthy) {
         launch_together("ncclCommFinalize", comms, [](std::size_t, ncclComm_t comm, NcclGroup& group) {
             group.add(ncclCommFinalize(comm));

@@ -10,6 +10,7 @@
 #include "dptk/comm/nccl/memory.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/cuda/event.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -194,7 +195,7 @@ DPTK_INLINE std::vector<int> NcclTransport::all_ranks() const {
 
 DPTK_INLINE NcclTransport NcclTransport::part(const std::vector<int>& ranks) {
     NcclOptions options = options_;
-    options.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+    options.rank = static_cast<int>(detail::find(ranks, rank()) - ranks.begin());
     options.size = static_cast<int>(ranks.size());
     return {std::move(options),
             [&](const detail::NcclPeerInfo& own) { return exchange_peer_info(ranks, own); }};

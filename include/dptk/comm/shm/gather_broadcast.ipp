@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void ShmAllGather::run(const Collective& call) {
@@ -56,7 +58,7 @@ DPTK_INLINE void ShmBroadcast::run(const Collective& call) {
     const ShmHosts& hosts = context_.hosts();
     for (int host = 0; host < hosts.count(); ++host) {
         const std::vector<int>& ranks = hosts.ranks[static_cast<std::size_t>(host)];
-        const auto found = std::ranges::find(ranks, call.root);
+        const auto found = detail::find(ranks, call.root);
         if (found == ranks.end()) continue;
         if (host != hosts.host) return run_on_other_host(call, host);
         return run_on_root_host(call, static_cast<int>(found - ranks.begin()));

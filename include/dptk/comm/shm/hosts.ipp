@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE ShmHosts::ShmHosts(std::span<const ShmPeerInfo> peers, int rank)
     : world(static_cast<int>(peers.size())) {
     std::vector<std::uint64_t> names;
     for (std::size_t other = 0; other < peers.size(); ++other) {
-        auto found = std::ranges::find(names, peers[other].host);
+        auto found = detail::find(names, peers[other].host);
         if (found == names.end()) {
             found = names.insert(found, peers[other].host);
             ranks.emplace_back();
@@ -22,11 +24,12 @@ DPTK_INLINE ShmHosts::ShmHosts(std::span<const ShmPeerInfo> peers, int rank)
         }
         ranks[h].push_back(static_cast<int>(other));
     }
-    min_local_size = static_cast<int>(std::ranges::min(ranks, {}, &std::vector<int>::size).size());
-    const auto largest = std::ranges::max(ranks, {}, &std::vector<int>::size).size();
-    shared = largest > 1;
-    even = static_cast<std::size_t>(min_local_size) == largest;
-    may_share = std::ranges::all_of(
+    const auto [smallest, largest] = std::minmax_element(
+        ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    min_local_size = static_cast<int>(smallest->size());
+    shared = largest->size() > 1;
+    even = smallest->size() == largest->size();
+    may_share = detail::all_of(
         peers, [](const ShmPeerInfo& peer) { return peer.settings.sharing == ShmSettings::Sharing::yes; });
     find_cpu_budget(peers);
 }

@@ -4,7 +4,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +27,7 @@
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/net/host.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"
 
@@ -250,7 +250,7 @@ class ShmTransport {
             },
             [&](bool success) {
                 const std::vector<char> all = gather_from_all(static_cast<char>(success));
-                return std::ranges::all_of(all, [](char one) { return one != 0; });
+                return detail::all_of(all, [](char one) { return one != 0; });
             },
             [](detail::ShmPages&) {}, problem);
         if (!problem.empty()) detail::warn_once_not_shared(rank(), problem);

@@ -7,6 +7,7 @@
 
 #include "dptk/comm/detail/backoff.hpp"
 #include "dptk/core/cuda/device.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -14,7 +15,7 @@ DPTK_INLINE StagedParts::StagedParts(const Buffer& whole, std::vector<std::size_
     : whole_(whole), counts_(std::move(counts)) {}
 
 DPTK_INLINE std::size_t StagedParts::count() const noexcept {
-    return counts_.empty() ? 0 : *std::ranges::max_element(counts_);
+    return counts_.empty() ? 0 : *detail::max_element(counts_);
 }
 
 DPTK_INLINE std::vector<std::size_t> StagedParts::lengths(std::size_t first, std::size_t count) const {

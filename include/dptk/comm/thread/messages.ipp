@@ -2,10 +2,11 @@
 
 #include "dptk/comm/thread/messages.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
+
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -17,7 +18,7 @@ DPTK_INLINE std::shared_ptr<WorkState> ThreadMailbox::post(int rank, const Messa
     std::unique_lock lock(mutex_);
     job_state_->check();
     std::list<std::shared_ptr<Posted>>& others = message.verb == Verb::send ? receives_ : sends_;
-    const auto match = std::ranges::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
+    const auto match = detail::find_if(others, [&](const auto& other) { return fit(*posted, *other); });
     if (match == others.end()) {
         (message.verb == Verb::send ? sends_ : receives_).push_back(posted);
         return posted;

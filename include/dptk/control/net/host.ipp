@@ -8,11 +8,11 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -43,7 +43,7 @@ DPTK_INLINE LocalPlace local_place(std::span<const std::string> hosts, int rank)
     const auto own = static_cast<std::size_t>(rank);
     if (own >= hosts.size()) return {};
     const auto count = [&](std::span<const std::string> some) {
-        return static_cast<int>(std::ranges::count(some, hosts[own]));
+        return static_cast<int>(detail::count(some, hosts[own]));
     };
     return {count(hosts.first(own)), count(hosts)};
 }

@@ -2,10 +2,10 @@
 
 #include "dptk/core/cuda/device.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "dptk/core/cuda/error.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 
 namespace DPTK_NAMESPACE::cuda {
@@ -83,7 +83,7 @@ DPTK_INLINE bool is_stuck(int device) noexcept {
 }
 
 DPTK_INLINE bool is_any_stuck() noexcept {
-    return std::ranges::any_of(stuck_devices, [](const std::atomic<int>& count) { return count > 0; });
+    return dptk::detail::any_of(stuck_devices, [](const std::atomic<int>& count) { return count > 0; });
 }
 
 DPTK_INLINE void wait_for_device(int device) noexcept {

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -150,7 +151,7 @@ class GzipFile {
 DPTK_INLINE void swap_big_endian(std::span<std::byte> bytes, std::size_t size) {
     if constexpr (std::endian::native == std::endian::little) {
         for (std::size_t i = 0; size > 1 && i < bytes.size(); i += size) {
-            std::ranges::reverse(bytes.subspan(i, size));
+            detail::reverse(bytes.subspan(i, size));
         }
     }
 }

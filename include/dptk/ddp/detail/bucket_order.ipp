@@ -2,13 +2,14 @@
 
 #include "dptk/ddp/detail/bucket_order.hpp"
 
-#include <algorithm>
 #include <cstdint>
+
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE std::vector<std::size_t> first_launch_order(std::vector<std::size_t> sent) {
-    std::ranges::reverse(sent);
+    detail::reverse(sent);
     return sent;
 }
 
@@ -22,9 +23,10 @@ DPTK_INLINE NewOrder agree_on_order(ProcessGroup& group, bool pinned, const std:
     if (is_pinned || is_unknown) return {.is_settled = is_pinned, .order = {}};
     std::vector<std::uint64_t> order(before.size());
     if (group.rank() == 0) {
-        const auto rest = std::ranges::copy(arrived, order.begin()).out;
-        std::ranges::copy_if(before, rest,
-                             [&](std::size_t i) { return std::ranges::find(arrived, i) == arrived.end(); });
+        auto next = detail::copy(arrived, order.begin());
+        for (const std::size_t i : before) {
+            if (!detail::contains(arrived, i)) *next++ = i;
+        }
     }
     group.broadcast(order);
     return {.is_settled = true, .order = {order.begin(), order.end()}};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/ddp/bucket_plan.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -20,7 +21,7 @@ DPTK_INLINE BucketSet::BucketSet(ProcessGroup& group, const std::vector<Paramete
     for (const std::size_t i : order) {
         const ParameterRef& parameter = parameters[i];
         planned.push_back({parameter.count, parameter.gradient_buffer().dtype, parameter.device});
-        const bool is_new = std::ranges::find(devices_, parameter.device.index) == devices_.end();
+        const bool is_new = !detail::contains(devices_, parameter.device.index);
         if (parameter.device.type != DeviceType::cpu && is_new) devices_.push_back(parameter.device.index);
     }
     carries_status_ = !in_parts && (devices_.empty() || on_device) && !order.empty();

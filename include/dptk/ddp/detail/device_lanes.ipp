@@ -2,8 +2,7 @@
 
 #include "dptk/ddp/detail/device_lanes.hpp"
 
-#include <algorithm>
-
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 #include "dptk/core/error.hpp"
 
@@ -14,7 +13,7 @@ DPTK_INLINE DeviceLanes DeviceLanes::make(const std::vector<ParameterRef>& param
     DeviceLanes made;
     if (order.empty()) return made;
     const auto is_on_host = [&](std::size_t i) { return parameters[i].device.type == DeviceType::cpu; };
-    if (std::ranges::any_of(order, is_on_host)) return made;
+    if (detail::any_of(order, is_on_host)) return made;
     const LaneMaker make_lane = registered_lane_maker();
     if (make_lane == nullptr) return made;
     for (const ParameterRef& parameter : parameters) {  // all ranks make the lanes in the same order
@@ -37,8 +36,7 @@ DPTK_INLINE bool DeviceLanes::has(Device device) const {
 }
 
 DPTK_INLINE std::size_t DeviceLanes::number_of(Device device) const {
-    const auto found =
-        std::ranges::find_if(lanes_, [&](const auto& lane) { return lane->device() == device; });
+    const auto found = detail::find_if(lanes_, [&](const auto& lane) { return lane->device() == device; });
     return static_cast<std::size_t>(found - lanes_.begin());
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/detail/bucket_order.hpp"
@@ -257,8 +258,9 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
         lanes =
             DeviceLanes::make(parameters_.refs(), first_launch_order(parameters_.sent()), options_.stream);
     if (options_.stream != StreamRef() && lanes.empty()) {
-        const auto on_host = std::ranges::find(parameters_.refs(), DeviceType::cpu,
-                                               [](const ParameterRef& ref) { return ref.device.type; });
+        const auto on_host = detail::find_if(parameters_.refs(), [](const ParameterRef& parameter) {
+            return parameter.device.type == DeviceType::cpu;
+        });
         if (on_host != parameters_.refs().end())
             throw ArgumentError(text("options.stream requires all gradients in device memory, but gradient ",
                                      on_host->name, " is in host memory"));
@@ -383,7 +385,7 @@ DPTK_INLINE void GradientReducer::hash_values() {
     if (!steps_->lanes()) return;  // the step's header carries the hash
     std::vector<std::uint64_t> hashes = group_->all_gather_value(own_.hash ? *own_.hash : no_hash);
     std::erase(hashes, no_hash);
-    if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to{}) != hashes.end()) own_.note_drift();
+    if (!detail::all_equal(hashes)) own_.note_drift();
 }
 
 DPTK_INLINE bool GradientReducer::may_proceed() {
@@ -439,7 +441,7 @@ DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
 
 DPTK_INLINE std::size_t GradientReducer::index_of(std::string_view name) const {
     const std::vector<ParameterRef>& refs = parameters_.refs();
-    const auto found = std::ranges::find(refs, name, &ParameterRef::name);
+    const auto found = detail::find(refs, name, &ParameterRef::name);
     if (found != refs.end()) return static_cast<std::size_t>(found - refs.begin());
     constexpr std::size_t limit = 8;
     std::string names;
@@ -503,7 +505,7 @@ DPTK_INLINE void GradientReducer::check_lazy_gradients() {
         if (parameters_[i].lazy_gradient && parameters_[i].gradient != nullptr && parameters_[i].count != 0)
             lazy.emplace_back(parameters_[i].gradient, i);
     }
-    std::ranges::sort(lazy);
+    detail::sort(lazy);
     for (std::size_t n = 1; n < lazy.size(); ++n) {
         if (lazy[n].first == lazy[n - 1].first)
             own_.note(text("the lazy gradients ", parameters_[lazy[n - 1].second].name, " and ",

@@ -2,10 +2,10 @@
 
 #include "dptk/ddp/detail/model_buffers.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "dptk/comm/coalesced.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -27,7 +27,7 @@ DPTK_INLINE void ModelBuffers::read() {
     const auto is_same = [](const Buffer& a, const Buffer& b) {
         return same_shape(a, b) && a.device == b.device;
     };
-    if (!std::ranges::equal(now, buffers_, is_same))
+    if (!detail::equal(now, buffers_, is_same))
         throw ArgumentError(
             "the model's buffers have changed since construction: expected the same number, sizes, types and "
             "devices");

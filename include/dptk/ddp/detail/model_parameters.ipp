@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/ddp/detail/model_table.hpp"
 
@@ -73,9 +74,9 @@ DPTK_INLINE void ModelParameters::check_not_empty() const {
             "the model has no parameters yet: first create them, then pass values and gradients, as in "
             "DistributedDataParallel ddp(group, values, gradients), or a model with a member "
             "for_each_parameter(sink) or a free function for_each_parameter(model, sink)");
-    if (std::ranges::find(ignored_, false) == ignored_.end())
+    if (!detail::contains(ignored_, false))
         throw ArgumentError(text("parameters_to_ignore names all ", size(), " parameters of the model"));
-    if (std::ranges::all_of(refs_, [](const ParameterRef& parameter) { return parameter.count == 0; }))
+    if (detail::all_of(refs_, [](const ParameterRef& parameter) { return parameter.count == 0; }))
         throw ArgumentError(text("the model's ", size(), " parameters have no elements yet: first give them ",
                                  "their size, for example by a forward pass"));
 }
@@ -101,12 +102,13 @@ DPTK_INLINE std::size_t ModelParameters::index_of_gradient(const void* gradient)
             if (refs_[i].gradient != nullptr && refs_[i].count != 0 && !refs_[i].lazy_gradient)
                 by_address_.emplace_back(refs_[i].gradient, i);
         }
-        std::ranges::sort(by_address_, [](const auto& a, const auto& b) {
+        detail::sort(by_address_, [](const auto& a, const auto& b) {
             return a.first != b.first ? std::less<>()(a.first, b.first) : a.second < b.second;
         });
     }
-    const auto found = std::ranges::lower_bound(by_address_, gradient, std::less<>(),
-                                                &std::pair<const void*, std::size_t>::first);
+    const auto found = std::lower_bound(
+        by_address_.begin(), by_address_.end(), gradient,
+        [](const auto& entry, const void* address) { return std::less<>()(entry.first, address); });
     return found != by_address_.end() && found->first == gradient ? found->second : size();
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "dptk/control/process/debug.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -16,7 +17,7 @@ DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>
                                                  const DistributedDataParallelOptions& options) {
     std::vector<bool> ignored(parameters.size(), false);
     for (const std::string& name : options.parameters_to_ignore) {
-        const auto found = std::ranges::find(parameters, name, &ParameterRef::name);
+        const auto found = detail::find(parameters, name, &ParameterRef::name);
         if (found == parameters.end())
             throw ArgumentError(text("parameters_to_ignore: the model has no parameter ", name));
         ignored[static_cast<std::size_t>(found - parameters.begin())] = true;
@@ -75,7 +76,7 @@ DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters
     std::string out;
     const auto add = [&](const std::string& what, Device device) {
         if (device.type == DeviceType::cpu) return;
-        const auto found = std::ranges::find(devices, device);
+        const auto found = detail::find(devices, device);
         out += text(what, " on device ", found - devices.begin(), " of the model\n");
         if (found == devices.end()) devices.push_back(device);
     };
@@ -87,12 +88,12 @@ DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters
 DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
                                  const std::vector<ParameterRef>& now) {
     if (now.size() != before.size()) {
-        const auto different =
-            std::ranges::mismatch(before, now, {}, &ParameterRef::name, &ParameterRef::name);
-        throw ArgumentError(text("expected ", before.size(), " parameters, as at construction, got ",
-                                 now.size(), ": ",
-                                 different.in2 == now.end() ? different.in1->name + " is missing"
-                                                            : different.in2->name + " is new"));
+        const auto [missing, added] =
+            std::mismatch(before.begin(), before.end(), now.begin(), now.end(),
+                          [](const ParameterRef& a, const ParameterRef& b) { return a.name == b.name; });
+        throw ArgumentError(
+            text("expected ", before.size(), " parameters, as at construction, got ", now.size(), ": ",
+                 added == now.end() ? missing->name + " is missing" : added->name + " is new"));
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
         const auto place = [](const ParameterRef& parameter) {

@@ -13,6 +13,7 @@
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/ddp/detail/gradient_reducer.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -95,7 +96,7 @@ class ShardedParameters {
 
     /// Returns whether each rank can access the gradients and values of all ranks.
     [[nodiscard]] bool is_shared() const noexcept {
-        return std::ranges::all_of(value_buffers_, [](const ValueBuffer& value_buffer) {
+        return detail::all_of(value_buffers_, [](const ValueBuffer& value_buffer) {
             return !value_buffer.peer_gradients.empty() && !value_buffer.peer_values.empty();
         });
     }
@@ -118,7 +119,7 @@ class ShardedParameters {
         const std::span<const T> values = value(piece);
         for (void* const peer : value_buffers_[piece.bucket].peer_values) {
             T* const there = static_cast<T*>(peer) + piece.in_bucket;
-            if (there != values.data()) std::ranges::copy(values, there);
+            if (there != values.data()) detail::copy(values, there);
         }
     }
 
@@ -138,7 +139,7 @@ class ShardedParameters {
         for (const Piece& piece : pieces_) {
             const std::span<T> there =
                 elements(value_buffers_[piece.bucket].values, piece.in_bucket, piece.count);
-            if (there.data() != value(piece).data()) std::ranges::copy(value(piece), there.begin());
+            if (there.data() != value(piece).data()) detail::copy(value(piece), there.begin());
         }
         const bool in_background = !group().channel().competes_with_compute();
         std::vector<Work> works(value_buffers_.size());
@@ -210,7 +211,7 @@ class ShardedParameters {
     void copy_values_out(std::size_t b) {
         for (const std::size_t i : buckets()[b].indices()) {
             const std::span<const T> sent = value_memory(i);
-            if (sent.data() != value_of(i)) std::ranges::copy(sent, value_of(i));
+            if (sent.data() != value_of(i)) detail::copy(sent, value_of(i));
         }
     }
 

@@ -2,11 +2,11 @@
 
 #include "dptk/ddp/detail/tied_parameters.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <tuple>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -52,10 +52,11 @@ DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& para
         add(i, parameters[i].value_buffer(), false);
         add(i, parameters[i].gradient_buffer(), true);
     }
-    std::ranges::sort(all, {}, [](const ParameterMemory& memory) {
+    const auto place = [](const ParameterMemory& memory) {
         return std::tuple(memory.device.type, memory.device.index, memory.begin, memory.end,
                           memory.is_gradient, memory.parameter);
-    });
+    };
+    detail::sort(all, [&](const auto& a, const auto& b) { return place(a) < place(b); });
     for (std::size_t n = 1; n < all.size(); ++n) {
         const ParameterMemory& before = all[n - 1];
         const ParameterMemory& now = all[n];

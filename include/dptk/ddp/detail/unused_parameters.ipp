@@ -2,7 +2,7 @@
 
 #include "dptk/ddp/detail/unused_parameters.hpp"
 
-#include <algorithm>
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -23,7 +23,7 @@ DPTK_INLINE bool UnusedParameters::operator[](std::size_t parameter) const noexc
 }
 
 DPTK_INLINE bool UnusedParameters::is_settled() const noexcept {
-    return is_enabled_ && is_graph_static_ && std::ranges::find(used_, 1) != used_.end();
+    return is_enabled_ && is_graph_static_ && detail::contains(used_, 1);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -2,13 +2,12 @@
 
 #include "dptk/ddp/detail/value_hash.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <map>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 #include "dptk/core/detail/text.hpp"
 
@@ -77,21 +76,25 @@ DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameter
         return std::span(all).subspan(static_cast<std::size_t>(rank) * own.size(), own.size());
     };
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        std::map<std::uint64_t, std::vector<int>> ranks;
+        std::vector<std::vector<int>> holders;  // ranks with equal values; each begins with its lowest rank
         for (int rank = 0; rank < group.size(); ++rank) {
-            if (of(rank).back() != 0) ranks[of(rank)[i]].push_back(rank);
+            if (of(rank).back() == 0) continue;
+            auto equals = detail::find_if(
+                holders, [&](const auto& ranks) { return of(ranks.front())[i] == of(rank)[i]; });
+            if (equals == holders.end()) equals = holders.emplace(equals);
+            equals->push_back(rank);
         }
-        if (ranks.size() < 2) continue;
-        const auto most = std::ranges::max_element(
-            ranks, {}, [](const auto& entry) { return std::pair(entry.second.size(), -entry.second[0]); });
+        if (holders.size() < 2) continue;
+        const auto most =
+            detail::max_element(holders, [](const auto& a, const auto& b) { return a.size() < b.size(); });
         std::vector<int> others;
-        for (const auto& [hash, holders] : ranks) {
-            if (hash != most->first) others.insert(others.end(), holders.begin(), holders.end());
+        for (const std::vector<int>& ranks : holders) {
+            if (&ranks != &*most) others.insert(others.end(), ranks.begin(), ranks.end());
         }
-        std::ranges::sort(others);
+        detail::sort(others);
         return text("parameter ", parameters[i].name, " has other values on ",
                     others.size() == 1 ? "rank " : "ranks ", list_text(others), " than on ",
-                    most->second.size() == 1 ? "rank " : "ranks ", list_text(most->second));
+                    most->size() == 1 ? "rank " : "ranks ", list_text(*most));
     }
     return "the ranks' parameters differed, and are equal now";
 }

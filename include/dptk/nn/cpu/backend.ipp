@@ -2,10 +2,10 @@
 
 #include "dptk/nn/cpu/backend.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/nn/cpu/convolution.hpp"
 #include "dptk/nn/cpu/flatten.hpp"
@@ -24,7 +24,7 @@ DPTK_INLINE std::vector<std::unique_ptr<Cpu::Layer>> Cpu::make_layers(std::span<
     cpu::Layout layout = cpu::row_major_layout(dims);
     LayerFactory factory{.context = context_, .generator = generator};
     for (std::size_t i = 0; i < specs.size(); ++i) {
-        factory.linear_follows = std::ranges::any_of(
+        factory.linear_follows = dptk::detail::any_of(
             specs.subspan(i), [](const LayerSpec& spec) { return std::holds_alternative<Linear>(spec); });
         factory.post_op_before = std::exchange(factory.post_op, post_op_of(specs.subspan(i)));
         factory.label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");

@@ -2,15 +2,15 @@
 
 #include "dptk/nn/cpu/host_tensors.hpp"
 
-#include <algorithm>
 #include <cstring>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
 DPTK_INLINE Activation HostTensors::wrap(const Context& context, const Tensor<float>& tensor) {
-    auto known = std::ranges::find_if(wrapped_, [&](const Wrapped& wrapped) {
+    auto known = dptk::detail::find_if(wrapped_, [&](const Wrapped& wrapped) {
         return wrapped.data == tensor.data() && wrapped.shape == tensor.shape();
     });
     if (known == wrapped_.end()) {

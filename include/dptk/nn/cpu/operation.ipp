@@ -2,7 +2,7 @@
 
 #include "dptk/nn/cpu/operation.hpp"
 
-#include <algorithm>
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -18,7 +18,7 @@ DPTK_INLINE Operation::Operation(const Context& context, const dnnl::primitive_d
 }
 
 DPTK_INLINE Operation& Operation::set(int index, const dnnl::memory& memory) {
-    auto argument = std::ranges::find(arguments_, index, &dnnl_exec_arg_t::arg);
+    auto argument = dptk::detail::find(arguments_, index, &dnnl_exec_arg_t::arg);
     if (argument == arguments_.end()) {
         argument = arguments_.insert(argument, dnnl_exec_arg_t{index, nullptr});
         kept_.emplace_back();

@@ -2,8 +2,9 @@
 
 #include "dptk/nn/cpu/parameter.hpp"
 
-#include <algorithm>
 #include <utility>
+
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -22,7 +23,7 @@ DPTK_INLINE Parameter::Parameter(const Context& context, std::string_view name, 
 }
 
 DPTK_INLINE void Parameter::set_value_storage(std::span<float> storage) {
-    std::ranges::copy(values(), storage.begin());
+    dptk::detail::copy(values(), storage.begin());
     rebind_memory(value_, storage.data());
     value_storage_ = {};
 }

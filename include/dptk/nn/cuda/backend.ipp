@@ -2,9 +2,9 @@
 
 #include "dptk/nn/cuda/backend.hpp"
 
-#include <algorithm>
 #include <string>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/nn/cuda/convolution.hpp"
 #include "dptk/nn/cuda/linear.hpp"
@@ -51,7 +51,7 @@ DPTK_INLINE void Cuda::store(const Activation& activation, Tensor& out) {
 }
 
 DPTK_INLINE cuda::Form Cuda::form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const {
-    const bool is_image = std::ranges::any_of(specs, [](const LayerSpec& spec) {
+    const bool is_image = dptk::detail::any_of(specs, [](const LayerSpec& spec) {
         return std::holds_alternative<Conv2d>(spec) || std::holds_alternative<MaxPool2d>(spec);
     });
     if (is_image) return {shape[0], context_->padded_channels(shape[0]), shape[1], shape[2]};

@@ -2,7 +2,6 @@
 /// Other backends are tested against it, and it runs where no library is installed.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/convolution.hpp"
@@ -47,7 +47,7 @@ class Reference {
     Activation wrap_gradient(const Tensor& output_gradient) { return wrap(output_gradient); }
 
     void store(const Activation& activation, Tensor& out) {
-        std::ranges::copy(activation.values, out.values().begin());
+        dptk::detail::copy(activation.values, out.values().begin());
     }
 
   private:

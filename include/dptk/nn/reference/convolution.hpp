@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
@@ -45,7 +46,7 @@ class Conv2dLayer final : public Layer<T> {
 
     void backward_parameters(const Activation<T>& output_gradient) override {
         const std::span<T> weight = weight_.gradient();
-        std::ranges::fill(weight, T{0});
+        dptk::detail::fill(weight, T{0});
         for_each_row(output_gradient.batch, [&](const Row& row) {
             const T* gradient = output_gradient.values.data() + row.output;
             const T* in = input_.values.data() + row.input;
@@ -54,7 +55,7 @@ class Conv2dLayer final : public Layer<T> {
             weight[row.weight] += sum;
         });
         const std::span<T> bias = bias_.gradient();
-        std::ranges::fill(bias, T{0});
+        dptk::detail::fill(bias, T{0});
         const std::size_t plane = out_[1] * out_[2];
         for (std::size_t i = 0; i < output_gradient.values.size(); ++i)
             bias[i / plane % out_[0]] += output_gradient.values[i];

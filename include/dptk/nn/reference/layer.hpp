@@ -1,7 +1,6 @@
 /// The base class of the reference layers, with activations and parameters as flat row-major arrays.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/tensor.hpp"
 
@@ -51,7 +51,7 @@ class Parameter {
     [[nodiscard]] std::span<T> gradient() noexcept { return gradient_; }
 
     void set_value_storage(std::span<T> storage) {
-        std::ranges::copy(values_, storage.begin());
+        dptk::detail::copy(values_, storage.begin());
         values_ = storage;
         own_values_ = {};
     }
@@ -61,11 +61,11 @@ class Parameter {
         own_gradient_ = {};
     }
 
-    void import_values(std::span<const T> values) { std::ranges::copy(values, values_.begin()); }
+    void import_values(std::span<const T> values) { dptk::detail::copy(values, values_.begin()); }
 
-    void export_values(std::span<T> out) const { std::ranges::copy(values_, out.begin()); }
+    void export_values(std::span<T> out) const { dptk::detail::copy(values_, out.begin()); }
 
-    void export_gradient(std::span<T> out) const { std::ranges::copy(gradient_, out.begin()); }
+    void export_gradient(std::span<T> out) const { dptk::detail::copy(gradient_, out.begin()); }
 
   private:
     std::string_view name_;

@@ -1,13 +1,13 @@
 /// Linear in plain loops: y = x·Wᵀ + b, with W [out_features, in_features].
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
@@ -40,8 +40,8 @@ class LinearLayer final : public Layer<T> {
     void backward_parameters(const Activation<T>& output_gradient) override {
         const std::span<T> weight = weight_.gradient();
         const std::span<T> bias = bias_.gradient();
-        std::ranges::fill(weight, T{0});
-        std::ranges::fill(bias, T{0});
+        dptk::detail::fill(weight, T{0});
+        dptk::detail::fill(bias, T{0});
         for (std::size_t n = 0; n < output_gradient.batch; ++n) {
             for (std::size_t o = 0; o < out_; ++o) {
                 const T g = output_gradient.values[n * out_ + o];

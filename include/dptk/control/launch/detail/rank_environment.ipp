@@ -2,7 +2,7 @@
 
 #include "dptk/control/launch/detail/rank_environment.hpp"
 
-#include <algorithm>
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -56,7 +56,7 @@ DPTK_INLINE bool is_stale_launcher_variable(std::string_view name) {
                                                  "SLURM_STEP",
                                                  "TORCHELASTIC_"};
     const auto matches = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    return std::ranges::any_of(stale, matches) && std::ranges::none_of(tuning, matches);
+    return detail::any_of(stale, matches) && detail::none_of(tuning, matches);
 }
 
 }  // namespace DPTK_NAMESPACE::detail

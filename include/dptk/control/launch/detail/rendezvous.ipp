@@ -11,6 +11,7 @@
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/debug.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -61,7 +62,7 @@ class RendezvousLeader {
     }
 
     [[nodiscard]] bool complete() const {
-        return std::ranges::all_of(ranks_, [](const auto& slot) { return slot.has_value(); });
+        return detail::all_of(ranks_, [](const auto& slot) { return slot.has_value(); });
     }
 
     /// Returns the missing ranks: "ranks 1, 3 of 4". Lists at most 16 ranks by number.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
@@ -59,7 +60,7 @@ DPTK_INLINE void DeviceBatches::send_images(const ImageDataset& dataset,
         auto label = bytes.begin() + static_cast<std::ptrdiff_t>(pixels);
         for (const std::size_t index : indices) {
             const LabeledImageRef image = dataset[index];
-            pixel = std::ranges::copy(image.pixels, pixel).out;
+            pixel = dptk::detail::copy(image.pixels, pixel);
             *label++ = image.label;
         }
     };
@@ -69,8 +70,8 @@ DPTK_INLINE void DeviceBatches::send_images(const ImageDataset& dataset,
 
 DPTK_INLINE void DeviceBatches::send_indices(const Resident& dataset, std::span<const std::size_t> indices) {
     const auto fill = [&](std::span<std::uint32_t> places) {
-        std::ranges::transform(indices, places.begin(),
-                               [](std::size_t index) { return static_cast<std::uint32_t>(index); });
+        std::transform(indices.begin(), indices.end(), places.begin(),
+                       [](std::size_t index) { return static_cast<std::uint32_t>(index); });
     };
     indices_->send(indices.size(), stream_, fill, [&](const std::uint32_t* places) {
         make_batch(dataset.pixels.data(), dataset.labels.data(), places);
@@ -84,7 +85,7 @@ DPTK_INLINE void DeviceBatches::make_batch(const std::uint8_t* pixels, const std
 }
 
 DPTK_INLINE const DeviceBatches::Resident& DeviceBatches::resident(const ImageDataset& dataset) {
-    const auto found = std::ranges::find(residents_, dataset.id(), &Resident::id);
+    const auto found = dptk::detail::find(residents_, dataset.id(), &Resident::id);
     if (found != residents_.end()) {
         std::rotate(found, found + 1, residents_.end());
         return residents_.back();
