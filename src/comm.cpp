@@ -14,6 +14,7 @@
 #include "dptk/comm/detail/backoff.ipp"
 #include "dptk/comm/detail/call_checker.ipp"
 #include "dptk/comm/detail/channel.ipp"
+#include "dptk/comm/detail/channel_base.ipp"
 #include "dptk/comm/detail/device_registry.ipp"
 #include "dptk/comm/detail/joint_work.ipp"
 #include "dptk/comm/detail/message_batch.ipp"

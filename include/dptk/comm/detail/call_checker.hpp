@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,9 @@
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
+
+/// The number of calls on each channel.
+using CallCounts = std::map<std::string, std::uint64_t, std::less<>>;
 
 /// Records on which channel the program waits, and how many calls it has made on each channel. A wait in one
 /// group excludes a call in another group only if all calls of the rank come from one thread; otherwise,
@@ -53,7 +57,7 @@ class CallerState {
     void forget(const std::string& channel);
 
     /// Returns the number of announced calls, by channel.
-    [[nodiscard]] std::map<std::string, std::uint64_t> announced() const;
+    [[nodiscard]] CallCounts announced() const;
 
   private:
     void begin(const std::string& channel);
@@ -62,7 +66,7 @@ class CallerState {
     std::optional<std::thread::id> thread_;
     bool several_threads_ = false;
     std::string channel_;
-    std::map<std::string, std::uint64_t> announced_;
+    CallCounts announced_;
 };
 
 /// What a rank publishes while it waits: the call, the call's channel, the ranks that have not arrived, and
@@ -72,7 +76,7 @@ struct WaitRecord {
     std::uint64_t number = 0;
     std::vector<int> ranks;
     std::string call;
-    std::map<std::string, std::uint64_t> announced = {};
+    CallCounts announced = {};
 
     friend bool operator==(const WaitRecord&, const WaitRecord&) = default;
 
@@ -84,6 +88,9 @@ struct WaitRecord {
 
     [[nodiscard]] bool has_announced(const WaitRecord& other) const;
 };
+
+/// The records of all ranks, by rank; empty where a rank waits for no call.
+using WaitRecords = std::vector<std::optional<WaitRecord>>;
 
 class CallChecker {
   public:
@@ -154,7 +161,7 @@ class CallChecker {
 
     [[nodiscard]] PeerLostError peer_lost_error(const WaitRecord& here, int rank);
 
-    [[nodiscard]] std::map<int, WaitRecord> read_waiting();
+    [[nodiscard]] WaitRecords read_waiting();
 
     /// Looks for a cycle of ranks that wait for each other, and posts a verdict if there is a cycle. The
     /// waits are read twice: since calls are numbered, ranks that wait in the same call both times have

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dptk/control/health/job_state.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -37,7 +38,7 @@ DPTK_INLINE void CallerState::forget(const std::string& channel) {
     announced_.erase(channel);
 }
 
-DPTK_INLINE std::map<std::string, std::uint64_t> CallerState::announced() const {
+DPTK_INLINE CallCounts CallerState::announced() const {
     const std::lock_guard lock(mutex_);
     return announced_;
 }
@@ -84,18 +85,16 @@ DPTK_INLINE bool WaitRecord::has_announced(const WaitRecord& other) const {
 
 /// Returns a cycle in the wait-for graph that contains `first`: each rank waits for the next, and the last
 /// one for `first`. Returns an empty list if `first` is in no cycle.
-[[nodiscard]] DPTK_INLINE std::vector<int> find_wait_cycle(const std::map<int, WaitRecord>& waiting,
-                                                           int first) {
+[[nodiscard]] DPTK_INLINE std::vector<int> find_wait_cycle(const WaitRecords& waiting, int first) {
     std::vector<int> path = {first};
     std::vector<int> visited;
     const auto follow = [&](const auto& self) -> bool {
-        const WaitRecord& here = waiting.at(path.back());
+        const WaitRecord& here = *waiting[static_cast<std::size_t>(path.back())];
         for (const int other : here.ranks) {
-            const auto there = waiting.find(other);
-            if (there == waiting.end() || there->second.is_same_call(here)) continue;
-            if (there->second.has_announced(here)) continue;
+            const std::optional<WaitRecord>& there = waiting[static_cast<std::size_t>(other)];
+            if (!there || there->is_same_call(here) || there->has_announced(here)) continue;
             if (other == first) return true;
-            if (std::ranges::find(visited, other) != visited.end()) continue;
+            if (detail::contains(visited, other)) continue;
             visited.push_back(other);
             path.push_back(other);
             if (self(self)) return true;
@@ -103,7 +102,7 @@ DPTK_INLINE bool WaitRecord::has_announced(const WaitRecord& other) const {
         }
         return false;
     };
-    if (waiting.contains(first) && follow(follow)) return path;
+    if (waiting[static_cast<std::size_t>(first)] && follow(follow)) return path;
     return {};
 }
 
@@ -237,7 +236,7 @@ DPTK_INLINE std::string CallChecker::await(const WaitRecord& here, std::string_v
 DPTK_INLINE bool CallChecker::publish_wait(const WaitRecord& here) {
     if (!caller_->waits_on(here.channel)) return false;
     WaitRecord place = here;
-    std::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
+    detail::erase_if(place.ranks, [&](int rank) { return has_arrived(rank, here); });
     place.announced = caller_->announced();
     store_->set(waiting_key(control_->rank()), place.to_value());
     return true;
@@ -271,32 +270,30 @@ DPTK_INLINE PeerLostError CallChecker::peer_lost_error(const WaitRecord& here, i
                               tracker_->describe(tracker_->look())));
 }
 
-DPTK_INLINE std::map<int, WaitRecord> CallChecker::read_waiting() {
-    std::map<int, WaitRecord> waiting;
+DPTK_INLINE WaitRecords CallChecker::read_waiting() {
+    WaitRecords waiting;
     for (int rank = 0; rank < control_->size(); ++rank) {
         const std::optional<std::string> value = store_->find(waiting_key(rank));
-        std::optional<WaitRecord> place = value ? WaitRecord::from_value(*value) : std::nullopt;
-        if (place) waiting.emplace(rank, std::move(*place));
+        waiting.push_back(value ? WaitRecord::from_value(*value) : std::nullopt);
     }
     return waiting;
 }
 
 DPTK_INLINE void CallChecker::detect_deadlock() {
-    const std::map<int, WaitRecord> before = read_waiting();
+    const WaitRecords before = read_waiting();
     const std::vector<int> cycle = find_wait_cycle(before, control_->rank());
     if (cycle.empty()) return;
-    const std::map<int, WaitRecord> now = read_waiting();
+    const WaitRecords now = read_waiting();
     std::string waits;
     for (const int rank : cycle) {
-        const auto place = now.find(rank);
-        if (place == now.end() || place->second != before.at(rank)) return;
-        if (store_->find(key(place->second, "verdict"))) return;
-        waits += text(waits.empty() ? "" : "; ", control_->label(rank), " calls ", place->second.call,
-                      " of group ", place->second.channel, " and waits for ranks ",
-                      list_text(place->second.ranks));
+        const auto i = static_cast<std::size_t>(rank);
+        const std::optional<WaitRecord>& place = now[i];
+        if (!place || place != before[i] || store_->find(key(*place, "verdict"))) return;
+        waits += text(waits.empty() ? "" : "; ", control_->label(rank), " calls ", place->call, " of group ",
+                      place->channel, " and waits for ranks ", list_text(place->ranks));
     }
     const std::string verdict = "ranks wait for each other in different groups: " + waits;
-    for (const int rank : cycle) post_verdict(now.at(rank), verdict);
+    for (const int rank : cycle) post_verdict(*now[static_cast<std::size_t>(rank)], verdict);
 }
 
 DPTK_INLINE void CallChecker::forget(std::uint64_t number) {

@@ -5,14 +5,13 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "dptk/comm/algorithms/run.hpp"
 #include "dptk/comm/detail/active_call.hpp"
-#include "dptk/comm/detail/call_checker.hpp"
-#include "dptk/comm/detail/channel.hpp"
+#include "dptk/comm/detail/call_context.hpp"
 #include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
-#include "dptk/control/health/agreed_errors.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -32,19 +31,17 @@ int transfer(T& transport, const Message& message) {
     return message.peer;
 }
 
-/// Executes a channel's calls, on any thread. It is shared with operations in flight, which may outlive the
-/// channel.
+/// Executes a channel's calls, on any thread.
 template <Transport T>
-struct CallExecutor {
+struct CallExecutor final : CallContext {
+    CallExecutor(std::shared_ptr<T> of_calls, const ChannelJob& job, std::shared_ptr<CallTracker> tracker)
+        : CallContext(job, std::move(tracker)), transport(std::move(of_calls)) {}
+
     std::shared_ptr<T> transport;
-    ChannelJob job;
-    std::shared_ptr<CallTracker> tracker;
-    /// Null unless DPTK_DEBUG=detail enables the check.
-    std::shared_ptr<CallChecker> checker;
 
     // The functions that lead from a blocking call to the transport's verb are always inlined, here, in
-    // channel_job.hpp and in algorithms/run.hpp. This makes the overhead of a call a third smaller
-    // (bench/mpi_overhead.cpp).
+    // call_context.hpp, in channel_job.hpp and in algorithms/run.hpp. This makes the overhead of a call a
+    // third smaller (bench/mpi_overhead.cpp).
 
     [[gnu::always_inline]] void run(const Collective& call, AllReduceAlgorithm algorithm) const {
         if constexpr (HasPrepare<T>) {
@@ -60,13 +57,7 @@ struct CallExecutor {
         return [on = transport, call, algorithm] { algorithms::run(*on, call, algorithm); };
     }
 
-    template <class Operation>
-    [[gnu::always_inline]] void run(const Collective& call, AllReduceAlgorithm algorithm,
-                                    Operation&& operation) const {
-        const ActiveCall active(*tracker, call);
-        if (checker) checker->check(call, algorithm);
-        operation();
-    }
+    using CallContext::run;
 
     /// Executes the call on the program's own thread.
     [[gnu::always_inline]] void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
@@ -103,20 +94,12 @@ struct CallExecutor {
         return transfer(*transport, message);
     }
 
-    /// Throws if the transport or the job has failed. The transport's own failure takes precedence, since
-    /// it is more specific.
-    void throw_if_failed() const {
+    void throw_if_failed() const override {
         const JobState& job_state = *job.control->job_state();
         // Read before the transport's failure, which is always recorded before it fails the job.
         const bool job_has_failed = job_state.failed();
         if constexpr (HasRethrow<T>) transport->rethrow_failure();
         if (job_has_failed) job_state.check();
-    }
-
-    /// Runs an operation on the transport. An error that is not agreed between the ranks fails the job.
-    template <class Operation>
-    void abort_job_on_error(Operation&& operation) const {
-        break_job_unless_agreed(job, operation);
     }
 };
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -92,6 +91,11 @@ class RoutedChannel final : public Channel {
   private:
     using Connected = std::pair<int, std::unique_ptr<Channel>>;
 
+    struct ConnectedGroup {
+        std::vector<int> devices;
+        std::unique_ptr<DeviceGroup> group;
+    };
+
     [[nodiscard]] static std::unique_ptr<Channel> routed(std::unique_ptr<Channel> host);
 
     [[nodiscard]] Channel& route(const Buffer& buffer);
@@ -114,7 +118,7 @@ class RoutedChannel final : public Channel {
     // The channels of devices, in the order in which the devices were connected, which is the same on all
     // ranks. Destroyed before host_.
     std::vector<Connected> devices_;
-    std::map<std::vector<int>, std::unique_ptr<DeviceGroup>> device_groups_;
+    std::vector<ConnectedGroup> device_groups_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

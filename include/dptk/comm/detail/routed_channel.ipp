@@ -2,10 +2,9 @@
 
 #include "dptk/comm/detail/routed_channel.hpp"
 
-#include <algorithm>
-
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/detail/joint_work.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/device_calls.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -27,7 +26,7 @@ DPTK_INLINE bool RoutedChannel::takes_device_memory(const Collective& call) cons
 DPTK_INLINE void RoutedChannel::run(const Collective& call) {
     if (call.verb == Verb::barrier) {
         for (const auto& [device, channel] : devices_) channel->run(call);
-        for (const auto& [devices, group] : device_groups_) group->finish();
+        for (const ConnectedGroup& connected : device_groups_) connected.group->finish();
     }
     route(call.shared_shape()).run(call);
 }
@@ -35,7 +34,7 @@ DPTK_INLINE void RoutedChannel::run(const Collective& call) {
 DPTK_INLINE Work RoutedChannel::start(const Collective& call, std::shared_ptr<const void> keep_alive,
                                       std::function<void()> then) {
     if (call.verb == Verb::barrier) {
-        for (const auto& [devices, group] : device_groups_) group->finish();
+        for (const ConnectedGroup& connected : device_groups_) connected.group->finish();
     }
     if (call.verb == Verb::barrier && !devices_.empty()) {
         std::vector<Work> works;
@@ -47,17 +46,17 @@ DPTK_INLINE Work RoutedChannel::start(const Collective& call, std::shared_ptr<co
 }
 
 DPTK_INLINE bool RoutedChannel::is_connected_for(const DeviceCall& call) const {
-    return device_groups_.contains(call.device_indices());
+    return detail::contains(device_groups_, call.device_indices(), &ConnectedGroup::devices);
 }
 
 DPTK_INLINE void RoutedChannel::run_on_devices(const DeviceCall& call) {
     const std::vector<int> devices = call.device_indices();
-    auto group = device_groups_.find(devices);
-    if (group == device_groups_.end()) {
-        std::unique_ptr<DeviceGroup> connected = choose().connect_several(host(), devices);
-        group = device_groups_.emplace(devices, std::move(connected)).first;
+    auto connected = detail::find(device_groups_, devices, &ConnectedGroup::devices);
+    if (connected == device_groups_.end()) {
+        device_groups_.push_back({devices, choose().connect_several(host(), devices)});
+        connected = device_groups_.end() - 1;
     }
-    break_job_unless_agreed(job(), [&] { group->second->run(call); });
+    break_job_unless_agreed(job(), [&] { connected->group->run(call); });
 }
 
 DPTK_INLINE int RoutedChannel::run(const Message& message) {
@@ -113,12 +112,12 @@ DPTK_INLINE Channel& RoutedChannel::host() {
 }
 
 DPTK_INLINE Channel& RoutedChannel::device_channel(int device) {
-    const bool is_known = std::ranges::find(devices_, device, &Connected::first) != devices_.end();
+    const bool is_known = detail::contains(devices_, device, &Connected::first);
     return is_known || devices_.empty() ? connect_once(device) : *devices_.front().second;
 }
 
 DPTK_INLINE Channel& RoutedChannel::connect_once(int device) {
-    const auto found = std::ranges::find(devices_, device, &Connected::first);
+    const auto found = detail::find(devices_, device, &Connected::first);
     if (found != devices_.end()) return *found->second;
     return *devices_.emplace_back(device, choose().connect(*host_, device)).second;
 }

@@ -6,6 +6,7 @@
 
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/control/process/fork_guard.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -80,7 +81,7 @@ DPTK_INLINE void WorkQueue::rethrow_dropped_error() {
     std::vector<std::shared_ptr<QueuedWork>> dropped;
     {
         const std::lock_guard lock(shared_->mutex);
-        std::erase_if(shared_->failed, [&](const std::shared_ptr<QueuedWork>& work) {
+        detail::erase_if(shared_->failed, [&](const std::shared_ptr<QueuedWork>& work) {
             if (work.use_count() > 1) return false;
             dropped.push_back(work);
             return true;
@@ -118,7 +119,7 @@ DPTK_INLINE void WorkQueue::abandon() {
 }
 
 DPTK_INLINE void WorkQueue::leak() noexcept {
-    keep_for_ever(std::move(thread_));
+    keep_for_ever(std::make_shared<std::thread>(std::move(thread_)));
 }
 
 DPTK_INLINE void WorkQueue::serve(Shared& shared) {

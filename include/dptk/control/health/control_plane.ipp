@@ -8,6 +8,7 @@
 
 #include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -59,7 +60,7 @@ DPTK_INLINE void ControlPlane::close(const std::shared_ptr<CallTracker>& tracker
         std::string last_status;
         {
             const std::lock_guard lock(mutex_);
-            std::erase_if(channels_, [&](const Channel& channel) { return channel.tracker == tracker; });
+            detail::erase_if(channels_, [&](const Channel& channel) { return channel.tracker == tracker; });
             ChannelStatus ended;
             ended.name = tracker->name();
             ended.sequence = tracker->look().sequence;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/control/process/background_thread.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -37,16 +39,16 @@ DPTK_INLINE std::optional<std::string> RankMonitor::look(Store& store, clock::ti
 }
 
 DPTK_INLINE const ChannelStatus* RankMonitor::Rank::awaited() const noexcept {
-    const auto found = std::ranges::find(status.channels, true, &ChannelStatus::is_awaited);
+    const auto found = detail::find(status.channels, true, &ChannelStatus::is_awaited);
     return found == status.channels.end() ? nullptr : &*found;
 }
 
 DPTK_INLINE bool RankMonitor::all_have_left() const {
-    return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.left; });
+    return detail::all_of(ranks_, [](const Rank& rank) { return rank.left; });
 }
 
 DPTK_INLINE std::ptrdiff_t RankMonitor::count_left() const {
-    return std::ranges::count_if(ranks_, [](const Rank& rank) { return rank.left; });
+    return detail::count_if(ranks_, [](const Rank& rank) { return rank.left; });
 }
 
 DPTK_INLINE void RankMonitor::read(Store& store, int index, clock::time_point now, bool slept) {
@@ -73,7 +75,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_silent(clock::time_poin
     const auto silent_for = [&](const Rank& rank, std::chrono::milliseconds time) {
         return !rank.left && now - rank.heard > time;
     };
-    if (std::ranges::none_of(ranks_, [&](const Rank& rank) { return silent_for(rank, timeout_); }))
+    if (detail::none_of(ranks_, [&](const Rank& rank) { return silent_for(rank, timeout_); }))
         return std::nullopt;
     std::string out;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -119,31 +121,38 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
-    struct Seen {
-        std::size_t rank;
-        const ChannelStatus* call;
+    struct Channel {
+        std::string_view name;
+        std::uint64_t least;  // how many calls each of its ranks has begun at least
+        std::size_t rank = 0;
+        const ChannelStatus* call = nullptr;  // in which `rank`, the first that waits, is
     };
-    // By channel: how many calls each of its ranks has begun at least, and the calls in which ranks wait.
-    std::map<std::string_view, std::uint64_t> begun;
+    std::vector<Channel> channels;
     for (const Rank& rank : ranks_) {
         if (rank.left) continue;
         for (const ChannelStatus& here : rank.status.channels) {
-            const auto [least, is_first] = begun.try_emplace(here.name, here.sequence);
-            if (!is_first) least->second = std::min(least->second, here.sequence);
+            const auto known = detail::find(channels, here.name, &Channel::name);
+            if (known == channels.end()) {
+                channels.push_back({here.name, here.sequence});
+            } else {
+                known->least = std::min(known->least, here.sequence);
+            }
         }
     }
-    std::map<std::pair<std::string_view, std::uint64_t>, Seen> calls;  // by channel and number
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         if (ranks_[rank].left) continue;
         for (const ChannelStatus& here : ranks_[rank].status.channels) {
             if (here.hash == 0 || !here.active || here.duration < settled()) continue;
+            Channel& channel = *detail::find(channels, here.name, &Channel::name);
             // Until all ranks have come to the call, its own check may still throw an agreed error.
-            if (begun.at(here.name) < here.sequence) continue;
-            const auto [found, is_first] = calls.try_emplace({here.name, here.sequence}, Seen{rank, &here});
-            const auto& [other, there] = found->second;
-            if (is_first || here.hash == there->hash) continue;
-            return text("calls differ between ranks: ", labels_[other], " calls ", there->call, ", and ",
-                        labels_[rank], " calls ", here.call);
+            if (channel.least < here.sequence) continue;
+            if (channel.call == nullptr) {
+                channel.rank = rank;
+                channel.call = &here;
+            }
+            if (here.hash == channel.call->hash) continue;
+            return text("calls differ between ranks: ", labels_[channel.rank], " calls ", channel.call->call,
+                        ", and ", labels_[rank], " calls ", here.call);
         }
     }
     return std::nullopt;
@@ -169,12 +178,11 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
         if (!ranks_[i].left && ranks_[i].beats_in_call > 0) stuck.push_back(i);
     }
     const auto next = [&](std::size_t i) {
-        return std::ranges::find_if(stuck,
-                                    [&](std::size_t other) { return waits_for(ranks_[i], ranks_[other]); });
+        return detail::find_if(stuck, [&](std::size_t other) { return waits_for(ranks_[i], ranks_[other]); });
     };
     const auto waits_for_none = [&](std::size_t i) { return next(i) == stuck.end(); };
     while (true) {
-        const auto some = std::ranges::find_if(stuck, waits_for_none);
+        const auto some = detail::find_if(stuck, waits_for_none);
         if (some == stuck.end()) break;
         stuck.erase(some);
     }
@@ -183,7 +191,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_circle() const {
     for (std::size_t steps = 0; steps < stuck.size(); ++steps) at = *next(at);
     std::vector<std::size_t> circle = {at};
     for (std::size_t other = *next(at); other != at; other = *next(other)) circle.push_back(other);
-    std::ranges::rotate(circle, std::ranges::min_element(circle));
+    std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
     std::string out;
     for (const std::size_t rank : circle) {
         out += text(out.empty() ? "ranks wait for each other: " : "; ", labels_[rank], " waits for ",

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void JobState::fail(std::string cause, Failure kind) {
@@ -53,7 +55,7 @@ DPTK_INLINE void JobState::subscribe(const std::shared_ptr<FailureListener>& sub
     {
         const std::lock_guard lock(mutex_);
         if (!failed_) {
-            std::erase_if(subscribers_, [](const auto& other) { return other.expired(); });
+            detail::erase_if(subscribers_, [](const auto& other) { return other.expired(); });
             subscribers_.push_back(subscriber);
             return;
         }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dptk/control/health/control_plane.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -21,7 +22,7 @@ DPTK_INLINE void ProgramEnd::add_job(std::shared_ptr<Store> store, int rank, int
 DPTK_INLINE void ProgramEnd::add_shutdown(const std::shared_ptr<void>& shutdown,
                                           std::chrono::milliseconds timeout) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(shutdowns_, [](const Shutdown& other) { return other.owner.expired(); });
+    detail::erase_if(shutdowns_, [](const Shutdown& other) { return other.owner.expired(); });
     shutdowns_.push_back({shutdown, timeout});
 }
 
@@ -40,8 +41,8 @@ DPTK_INLINE ProgramEnd::Outcome ProgramEnd::wait() noexcept {
         for (Job& job : jobs) {  // its connections are in use by the parent, and must not be closed
             if (is_of_parent(job)) keep_for_ever(job.store);
         }
-        std::erase_if(jobs, is_of_parent);
-        std::erase_if(shutdowns, is_of_parent);
+        detail::erase_if(jobs, is_of_parent);
+        detail::erase_if(shutdowns, is_of_parent);
         const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
         const auto left = [&](std::chrono::milliseconds timeout) {
             const auto waited = std::chrono::steady_clock::now() - begin;

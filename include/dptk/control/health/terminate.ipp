@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -35,8 +36,7 @@ namespace DPTK_NAMESPACE::detail {
     if (!listeners.empty()) {
         const std::string message = "uncaught exception: " + current_exception_text();
         const auto has_logged = [&](const auto& listener) { return listener->has_logged(message); };
-        if (std::ranges::none_of(listeners, has_logged))
-            log(LogLevel::error, listeners.front()->rank(), message);
+        if (detail::none_of(listeners, has_logged)) log(LogLevel::error, listeners.front()->rank(), message);
         for (const auto& listener : listeners) listener->on_terminate(message);
     }
 #ifdef __GLIBCXX__
@@ -50,7 +50,7 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void add_terminate_listener(const std::shared_ptr<TerminateListener>& listener) {
     TerminateState& state = terminate_state();
     const std::lock_guard lock(state.mutex);
-    std::erase_if(state.listeners, [](const auto& other) { return other.listener.expired(); });
+    detail::erase_if(state.listeners, [](const auto& other) { return other.listener.expired(); });
     state.listeners.push_back({listener});
     if (!state.installed) state.previous = std::set_terminate(&terminate_job);
     state.installed = true;

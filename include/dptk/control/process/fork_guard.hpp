@@ -37,10 +37,9 @@ class ForkGuard {
 
 /// Keeps an object of the parent process alive until the end of a forked child: its destructor would use
 /// threads that do not exist in the child, or connections that the parent uses.
-template <class T>
-void keep_for_ever(T object) {
+DPTK_EXPORT inline void keep_for_ever(std::shared_ptr<void> object) {
     static std::vector<std::shared_ptr<void>>& kept = *new std::vector<std::shared_ptr<void>>;
-    kept.push_back(std::make_shared<T>(std::move(object)));
+    kept.push_back(std::move(object));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -7,6 +7,7 @@
 
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/store/tcp_store.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/error.hpp"
 
@@ -76,7 +77,7 @@ DPTK_INLINE std::shared_ptr<Store> connect_to_endpoint(const StoreEndpoint& endp
     std::vector<std::string> addresses = endpoint.addresses;
     // Loopback addresses are last in the list, since from another host they lead to the wrong host. On the
     // host of the store they are tried first.
-    if (endpoint.host == host_word()) std::ranges::reverse(addresses);
+    if (endpoint.host == host_word()) detail::reverse(addresses);
     if (addresses.empty())
         throw ArgumentError(text("the store on port ", endpoint.port,
                                  " has no address: expected at least one network interface on the host of "

@@ -196,7 +196,7 @@ class StoreSession {
     std::string output_;
     std::size_t output_sent_ = 0;
     /// The keys of the current request that have no value, and their indices in the request.
-    std::map<std::string, std::uint32_t, std::less<>> missing_;
+    std::map<std::string, std::uint64_t, std::less<>> missing_;
     std::uint64_t client_id_ = 0;
     StoreClient client_;
     std::size_t accounted_ = 0;

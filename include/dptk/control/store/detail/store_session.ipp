@@ -211,7 +211,7 @@ DPTK_INLINE void StoreSession::wait_for(const StoreRequest& request, TimePoint n
     for (std::size_t i = 0; i < request.fields.size(); ++i) {
         const std::optional<std::string> value = sessions_.map_->find(request.fields[i]);
         if (value && waits_for_value_) return reply({.text = *value});
-        if (!value) missing_.emplace(request.fields[i], static_cast<std::uint32_t>(i));
+        if (!value) missing_.emplace(request.fields[i], i);
     }
     if (missing_.empty()) return reply({});
     for (const auto& [key, index] : missing_) sessions_.waiting_[key].insert(this);
@@ -222,7 +222,7 @@ DPTK_INLINE void StoreSession::wait_for(const StoreRequest& request, TimePoint n
 
 DPTK_INLINE void StoreSession::reply_missing() {
     StoreReply answer{.status = StoreStatus::missing};
-    for (const auto& [key, index] : missing_) answer.missing.push_back(index);
+    for (const auto& [key, index] : missing_) answer.missing.push_back(static_cast<std::uint32_t>(index));
     std::sort(answer.missing.begin(), answer.missing.end());
     stop_waiting();
     reply(answer);
