@@ -4,6 +4,7 @@
 #include "dptk/comm/gloo.ipp"
 #include "dptk/comm/gloo/cancellation.ipp"
 #include "dptk/comm/gloo/device.ipp"
+#include "dptk/comm/gloo/inbox.ipp"
 #include "dptk/comm/gloo/mesh.ipp"
 #include "dptk/comm/gloo/messages.ipp"
 #include "dptk/comm/gloo/transport.ipp"

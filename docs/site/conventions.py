@@ -8,7 +8,7 @@ import re
 TRANSPORT = ("rank|size|backend|local_rank|local_size|control|send|recv|recv_any|send_recv|all_reduce|reduce|broadcast|"
              "all_gather|all_gather_uneven|gather|scatter|reduce_scatter|all_to_all|all_to_all_uneven|barrier|reduces|run|start|duplicate|"
              "subgroup|allocate|allocate_on_device|progress|progresses_by_caller|callable_from_this_thread|leave|prepare|"
-             "takes_device_memory|transfer")
+             "takes_device_memory|transfer|probe")
 ITERATOR = r"using (value_type|reference|pointer|difference_type|iterator_concept|iterator_category) ="
 
 # Patterns of a header's path and of a declaration in it, and the description. The first match counts.

@@ -76,6 +76,19 @@ std::map<std::string, Call> calls() {
              static_cast<void>(group.recv(std::span(*data).last(count)));
              sent.wait();
          }},
+        {"messages_of_unknown_length",
+         [=](ProcessGroup& group) {
+             // Most of the time, the sender ends between probe and recv.
+             if (group.rank() == 1) {
+                 dptk::Work first = group.send_async(some(), 0), second = group.send_async(some(), 2);
+                 first.wait();
+                 return second.wait();
+             }
+             const dptk::MessageInfo message = group.probe(1);
+             std::this_thread::sleep_for(std::chrono::milliseconds(40));
+             std::vector<float> received(message.count<float>());
+             group.recv(received, message.source, message.tag);
+         }},
         {"subgroup", [](ProcessGroup& group) { static_cast<void>(group.split(0)); }},
     };
 }

@@ -36,6 +36,7 @@ enum class Verb : std::uint8_t {
     subgroup,
     send,
     recv,
+    probe,
 };
 
 /// Returns the name of the verb for error texts: "all_reduce".
@@ -57,6 +58,7 @@ enum class Verb : std::uint8_t {
         case Verb::subgroup: return "subgroup";
         case Verb::send: return "send";
         case Verb::recv: return "recv";
+        case Verb::probe: return "probe";
     }
     return "no verb";
 }
@@ -200,11 +202,37 @@ class PackedCall {
 /// Returns a call for error texts: "all_reduce(sum, 100 x f32)".
 [[nodiscard]] std::string describe(const Collective& call);
 
+struct MessageInfo;
+
+namespace detail {
+
+[[noreturn]] void refuse_element_size(const MessageInfo& message, std::size_t element_size);
+
+}  // namespace detail
+
 /// Wildcard for the source rank, as MPI_ANY_SOURCE: recv accepts a message from any rank.
 inline constexpr int any_rank = -1;
 
 /// The largest tag of user messages. Collectives use the tags from max_tag + 1 to 2 * max_tag + 1.
 inline constexpr int max_tag = 16383;
+
+/// Wildcard for the tag of a probe, as MPI_ANY_TAG: a message with any tag.
+inline constexpr int any_tag = -1;
+
+/// A message that has been sent to this rank, and that this rank has not received yet.
+struct MessageInfo {
+    int source = 0;         ///< The sender.
+    int tag = 0;            ///< The message's tag.
+    std::size_t bytes = 0;  ///< The size of the message.
+
+    /// Returns the number of elements of type T. Throws MismatchError if the size is not a multiple of that
+    /// of a T.
+    template <Element T>
+    [[nodiscard]] std::size_t count() const {
+        if (bytes % sizeof(T) != 0) detail::refuse_element_size(*this, sizeof(T));
+        return bytes / sizeof(T);
+    }
+};
 
 /// One message between two ranks, as seen by one of them. `verb` is send or recv.
 struct Message {

@@ -62,15 +62,19 @@ DPTK_INLINE std::string PackedCall::describe() const {
     out += '(';
     if (reduces(verb())) out += text(op_name(), ", ");
     if (has_root(verb())) out += text("root ", peer(), ", ");
-    if (verb() != Verb::all_to_all_uneven) out += text(second_, " x ");
-    out += dtype_name(static_cast<DType>(byte(2)));
+    if (verb() == Verb::probe) {
+        out += "any length";
+    } else {
+        if (verb() != Verb::all_to_all_uneven) out += text(second_, " x ");
+        out += dtype_name(static_cast<DType>(byte(2)));
+    }
     if (verb() == Verb::all_gather_uneven) out += " of all ranks";
-    const bool is_message = verb() == Verb::send || verb() == Verb::recv;
+    const bool is_message = verb() == Verb::send || verb() == Verb::recv || verb() == Verb::probe;
     if (!is_message && !has_root(verb()) && peer() >= 0) out += text(", bucket ", peer());
     if (is_message) {
         out += verb() == Verb::send ? ", to " : ", from ";
         out += peer() < 0 ? std::string("any rank") : text("rank ", peer());
-        if (tag() != 0) out += text(", tag ", tag());
+        if (tag() != 0) out += tag() > max_tag ? std::string(", any tag") : text(", tag ", tag());
     }
     return out + ')';
 }
@@ -147,6 +151,12 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE PackedCall pack(const Message& message) noexcept {
     return {message.verb, message.buffer, message.peer, message.tag};
+}
+
+DPTK_INLINE void refuse_element_size(const MessageInfo& message, std::size_t element_size) {
+    throw MismatchError(text("rank ", message.source, " sends ", message.bytes,
+                             " bytes, which is not a multiple of the ", element_size,
+                             " bytes of an element"));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

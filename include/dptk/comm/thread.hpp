@@ -43,6 +43,8 @@ class ThreadTransport {
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
+    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
     [[nodiscard]] std::shared_ptr<WorkState> start(const Message& message);

@@ -33,6 +33,10 @@ DPTK_INLINE void ThreadTransport::send_recv(const Buffer& out, int to, const Buf
     Work(sent).wait();
 }
 
+DPTK_INLINE std::optional<MessageInfo> ThreadTransport::probe(int from, int tag) {
+    return hub_->mailbox().find(rank_, from, tag);
+}
+
 DPTK_INLINE std::shared_ptr<WorkState> ThreadTransport::start(const Message& message) {
     return hub_->mailbox().post(rank_, message);
 }

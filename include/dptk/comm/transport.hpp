@@ -51,6 +51,10 @@ namespace DPTK_NAMESPACE {
 ///   run(Collective, AllReduceAlgorithm)             replaces all verbs above: executes any of them
 ///   send_recv(Buffer out, to, Buffer in, from, tag) sends and receives at the same time
 ///   recv_any(Buffer, tag)      receives from any rank and returns the sender
+///   probe(from, tag)           returns the first message that has been sent to this rank, and that no recv
+///                              waits for, as a std::optional<MessageInfo>; null if there is none. `from` may
+///                              be any_rank, and `tag` any_tag, which stands for the tags up to max_tag. Does
+///                              not block
 ///   start(Message)             starts a message that progresses by itself, and returns its
 ///                              std::shared_ptr<WorkState>. If a transport has this member, one thread may
 ///                              send and receive while another thread is in a collective

@@ -141,7 +141,8 @@ template <Transport T>
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
-        case Verb::recv: break;
+        case Verb::recv:
+        case Verb::probe: break;
     }
     return false;
 }

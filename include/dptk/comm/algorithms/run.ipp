@@ -181,7 +181,8 @@ DPTK_INLINE void over_messages(Messages& messages, const Collective& call, AllRe
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
-        case Verb::recv: break;  // not executed by these algorithms
+        case Verb::recv:
+        case Verb::probe: break;  // not executed by these algorithms
     }
 }
 

@@ -79,6 +79,16 @@ class Channel {
     /// Starts to send or receive and returns at once. The operation owns `keep_alive` until it ends.
     [[nodiscard]] virtual Work start(const Message& message, std::shared_ptr<const void> keep_alive) = 0;
 
+    /// Returns whether probe() is supported.
+    [[nodiscard]] virtual bool can_probe() const { return false; }
+
+    /// Returns the first message from this rank with this tag, or any_rank and any_tag, that has been sent to
+    /// this rank. Does not block. Throws ArgumentError if the transport has no probe.
+    [[nodiscard]] virtual std::optional<MessageInfo> try_probe(const Message& message) = 0;
+
+    /// Blocks until there is such a message.
+    [[nodiscard]] virtual MessageInfo probe(const Message& message) = 0;
+
     /// Launches messages that were started and wait to be batched with others. Must be called before the
     /// caller waits for anything else.
     virtual void launch_started() {}

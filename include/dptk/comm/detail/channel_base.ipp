@@ -100,13 +100,16 @@ DPTK_INLINE bool ChannelBase::begin_message(const Message& message) {
     const auto refuse = [&](std::string_view why) {
         throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
     };
-    const bool from_any = message.verb == Verb::recv && message.peer == any_rank;
-    if (from_any && !abilities_.receives_from_any) refuse("the transport " + backend() + " has no recv_any");
+    const bool is_probe = message.verb == Verb::probe;
+    const bool from_any = message.verb != Verb::send && message.peer == any_rank;
+    if (is_probe && !can_probe()) refuse("the transport " + backend() + " has no probe");
+    if (from_any && !is_probe && !abilities_.receives_from_any)
+        refuse("the transport " + backend() + " has no recv_any");
     if (!from_any && (message.peer < 0 || message.peer >= size()))
         refuse(text("peer ", message.peer, " is outside [0, ", size() - 1, "]"));
     if (message.peer == rank()) refuse("a rank cannot send to or receive from itself");
     if (from_any && size() == 1) refuse("expected at least 2 ranks, got 1");
-    if (message.tag < 0 || message.tag > max_tag)
+    if ((message.tag < 0 || message.tag > max_tag) && !(is_probe && message.tag == any_tag))
         refuse(text("tag ", message.tag, " is outside [0, ", max_tag, "]"));
     if (message_tracker_) return false;
     ChannelIdentity messages_identity = identity();

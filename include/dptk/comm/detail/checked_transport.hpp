@@ -44,6 +44,7 @@ DPTK_NAME_MEMBER(reduces);
 DPTK_NAME_MEMBER(run);
 DPTK_NAME_MEMBER(send_recv);
 DPTK_NAME_MEMBER(recv_any);
+DPTK_NAME_MEMBER(probe);
 DPTK_NAME_MEMBER(duplicate);
 DPTK_NAME_MEMBER(subgroup);
 DPTK_NAME_MEMBER(allocate);
@@ -127,6 +128,7 @@ consteval bool checked_transport() {
     DPTK_CHECK_MEMBER(
         send_recv, (HasSendRecv<T>),
         "send_recv(const dptk::Buffer& out, int to, const dptk::Buffer& in, int from, int tag)");
+    DPTK_CHECK_MEMBER(probe, (HasProbe<T>), "std::optional<dptk::MessageInfo> probe(int from, int tag)");
     DPTK_CHECK_MEMBER(recv_any, (HasRecvAny<T>), "int recv_any(const dptk::Buffer&, int tag)");
     DPTK_CHECK_MEMBER(duplicate, (HasDuplicate<T>), "duplicate(), which returns a transport of this type");
     DPTK_CHECK_MEMBER(subgroup, (HasSubgroup<T>),

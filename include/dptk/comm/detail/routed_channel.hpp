@@ -68,6 +68,10 @@ class RoutedChannel final : public Channel {
     [[nodiscard]] DPTK_INLINE Work start(const Message& message,
                                          std::shared_ptr<const void> keep_alive) override;
 
+    [[nodiscard]] bool can_probe() const override { return host_->can_probe(); }
+    [[nodiscard]] DPTK_INLINE std::optional<MessageInfo> try_probe(const Message& message) override;
+    [[nodiscard]] DPTK_INLINE MessageInfo probe(const Message& message) override;
+
     DPTK_INLINE void launch_started() override;
 
     [[nodiscard]] DPTK_INLINE std::unique_ptr<Channel> duplicate() override;

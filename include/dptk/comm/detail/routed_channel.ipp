@@ -67,6 +67,14 @@ DPTK_INLINE Work RoutedChannel::start(const Message& message, std::shared_ptr<co
     return route(message.buffer).start(message, std::move(keep_alive));
 }
 
+DPTK_INLINE std::optional<MessageInfo> RoutedChannel::try_probe(const Message& message) {
+    return host().try_probe(message);
+}
+
+DPTK_INLINE MessageInfo RoutedChannel::probe(const Message& message) {
+    return host().probe(message);
+}
+
 DPTK_INLINE void RoutedChannel::launch_started() {
     for (const auto& [device, channel] : devices_) channel->launch_started();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dptk/comm/detail/active_call.hpp"
+#include "dptk/comm/detail/backoff.hpp"
 #include "dptk/comm/detail/call_checker.hpp"
 #include "dptk/comm/detail/call_executor.hpp"
 #include "dptk/comm/detail/channel_base.hpp"
@@ -159,6 +160,32 @@ class TransportChannel final : public ChannelBase {
             work->run();
             return Work(work, job());
         }
+    }
+
+    [[nodiscard]] bool can_probe() const override { return HasProbe<T>; }
+
+    [[nodiscard]] std::optional<MessageInfo> try_probe(const Message& message) override {
+        open_message(message);
+        std::optional<MessageInfo> found;
+        if constexpr (HasProbe<T>)
+            abort_job_on_error([&] { found = transport().probe(message.peer, message.tag); });
+        return found;
+    }
+
+    [[nodiscard]] MessageInfo probe(const Message& message) override {
+        open_message(message);
+        std::optional<MessageInfo> found;
+        if constexpr (HasProbe<T>) {
+            const CallTimeout limit(*message_tracker(), message.timeout);
+            const ActiveCall active(*message_tracker(), message);
+            abort_job_on_error([&] {
+                for (Backoff pause; !found; pause()) {
+                    job_state()->check();
+                    found = transport().probe(message.peer, message.tag);
+                }
+            });
+        }
+        return *found;  // begin_message() throws if the transport has no probe
     }
 
     void launch_started() override {

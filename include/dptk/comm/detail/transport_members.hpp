@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,11 @@ concept HasSendRecv =
 template <class T>
 concept HasRecvAny = requires(T& t, const Buffer& b, int tag) {
     { t.recv_any(b, tag) } -> std::same_as<int>;
+};
+
+template <class T>
+concept HasProbe = requires(T& t, int number) {
+    { t.probe(number, number) } -> std::same_as<std::optional<MessageInfo>>;
 };
 
 template <class T>

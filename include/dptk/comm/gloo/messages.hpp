@@ -1,21 +1,21 @@
 /// Point-to-point messages over Gloo. Gloo kills the process if a message has another size than the receiver
-/// expects. So each message is sent as two Gloo messages: a header with the size and a number, and the data,
-/// which is tagged with this number.
+/// expects. So each message is sent as two Gloo messages: a header, and the data, in a slot with the number
+/// that the header contains. The headers of the program's messages arrive in gloo/inbox.hpp. Those of a
+/// collective's messages have a slot for each call, so that ranks whose calls differ exchange nothing.
 #pragma once
 
 #include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "dptk/comm/collective.hpp"
 #include "dptk/comm/detail/work_queue.hpp"
+#include "dptk/comm/gloo/inbox.hpp"
 #include "dptk/comm/gloo/library.hpp"
 #include "dptk/core/config.hpp"
 
@@ -25,7 +25,9 @@ namespace DPTK_NAMESPACE::detail {
 class GlooMessage {
   public:
     /// `number` must be unique among the messages of this rank.
-    GlooMessage(gloo::Context& context, const Message& message, std::uint64_t number);
+    GlooMessage(gloo::Context& context, std::shared_ptr<GlooInbox> inbox, const Message& message,
+                std::uint64_t number);
+    ~GlooMessage();
 
     GlooMessage(const GlooMessage&) = delete;  // Gloo keeps pointers to the members
     GlooMessage& operator=(const GlooMessage&) = delete;
@@ -37,16 +39,23 @@ class GlooMessage {
   private:
     [[nodiscard]] bool has_data() const noexcept { return message_.buffer.bytes() != 0; }
 
-    // Gloo's collectives use slots with small numbers in the most significant byte.
-    [[nodiscard]] std::uint64_t head_slot() const noexcept;
-    [[nodiscard]] std::uint64_t data_slot() const noexcept { return std::uint64_t{0x42} << 56 | head_[1]; }
+    [[nodiscard]] bool is_of_collective() const noexcept { return message_.tag > max_tag; }
 
-    [[nodiscard]] std::vector<int> others() const;
+    [[nodiscard]] std::uint64_t header_slot() const noexcept {
+        return is_of_collective() ? GlooInbox::slot | static_cast<std::uint32_t>(message_.tag)
+                                  : GlooInbox::slot;
+    }
+
+    [[nodiscard]] static std::uint64_t data_slot(const GlooHeader& header) noexcept {
+        return std::uint64_t{0x42} << 56 | header.number;
+    }
 
     gloo::Context& context_;
+    std::shared_ptr<GlooInbox> inbox_;
     Message message_;
-    std::array<std::uint64_t, 2> head_;
-    std::unique_ptr<gloo::transport::UnboundBuffer> head_buffer_;
+    GlooHeader header_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> header_buffer_;
+    std::shared_ptr<GlooInbox::Wanted> wanted_;  // for a message of the program that is received
     std::unique_ptr<gloo::transport::UnboundBuffer> data_buffer_;
 };
 

@@ -10,36 +10,50 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE GlooMessage::GlooMessage(gloo::Context& context, const Message& message, std::uint64_t number)
+DPTK_INLINE GlooMessage::GlooMessage(gloo::Context& context, std::shared_ptr<GlooInbox> inbox,
+                                     const Message& message, std::uint64_t number)
     : context_(context),
+      inbox_(std::move(inbox)),
       message_(message),
-      head_{message.buffer.bytes(), number},
-      head_buffer_(context.createUnboundBuffer(head_.data(), sizeof head_)),
+      header_{message.buffer.bytes(), number, static_cast<std::uint64_t>(message.tag)},
       data_buffer_(context.createUnboundBuffer(message.buffer.data, message.buffer.bytes())) {
-    if (message.verb == Verb::send) {
-        head_buffer_->send(message.peer, head_slot());
-        if (has_data()) data_buffer_->send(message.peer, data_slot());
-    } else if (message.peer == any_rank) {
-        head_buffer_->recv(others(), head_slot());
-    } else {
-        head_buffer_->recv(message.peer, head_slot());
+    if (message.verb == Verb::recv && !is_of_collective()) {
+        wanted_ = inbox_->want(message.peer, message.tag);
+        return;
     }
+    header_buffer_ = context.createUnboundBuffer(&header_, sizeof header_);
+    if (message.verb == Verb::recv) {
+        header_buffer_->recv(message.peer, header_slot());
+    } else {
+        header_buffer_->send(message.peer, header_slot());
+        if (has_data()) data_buffer_->send(message.peer, data_slot(header_));
+    }
+}
+
+DPTK_INLINE GlooMessage::~GlooMessage() {
+    if (wanted_) inbox_->forget(wanted_);
 }
 
 DPTK_INLINE int GlooMessage::complete() {
     if (message_.verb == Verb::send) {
-        head_buffer_->waitSend(longest_wait);
+        header_buffer_->waitSend(longest_wait);
         if (has_data()) data_buffer_->waitSend(longest_wait);
         return message_.peer;
     }
-    int from = message_.peer;
-    head_buffer_->waitRecv(&from, longest_wait);
-    if (head_[0] != message_.buffer.bytes()) {
-        throw MismatchError(text("rank ", from, " sends ", head_[0], " bytes to rank ", context_.rank,
+    GlooInbox::Arrived arrived{message_.peer, {}};
+    if (wanted_) {
+        arrived = inbox_->await(*wanted_);
+    } else {
+        header_buffer_->waitRecv(longest_wait);
+        arrived.header = header_;
+    }
+    const auto& [from, header] = arrived;
+    if (header.bytes != message_.buffer.bytes()) {
+        throw MismatchError(text("rank ", from, " sends ", header.bytes, " bytes to rank ", context_.rank,
                                  ", which expects ", message_.buffer.bytes(), " bytes"));
     }
     if (has_data()) {
-        data_buffer_->recv(from, data_slot());
+        data_buffer_->recv(from, data_slot(header));
         data_buffer_->waitRecv(longest_wait);
     }
     return from;
@@ -51,18 +65,6 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooMessageQueues::start(const Message& m
         std::erase_if(queues_, [](const auto& entry) { return entry.second.idle(); });
     }
     return queues_[{message.verb, message.peer, message.tag}].start(std::move(complete));
-}
-
-DPTK_INLINE std::uint64_t GlooMessage::head_slot() const noexcept {
-    return std::uint64_t{0x40} << 56 | static_cast<std::uint32_t>(message_.tag);
-}
-
-DPTK_INLINE std::vector<int> GlooMessage::others() const {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < context_.size; ++rank) {
-        if (rank != context_.rank) ranks.push_back(rank);
-    }
-    return ranks;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

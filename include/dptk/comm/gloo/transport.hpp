@@ -85,6 +85,8 @@ class GlooTransport {
 
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag);
 
+    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);
 
     /// Posts the message on this thread, and waits for the message on another thread.
@@ -146,6 +148,7 @@ class GlooTransport {
     std::string address_;
     std::shared_ptr<gloo::transport::Device> device_;
     std::shared_ptr<detail::GlooMesh> mesh_;
+    std::shared_ptr<detail::GlooInbox> inbox_;
     std::unique_ptr<detail::GlooMessageQueues> message_queues_ =
         std::make_unique<detail::GlooMessageQueues>();
     int duplicates_ = 0;

@@ -45,6 +45,15 @@ DPTK_INLINE int GlooTransport::recv_any(const Buffer& buffer, int tag) {
     return complete({Verb::recv, buffer, any_rank, tag});
 }
 
+DPTK_INLINE std::optional<MessageInfo> GlooTransport::probe(int from, int tag) {
+    std::optional<MessageInfo> found;
+    mesh_->run("probe", [&] {
+        const std::optional<detail::GlooInbox::Arrived> arrived = inbox_->find(from, tag);
+        if (arrived) found = {arrived->from, static_cast<int>(arrived->header.tag), arrived->header.bytes};
+    });
+    return found;
+}
+
 DPTK_INLINE void GlooTransport::send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag) {
     check_peer(to);
     check_peer(from);
@@ -59,7 +68,8 @@ DPTK_INLINE std::shared_ptr<WorkState> GlooTransport::start(const Message& messa
     check_peer(message.peer);
     std::shared_ptr<detail::GlooMessage> posted;
     mesh_->run(verb_name(message.verb), [&] {
-        posted = std::make_shared<detail::GlooMessage>(*mesh_->context(), message, mesh_->next_message());
+        posted =
+            std::make_shared<detail::GlooMessage>(*mesh_->context(), inbox_, message, mesh_->next_message());
     });
     return message_queues_->start(
         message, [mesh = mesh_, posted, verb = message.verb, control = options_.control] {
@@ -247,6 +257,7 @@ DPTK_INLINE void GlooTransport::connect() {
                                        .name = options_.name,
                                        .timeout = options_.timeout,
                                        .job_state = options_.job_state});
+    inbox_ = std::make_shared<detail::GlooInbox>(mesh_);
 }
 
 DPTK_INLINE bool GlooTransport::is_done(const Buffer& data, const Collective& call) {
@@ -263,7 +274,7 @@ DPTK_INLINE void GlooTransport::check_peer(int peer) const {
 }
 
 DPTK_INLINE detail::GlooMessage GlooTransport::post(const Message& message) {
-    return detail::GlooMessage(*mesh_->context(), message, mesh_->next_message());
+    return {*mesh_->context(), inbox_, message, mesh_->next_message()};
 }
 
 DPTK_INLINE int GlooTransport::complete(const Message& message) {

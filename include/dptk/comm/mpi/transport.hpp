@@ -88,6 +88,10 @@ class MpiTransport {
     /// Receives one message. Blocks. Throws MismatchError if the message and `buffer` differ in size.
     void recv(const Buffer& buffer, int from, int tag) { static_cast<void>(receive(buffer, from, tag)); }
 
+    /// Messages of collectives have tags above max_tag. With any_tag, a rank whose first message is one of
+    /// these is passed over.
+    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag);
+
     [[nodiscard]] int recv_any(const Buffer& buffer, int tag) { return receive(buffer, MPI_ANY_SOURCE, tag); }
 
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag);

@@ -52,6 +52,24 @@ DPTK_INLINE void MpiTransport::send_recv(const Buffer& out, int to, const Buffer
                    status, in, from, "MPI_Sendrecv");
 }
 
+DPTK_INLINE std::optional<MessageInfo> MpiTransport::probe(int from, int tag) {
+    const auto first_from = [&](int source) -> std::optional<MessageInfo> {
+        int is_there = 0;
+        MPI_Status status;
+        check_mpi(MPI_Iprobe(source == any_rank ? MPI_ANY_SOURCE : source, tag == any_tag ? MPI_ANY_TAG : tag,
+                             comm_.get(), &is_there, &status),
+                  "MPI_Iprobe");
+        if (is_there == 0) return std::nullopt;
+        MPI_Count bytes = 0;
+        check_mpi(MPI_Get_elements_x(&status, MPI_BYTE, &bytes), "MPI_Get_elements_x");
+        return MessageInfo{status.MPI_SOURCE, status.MPI_TAG, static_cast<std::size_t>(bytes)};
+    };
+    std::optional<MessageInfo> found = first_from(from);
+    for (int source = 0; found && found->tag > max_tag && source < size_; ++source)
+        if (from == any_rank && source != rank_) found = first_from(source);
+    return found && found->tag <= max_tag ? found : std::nullopt;
+}
+
 DPTK_INLINE std::shared_ptr<WorkState> MpiTransport::start(const Message& message) {
     auto work = std::make_shared<detail::MpiWork>();
     const auto type = std::make_shared<detail::MpiMessageType>(message.buffer);

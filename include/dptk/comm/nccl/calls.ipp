@@ -75,7 +75,8 @@ DPTK_INLINE void NcclCalls::issue(const Collective& call, StreamRef stream) {
         case Verb::duplicate:
         case Verb::subgroup:
         case Verb::send:
-        case Verb::recv: break;  // not collectives on memory
+        case Verb::recv:
+        case Verb::probe: break;  // not collectives on memory
     }
 }
 

@@ -107,6 +107,11 @@ class ShmTransport {
     {
         return inner_->recv_any(buffer, tag);
     }
+    [[nodiscard]] std::optional<MessageInfo> probe(int from, int tag)
+        requires detail::HasProbe<Inner>
+    {
+        return inner_->probe(from, tag);
+    }
     void send_recv(const Buffer& out, int to, const Buffer& in, int from, int tag)
         requires detail::HasSendRecv<Inner>
     {

@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class ThreadMailbox final : public FailureListener, public std::enable_shared_fr
     /// further calls. The mailbox must be owned by a shared_ptr. Throws if the job has failed, since the
     /// memory of messages that other ranks have posted may have been freed.
     [[nodiscard]] std::shared_ptr<WorkState> post(int rank, const Message& message);
+
+    /// Returns the first message to `rank` that no receive waits for: see Channel::try_probe. Throws
+    /// PeerLostError if none can come any more.
+    [[nodiscard]] std::optional<MessageInfo> find(int rank, int from, int tag);
 
     /// Cancels the message unless it has been copied already. Blocks until no thread accesses the message's
     /// memory.

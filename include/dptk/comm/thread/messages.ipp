@@ -38,6 +38,19 @@ DPTK_INLINE std::shared_ptr<WorkState> ThreadMailbox::post(int rank, const Messa
     return posted;
 }
 
+DPTK_INLINE std::optional<MessageInfo> ThreadMailbox::find(int rank, int from, int tag) {
+    const Posted probe(nullptr, rank, {Verb::probe, {}, from, tag});
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<Posted>& sent : sends_) {
+        const bool is_from = from == any_rank || sent->rank == from;
+        const bool has_tag = tag == any_tag ? sent->message.tag <= max_tag : sent->message.tag == tag;
+        if (sent->message.peer == rank && is_from && has_tag)
+            return MessageInfo{sent->rank, sent->message.tag, sent->message.buffer.bytes()};
+    }
+    if (is_lost(probe)) std::rethrow_exception(why_lost(probe));
+    return std::nullopt;
+}
+
 DPTK_INLINE void ThreadMailbox::withdraw(WorkState& work) {
     auto& posted = static_cast<Posted&>(work);
     std::unique_lock lock(mutex_);
