@@ -1,5 +1,6 @@
 // The results of statistics(), and the trace file that DPTK_TRACE requests.
 #include <doctest/doctest.h>
+#include <dptk/core/trace.hpp>
 #include <unistd.h>
 
 #include <algorithm>

@@ -18,7 +18,9 @@
 #include "dptk/comm/verbs.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -36,27 +38,31 @@ template <class Group>
     return texts;
 }
 
-/// Returns the texts of the ranks that have a problem: "rank 1: ...; rank 3: ...", or "all ranks: ..." if all
-/// ranks have the same problem. `own` is this rank's problem, or empty. Collective.
+/// The problems of all ranks, in one text, and the first rank that has one, with the parameter that its
+/// problem is about.
+struct Problems {
+    std::string text;
+    ErrorContext context;
+};
+
+/// Combines the ranks' problems: "rank 1: ...; rank 3: ...", or "all ranks: ..." if all have the same
+/// problem.
+[[nodiscard]] Problems combine_problems(const std::vector<std::string>& problems,
+                                        const std::vector<std::string>& parameters);
+
+/// Returns the problems of all ranks. `own` is this rank's problem, or empty, and `parameter` the parameter
+/// that it is about, or empty. Collective.
 template <class Group>
-[[nodiscard]] std::string gather_problems(Group& group, std::string_view own) {
+[[nodiscard]] Problems gather_problems(Group& group, std::string_view own, std::string_view parameter = {}) {
     const std::vector<std::string> problems = all_gather_text(group, own);
-    if (detail::all_equal(problems)) {
-        return problems.size() == 1 ? problems[0] : "all ranks: " + problems[0];
-    }
-    std::string out;
-    for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-        if (problems[rank].empty()) continue;
-        out += text(out.empty() ? "" : "; ", "rank ", rank, ": ", problems[rank]);
-    }
-    return out;
+    return combine_problems(problems, all_gather_text(group, parameter));
 }
 
 /// Marks `error` as agreed and throws it. All ranks must make this call with the same error; the group then
 /// stays usable.
 template <class Group, class E>
 [[noreturn]] void throw_agreed(Group& group, E error) {
-    error.mark_agreed();
+    detail::ErrorAccess::mark_agreed(error);
     group.channel().job().agreed_errors->note(error);
     throw error;
 }
@@ -64,10 +70,12 @@ template <class Group, class E>
 /// If at least one rank's `problem` is not empty, throws an E with the problems of all ranks, on all ranks.
 /// Collective.
 template <class E, class Group>
-void check_no_problem(Group& group, std::string_view problem) {
+void check_no_problem(Group& group, std::string_view problem, std::string_view parameter = {}) {
     const bool any =
         group.all_reduce_value(static_cast<std::uint8_t>(problem.empty() ? 0 : 1), ReduceOp::max) != 0;
-    if (any) throw_agreed(group, E(gather_problems(group, problem)));
+    if (!any) return;
+    Problems problems = gather_problems(group, problem, parameter);
+    throw_agreed(group, E(problems.text, std::move(problems.context)));
 }
 
 /// Describes the first line in which `other`, the table of rank `rank`, differs from `table`, the table of
@@ -85,7 +93,8 @@ void check_equal_tables(Group& group, std::string_view what, std::string_view ta
     for (std::size_t rank = 1; rank < tables.size(); ++rank) {
         const std::string difference = first_difference(tables[0], tables[rank], rank);
         if (!difference.empty())
-            throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference)));
+            throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference),
+                                              {.rank = static_cast<int>(rank), .peer = 0}));
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include "dptk/comm/agreement.hpp"
 
+#include "dptk/core/detail/algorithms.hpp"
+
 namespace DPTK_NAMESPACE::detail {
 
 [[nodiscard]] DPTK_INLINE std::vector<std::string_view> lines_of(std::string_view table) {
@@ -23,6 +25,19 @@ DPTK_INLINE std::string first_difference(std::string_view table, std::string_vie
         if (expected != found) return text("rank ", rank, " has ", found, ", but rank 0 has ", expected);
     }
     return {};
+}
+
+DPTK_INLINE Problems combine_problems(const std::vector<std::string>& problems,
+                                      const std::vector<std::string>& parameters) {
+    Problems out;
+    const bool are_equal = detail::all_equal(problems);
+    for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+        if (problems[rank].empty()) continue;
+        if (!out.context.rank) out.context = {.rank = static_cast<int>(rank), .parameter = parameters[rank]};
+        if (!are_equal) out.text += text(out.text.empty() ? "" : "; ", "rank ", rank, ": ", problems[rank]);
+    }
+    if (are_equal) out.text = problems.size() == 1 ? problems[0] : "all ranks: " + problems[0];
+    return out;
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -14,6 +14,7 @@
 #include "dptk/control/health/call_tracker.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/stream_ref.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -207,6 +208,9 @@ struct MessageInfo;
 namespace detail {
 
 [[noreturn]] void refuse_element_size(const MessageInfo& message, std::size_t element_size);
+
+/// Returns the error of a message whose size is not that of the receiver's buffer. `sent` says what was sent.
+[[nodiscard]] MismatchError wrong_size(int from, std::string_view sent, int to, std::size_t expected_bytes);
 
 }  // namespace detail
 

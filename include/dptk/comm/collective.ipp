@@ -155,8 +155,14 @@ DPTK_INLINE PackedCall pack(const Message& message) noexcept {
 
 DPTK_INLINE void refuse_element_size(const MessageInfo& message, std::size_t element_size) {
     throw MismatchError(text("rank ", message.source, " sends ", message.bytes,
-                             " bytes, which is not a multiple of the ", element_size,
-                             " bytes of an element"));
+                             " bytes, which is not a multiple of the ", element_size, " bytes of an element"),
+                        {.peer = message.source});
+}
+
+DPTK_INLINE MismatchError wrong_size(int from, std::string_view sent, int to, std::size_t expected_bytes) {
+    return MismatchError(
+        text("rank ", from, " sends ", sent, " to rank ", to, ", which expects ", expected_bytes, " bytes"),
+        {.rank = to, .peer = from});
 }
 
 }  // namespace DPTK_NAMESPACE::detail

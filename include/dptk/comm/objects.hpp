@@ -65,10 +65,11 @@ template <class Fn>
 template <class Group>
 void throw_problems(Group& group, std::string_view verb, Problem::Kind worst, const Problem& own) {
     if (worst == Problem::Kind::none) return;
-    const std::string what = text(verb, ": ", gather_problems(group, own.text));
-    if (worst == Problem::Kind::argument) throw_agreed(group, ArgumentError(what));
-    if (worst == Problem::Kind::format) throw_agreed(group, FormatError(what));
-    throw_agreed(group, Error(what));
+    const auto [problems, context] = gather_problems(group, own.text);
+    const std::string what = text(verb, ": ", problems);
+    if (worst == Problem::Kind::argument) throw_agreed(group, ArgumentError(what, context));
+    if (worst == Problem::Kind::format) throw_agreed(group, FormatError(what, context));
+    throw_agreed(group, Error(what, context));
 }
 
 /// The header that each rank sends to all others before the bytes of its object.

@@ -17,6 +17,7 @@
 #include "dptk/control/health/control_plane.hpp"
 #include "dptk/control/store/in_process_store.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/error_access.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -109,7 +110,7 @@ class ThreadTransport {
         hub_->check_complete();
         if (difference.empty()) return;
         MismatchError error(difference);
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
 

@@ -6,29 +6,65 @@
 /// throw immediately.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE {
 
-/// The base class of all errors of dptk.
+namespace detail {
+
+struct ErrorAccess;
+
+}  // namespace detail
+
+/// What an error is about, where that is known.
+struct ErrorContext {
+    std::optional<int> rank = {};
+    std::optional<int> peer = {};
+    std::string parameter = {};
+    std::optional<std::size_t> step = {};
+};
+
+/// The base class of all errors of dptk. Ranks are numbered as in the text: within the group in errors about
+/// a call of that group, and within the job in errors about a lost rank.
 class DPTK_EXPORT Error : public std::runtime_error {
   public:
-    using std::runtime_error::runtime_error;
+    explicit Error(const std::string& message, ErrorContext context = {});
 
-    /// Returns whether all ranks throw this same error, so that it is enough if one rank reports it.
-    [[nodiscard]] bool agreed() const noexcept { return agreement_ != nullptr; }
+    /// Returns whether all ranks throw this same error, so that it is enough if one rank reports it. The
+    /// group stays usable then.
+    [[nodiscard]] bool agreed() const noexcept { return state_->is_agreed; }
 
-    /// Marks the error as agreed. Called by code that throws the same error on all ranks.
-    void mark_agreed();
+    /// Returns the rank that has found the problem, if it is known. In an agreed error, the first rank that
+    /// has the problem.
+    [[nodiscard]] std::optional<int> rank() const noexcept { return state_->context.rank; }
 
-    /// Returns an object that lives as long as this error and its copies; null if the error is not agreed.
-    [[nodiscard]] const std::shared_ptr<const void>& agreement() const noexcept { return agreement_; }
+    /// Returns the other rank that takes part in the problem, if there is one: the rank that was lost, or
+    /// that failed first; or the other end of a message.
+    [[nodiscard]] std::optional<int> peer() const noexcept { return state_->context.peer; }
+
+    /// Returns the name of the parameter that the error is about; empty if it is about none.
+    [[nodiscard]] const std::string& parameter() const noexcept { return state_->context.parameter; }
+
+    /// Returns the training step in which the error was found, if it was found in one. Steps are counted from
+    /// 0.
+    [[nodiscard]] std::optional<std::size_t> step() const noexcept { return state_->context.step; }
 
   private:
-    std::shared_ptr<const void> agreement_;
+    friend struct detail::ErrorAccess;
+
+    struct State {
+        ErrorContext context;
+        bool is_agreed = false;
+    };
+
+    // Shared by all copies, so that a copy cannot throw.
+    std::shared_ptr<State> state_;
 };
 
 /// A call has an invalid argument: a bad value, size or combination.
@@ -37,7 +73,8 @@ class DPTK_EXPORT ArgumentError : public Error {
     using Error::Error;
 };
 
-/// The ranks disagree about a value that must be equal on all of them. Agreed: all ranks throw it.
+/// The ranks disagree about a value that must be equal on all of them. Collective checks throw it on all
+/// ranks. The receiver of a message throws it alone if the message has another size than the buffer.
 class DPTK_EXPORT MismatchError : public Error {
   public:
     using Error::Error;

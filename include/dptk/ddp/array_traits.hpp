@@ -88,10 +88,12 @@ void check_same_order(const std::string& name, const Value& value, const Gradien
     if (value.shape.size() == 1 || gradient.shape.size() == 1) return;
     if (gradient.shape != value.shape)
         throw ArgumentError(text("parameter ", name, " has shape ", shape_text(value.shape),
-                                 ", but its gradient has shape ", shape_text(gradient.shape)));
+                                 ", but its gradient has shape ", shape_text(gradient.shape)),
+                            {.parameter = name});
     if (gradient.layout != value.layout)
         throw ArgumentError(text("parameter ", name, " is ", layout_text(value.layout),
-                                 ", but its gradient is ", layout_text(gradient.layout)));
+                                 ", but its gradient is ", layout_text(gradient.layout)),
+                            {.parameter = name});
 }
 
 }  // namespace detail

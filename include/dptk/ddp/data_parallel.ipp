@@ -7,6 +7,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/device_calls.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 #include "dptk/ddp/detail/gradient_bucket.hpp"
 
@@ -38,21 +39,23 @@ DPTK_INLINE void ModelReplica::reduce(double weight) {
 }
 
 DPTK_INLINE void ModelReplica::compare() {
-    std::string problem;
+    std::string problem, its_parameter;
     try {
         parameters_.find();
         require_lasting_gradients(parameters_.refs(), "DataParallel");
         if (is_on_device()) device_calls().set_device(device().index);
         for (const ParameterRef& parameter : parameters_.refs()) {
             if (parameter.device != device())
-                throw ArgumentError(text("parameter ", parameter.name, " is on ",
-                                         device_name(parameter.device), ", but the first parameter is on ",
-                                         device_name(device())));
+                throw ArgumentError(
+                    text("parameter ", parameter.name, " is on ", device_name(parameter.device),
+                         ", but the first parameter is on ", device_name(device())),
+                    {.parameter = parameter.name});
         }
     } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         problem = error.what();
+        its_parameter = parameter_of(error);
     }
-    check_no_problem<ArgumentError>(*group_, problem);
+    check_no_problem<ArgumentError>(*group_, problem, its_parameter);
     const char* const place = is_on_device() ? "parameters on a device\n" : "parameters in host memory\n";
     check_equal_tables(*group_, "replicas", place + parameters_.table());
     if (is_on_device()) static_cast<void>(group_->channel().allocate_on_device(1, device().index));

@@ -63,7 +63,8 @@ DPTK_INLINE bool Join::exchange_presence(bool has_batch) {
 DPTK_INLINE void Join::throw_early(const std::vector<std::uint8_t>& present) {
     const auto first = detail::find(present, 0) - present.begin();
     detail::throw_agreed(group_, Error(detail::text("rank ", first, " has run out of batches after ", steps_,
-                                                    " steps, but other ranks have not")));
+                                                    " steps, but other ranks have not"),
+                                       {.rank = static_cast<int>(first), .step = steps_}));
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -26,7 +26,8 @@ DPTK_INLINE std::vector<ParameterRef> ParameterSource::visit(const Visitor& visi
 
 DPTK_INLINE void ParameterSource::check(const ParameterRef& parameter) {
     const auto fail = [&](std::string_view what) {
-        throw ArgumentError(detail::text("parameter ", parameter.name, " ", what));
+        throw ArgumentError(detail::text("parameter ", parameter.name, " ", what),
+                            {.parameter = parameter.name});
     };
     if (!is_floating(parameter.dtype))
         fail(detail::text("is of ", dtype_name(parameter.dtype), ": expected a floating-point type"));
@@ -84,11 +85,13 @@ DPTK_INLINE void ParameterSource::attach(std::vector<ParameterRef>& values,
         const ParameterRef& gradient = gradients[i];
         if (value.count != gradient.count)
             throw ArgumentError(detail::text("parameter ", value.name, " has ", value.count,
-                                             " elements, but its gradient has ", gradient.count));
+                                             " elements, but its gradient has ", gradient.count),
+                                {.parameter = value.name});
         detail::check_same_order(value.name, value, gradient);
         if (value.device != gradient.device)
             throw ArgumentError(detail::text("parameter ", value.name, " is on ", device_name(value.device),
-                                             ", but its gradient is on ", device_name(gradient.device)));
+                                             ", but its gradient is on ", device_name(gradient.device)),
+                                {.parameter = value.name});
         value.gradient = gradient.value;
         value.gradient_dtype = gradient.dtype;
     }

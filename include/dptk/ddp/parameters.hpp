@@ -235,7 +235,9 @@ struct ForEachParameter {
                 sink.inside(text("[", index++, "]"), [&] { (*this)(element, sink); });
             }
         } else if constexpr (PointerLike<M>) {
-            if (!model) throw ArgumentError(text("parameter ", sink.path(), " is a null pointer"));
+            if (!model)
+                throw ArgumentError(text("parameter ", sink.path(), " is a null pointer"),
+                                    {.parameter = sink.path()});
             (*this)(*model, sink);
         } else {
             static_assert(

@@ -235,9 +235,11 @@ class ShardedOptimizer : public DataParallelSteps {
         for (std::size_t i = 0; i < all.size(); ++i) {
             for (const std::vector<Scalar>& array : all[i].arrays) {
                 if (array.size() != parameters()[i].count)
-                    throw ArgumentError(detail::text(
-                        "load_state: parameter ", parameters()[i].name, " has ", parameters()[i].count,
-                        " elements, but its optimizer's state has ", array.size()));
+                    throw ArgumentError(
+                        detail::text("load_state: parameter ", parameters()[i].name, " has ",
+                                     parameters()[i].count, " elements, but its optimizer's state has ",
+                                     array.size()),
+                        {.parameter = parameters()[i].name});
             }
         }
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {

@@ -8,6 +8,7 @@
 
 #include "dptk/control/health/job_state.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -139,7 +140,7 @@ DPTK_INLINE void CallChecker::agree_on(const Collective& call, AllReduceAlgorith
     const std::string verdict = last ? store_->get(key(here, "verdict"), poll_interval) : await(here, first);
     if (verdict != agreed_verdict) {
         MismatchError error(verdict);
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
     forget(here.number - 1);

@@ -72,7 +72,8 @@ DPTK_INLINE void ChannelBase::run_with_timeout(const Collective& call) {
 
 DPTK_INLINE void ChannelBase::check_device_memory(const Collective& call) const {
     if (takes_device_memory(call)) return;
-    throw ArgumentError(text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()));
+    throw ArgumentError(text("rank ", rank(), ": ", describe(call), " on a device: ", no_devices_text()),
+                        {.rank = rank()});
 }
 
 DPTK_INLINE std::string ChannelBase::no_devices_text() const {
@@ -83,14 +84,16 @@ DPTK_INLINE std::string ChannelBase::no_devices_text() const {
 
 DPTK_INLINE void ChannelBase::refuse_child(const Collective& call) const {
     throw ArgumentError(text(describe(call), " was called in a process that was forked from rank ", rank(),
-                             ": only the rank itself may call its groups"));
+                             ": only the rank itself may call its groups"),
+                        {.rank = rank()});
 }
 
 DPTK_INLINE void ChannelBase::refuse_second_caller(const Collective& call) const {
     throw ArgumentError(text("rank ", rank(), ": ", describe(call), " was called while another thread is in ",
                              tracker().describe(tracker().look()),
                              " of the same group: call a group from one thread at a time, or give each "
-                             "thread a group of its own"));
+                             "thread a group of its own"),
+                        {.rank = rank()});
 }
 
 DPTK_INLINE bool ChannelBase::begin_message(const Message& message) {
@@ -98,7 +101,8 @@ DPTK_INLINE bool ChannelBase::begin_message(const Message& message) {
     context_->throw_if_failed();
     if (message.timeout.count() != 0) control().look_often(message.timeout);
     const auto refuse = [&](std::string_view why) {
-        throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why));
+        throw ArgumentError(text("rank ", rank(), ": ", pack(message).describe(), ": ", why),
+                            {.rank = rank()});
     };
     const bool is_probe = message.verb == Verb::probe;
     const bool from_any = message.verb != Verb::send && message.peer == any_rank;

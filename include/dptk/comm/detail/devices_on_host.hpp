@@ -30,8 +30,9 @@ void check_devices(Group& group, const DeviceCall& call) {
     const std::uint64_t word = problem.empty() ? fnv1a(description) | 1 : 0;
     const std::vector<std::uint64_t> words = group.all_gather_value(word);
     if (detail::contains(words, 0U)) {
-        throw_agreed(group, ArgumentError(text("multi_device::", verb_name(call.verb), ": ",
-                                               gather_problems(group, problem))));
+        const auto [problems, context] = gather_problems(group, problem);
+        throw_agreed(group,
+                     ArgumentError(text("multi_device::", verb_name(call.verb), ": ", problems), context));
     }
     if (detail::all_equal(words)) return;
     check_equal_tables(group, "calls over devices", description);

@@ -49,8 +49,7 @@ DPTK_INLINE int GlooMessage::complete() {
     }
     const auto& [from, header] = arrived;
     if (header.bytes != message_.buffer.bytes()) {
-        throw MismatchError(text("rank ", from, " sends ", header.bytes, " bytes to rank ", context_.rank,
-                                 ", which expects ", message_.buffer.bytes(), " bytes"));
+        throw wrong_size(from, text(header.bytes, " bytes"), context_.rank, message_.buffer.bytes());
     }
     if (has_data()) {
         data_buffer_->recv(from, data_slot(header));

@@ -11,6 +11,7 @@
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/debug.hpp"
 #include "dptk/control/store/detail/served_store.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/fnv1a.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -49,7 +50,7 @@ DPTK_INLINE std::vector<std::string> MpiControl::exchange_peer_info() const {
         MismatchError error(text("the processes use different versions of dptk: rank 0 (",
                                  all[0].label.data(), ") has ", all[0].version.data(), ", rank ",
                                  labels.size() - 1, " (", labels.back(), ") has ", peer.version.data()));
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
     return labels;

@@ -339,8 +339,9 @@ DPTK_INLINE void MpiTransport::check_received(int result, const MPI_Status& stat
     int error_class = MPI_SUCCESS;
     if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-        throw MismatchError(
-            detail::too_long_text(from < 0 ? status.MPI_SOURCE : from, rank_, buffer.bytes()));
+        const int sender = from < 0 ? status.MPI_SOURCE : from;
+        throw MismatchError(detail::too_long_text(sender, rank_, buffer.bytes()),
+                            {.rank = rank_, .peer = sender});
     }
     check_mpi(result, call);
     check_size(status, buffer, rank_);
@@ -355,8 +356,7 @@ DPTK_INLINE void MpiTransport::check_size(const MPI_Status& status, const Buffer
     const std::size_t bytes = buffer.dtype == DType::opaque ? 1 : buffer.element_size();
     const std::string sent =
         received == MPI_UNDEFINED ? "incomplete elements" : detail::text(count * bytes, " bytes");
-    throw MismatchError(detail::text("rank ", status.MPI_SOURCE, " sends ", sent, " to rank ", rank,
-                                     ", which expects ", buffer.bytes(), " bytes"));
+    throw detail::wrong_size(status.MPI_SOURCE, sent, rank, buffer.bytes());
 }
 
 }  // namespace DPTK_NAMESPACE

@@ -49,9 +49,12 @@ DPTK_INLINE void MpiWork::check_message(int result) const {
     int error_class = MPI_SUCCESS;
     if (result != MPI_SUCCESS) MPI_Error_class(result, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-        throw MismatchError(receiver < 0 ? "received more bytes in a collective than expected: the buffers "
-                                           "must have equal sizes on all ranks"
-                                         : too_long_text(last_.MPI_SOURCE, receiver, expected_bytes));
+        if (receiver >= 0)
+            throw MismatchError(too_long_text(last_.MPI_SOURCE, receiver, expected_bytes),
+                                {.rank = receiver, .peer = last_.MPI_SOURCE});
+        throw MismatchError(
+            "received more bytes in a collective than expected: the buffers must have equal sizes on all "
+            "ranks");
     }
     check_mpi(result, "MPI_Wait");
 }

@@ -9,6 +9,7 @@
 
 #include "dptk/control/net/host.hpp"
 #include "dptk/control/process/deadline.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -54,7 +55,7 @@ DPTK_INLINE NcclPeerInfo make_nccl_peer_info(int rank, int job_rank, int device)
 template <class E>
 [[noreturn]] void throw_agreed_error(const std::string& message) {
     E error(message);
-    error.mark_agreed();
+    detail::ErrorAccess::mark_agreed(error);
     throw error;
 }
 

@@ -10,6 +10,7 @@
 
 #include "dptk/comm/algorithms/local_reduce.hpp"
 #include "dptk/comm/detail/transport_defaults.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -64,7 +65,7 @@ DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddr
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),
                                  " where rank ", ranks[0], " calls ", describe(first),
                                  equal_calls && equal_elements ? ": their counts differ" : ""));
-        if (one_host()) error.mark_agreed();
+        if (one_host()) detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -42,7 +43,7 @@ DPTK_INLINE void check_settings(std::span<const ShmSettings> settings) {
                                                : "invalid DPTK_PROCESSORS, or ShmOptions::processors (how "
                                                  "many processors the ranks of a host have together): "
                                                  "expected a number above 0"));
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
 }

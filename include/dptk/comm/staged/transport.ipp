@@ -282,7 +282,8 @@ DPTK_INLINE int StagedTransport::receive_pieces(const Message& message) {
     const int peer = host_->run({Verb::recv, bytes_at(&sent, sizeof sent), message.peer, message.tag, {}});
     if (sent != bytes) {
         throw MismatchError(detail::text("rank ", rank(), ": recv expected ", bytes, " bytes from rank ",
-                                         peer, ", got ", sent));
+                                         peer, ", got ", sent),
+                            {.rank = rank(), .peer = peer});
     }
     const detail::StagedParts whole(bytes_on_device(message.buffer), {bytes});
     await(cuda::Event(stages_->from_device));  // waits until the stream no longer uses the memory

@@ -83,7 +83,7 @@ DPTK_INLINE void ThreadHub::pass(Waiting waiting) {
 
 DPTK_INLINE void ThreadHub::throw_lost() const {
     job_state_->check();
-    if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"));
+    if (left_ >= 0) throw PeerLostError(text("rank ", left_, " has left the group"), {.peer = left_});
     throw PeerLostError("another rank stopped waiting for the call because a rank was lost");
 }
 

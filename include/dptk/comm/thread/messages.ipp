@@ -94,7 +94,8 @@ DPTK_INLINE std::exception_ptr ThreadMailbox::Posted::unreported_error() {
 
 DPTK_INLINE std::exception_ptr ThreadMailbox::Posted::make_error() const {
     if (lost) return mailbox_->why_lost(*this);
-    return mismatch.empty() ? nullptr : std::make_exception_ptr(MismatchError(mismatch));
+    if (mismatch.empty()) return nullptr;
+    return std::make_exception_ptr(MismatchError(mismatch, {.rank = rank, .peer = peer}));
 }
 
 DPTK_INLINE bool ThreadMailbox::fit(const Posted& a, const Posted& b) noexcept {
@@ -151,7 +152,8 @@ DPTK_INLINE std::exception_ptr ThreadMailbox::why_lost(const Posted& posted) con
     try {
         job_state_->check();
         if (posted.message.peer == any_rank) throw PeerLostError("all other ranks have left the group");
-        throw PeerLostError(text("rank ", posted.message.peer, " has left the group"));
+        throw PeerLostError(text("rank ", posted.message.peer, " has left the group"),
+                            {.rank = posted.rank, .peer = posted.message.peer});
     } catch (const Error&) {
         return std::current_exception();
     }

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/detail/thread_kind.hpp"
 
@@ -11,7 +12,7 @@ namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE void AgreedErrors::note(const Error& error) {
     const std::lock_guard lock(mutex_);
-    last_ = error.agreement();
+    last_ = ErrorAccess::lifetime(error);
     has_noted_ = true;
 }
 
@@ -33,6 +34,7 @@ DPTK_INLINE void rethrow_after_report(JobState& job_state, AgreedErrors& agreed_
     try {
         throw;
     } catch (const Error& error) {
+        ErrorAccess::add_rank(error, rank);
         if (error.agreed()) {
             agreed_errors.note(error);
         } else {

@@ -9,6 +9,7 @@
 #include "dptk/control/health/failure_report.hpp"
 #include "dptk/control/process/background_thread.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -125,7 +126,7 @@ DPTK_INLINE void ControlPlane::monitored_barrier(CallTracker& channel, std::chro
     });
     if (verdict != "all") {
         TimeoutError error(text("monitored_barrier: missing after ", duration_text(timeout), ": ", verdict));
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
     if (rank() != ranks.front()) return;

@@ -2,9 +2,11 @@
 
 #include "dptk/control/health/job_state.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/parse.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -34,10 +36,20 @@ DPTK_INLINE Failure JobState::kind() const {
     return kind_;
 }
 
+/// Returns the rank whose number a cause begins with: "rank 3 (host ...) is gone", "rank 3: ...".
+[[nodiscard]] DPTK_INLINE std::optional<int> named_rank(std::string_view cause) {
+    int rank = 0;
+    if (next_word(cause) != "rank") return std::nullopt;
+    std::string_view number = next_word(cause);
+    if (number.ends_with(':')) number.remove_suffix(1);
+    return parse_number(number, rank) ? std::optional(rank) : std::nullopt;
+}
+
 DPTK_INLINE void JobState::check() const {
     if (!failed()) return;
-    if (kind() == Failure::deadline) throw TimeoutError(cause());
-    throw PeerLostError("the job is broken: " + cause());
+    const std::string why = cause();
+    if (kind() == Failure::deadline) throw TimeoutError(why);
+    throw PeerLostError("the job is broken: " + why, {.peer = named_rank(why)});
 }
 
 DPTK_INLINE bool JobState::wait_until_failed(std::chrono::milliseconds timeout) const {

@@ -60,7 +60,7 @@ DPTK_INLINE Buffer BucketSet::average(std::size_t i, const TiedParameters& tied,
 DPTK_INLINE void BucketSet::check_views(const std::vector<ParameterRef>& parameters) const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         if (has(i) && parameters[i].gradient != nullptr && !is_view(i, parameters[i]))
-            throw ArgumentError(view_problem(i, parameters[i]));
+            throw ArgumentError(view_problem(i, parameters[i]), {.parameter = parameters[i].name});
     }
 }
 

@@ -34,7 +34,10 @@ DPTK_INLINE bool GradientPostprocessing::unscale(double scale) {
     }
     const Outcome outcome = !found.empty() ? problem : unscale_own(scale) ? finite : not_finite;
     const int worst = group_.all_reduce_value<int>(outcome, ReduceOp::max);
-    if (worst == problem) throw_agreed(group_, ArgumentError("unscale: " + gather_problems(group_, found)));
+    if (worst == problem) {
+        const auto [problems, context] = gather_problems(group_, found);
+        throw_agreed(group_, ArgumentError("unscale: " + problems, context));
+    }
     return worst == finite;
 }
 

@@ -12,6 +12,7 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/ddp/detail/bucket_set.hpp"
 #include "dptk/ddp/detail/device_lanes.hpp"
 #include "dptk/ddp/detail/gradient_marks.hpp"
@@ -249,6 +250,7 @@ class GradientReducer {
 
     void mark(std::size_t i, State state, void* gradient);
 
+    void mark_address(const void* gradient);
     void mark_locked(std::size_t i, State state, void* gradient);
 
     void begin_by_mark(std::string_view what);
@@ -265,6 +267,18 @@ class GradientReducer {
     /// Finds the addresses of lazy gradients that are not known yet, so that averages can be written to
     /// them. Leaves out the gradients of parameters that no rank uses.
     void find_gradients();
+
+    /// Runs a part of a step, and adds the number of the step to its errors.
+    template <class Part>
+    void in_step(Part&& part) {
+        const std::size_t step = clock_ ? clock_->statistics().steps : 0;
+        try {
+            part();
+        } catch (const Error& error) {
+            ErrorAccess::add_step(error, step);
+            throw;
+        }
+    }
 
     void end_step();
 

@@ -9,6 +9,7 @@
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/ddp/detail/bucket_order.hpp"
@@ -32,7 +33,7 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
     group_ = own_group_ ? own_group_.get() : &group;
     const PurposeScope here = purpose("the constructor");
 
-    std::string problem;
+    std::string problem, its_parameter;
     std::string device_problem;
     DeviceLanes lanes;
     try {
@@ -44,8 +45,9 @@ DPTK_INLINE GradientReducer::GradientReducer(ProcessGroup& group, ParameterSourc
         device_problem = error.what();
     } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
         problem = error.what();
+        its_parameter = parameter_of(error);
     }
-    check_no_problem<ArgumentError>(*group_, problem);
+    check_no_problem<ArgumentError>(*group_, problem, its_parameter);
     check_no_problem<BackendError>(*group_, device_problem);
     check_equal_tables(*group_, "models",
                        option_lines(options_) + parameters_.table() + buffer_lines(buffers_.buffers()) +
@@ -89,14 +91,15 @@ DPTK_INLINE void GradientReducer::broadcast_values(int root) {
     const std::lock_guard lock(mutex_);
     const PurposeScope here = purpose("broadcast_values()");
     check_not_begun("broadcast_values()");
-    std::string problem;
+    std::string problem, its_parameter;
     try {
         parameters_.read_addresses();
         buffers_.read();
     } catch (const std::exception& error) {  // may come from the program's own code
         problem = error.what();
+        its_parameter = parameter_of(error);
     }
-    check_no_problem<ArgumentError>(*group_, problem);
+    check_no_problem<ArgumentError>(*group_, problem, its_parameter);
     buffers_.broadcast(*group_, root, options_.stream);
     parameters_.broadcast_values(*group_, root, options_.stream);
 }
@@ -157,8 +160,10 @@ DPTK_INLINE void GradientReducer::synchronize() {
     const std::lock_guard lock(mutex_);
     const PurposeScope here = purpose("synchronize()");
     if (local_scopes_ > 0) return;
-    if (!begun_) begin_in_synchronize(std::nullopt);
-    end_step();
+    in_step([&] {
+        if (!begun_) begin_in_synchronize(std::nullopt);
+        end_step();
+    });
 }
 
 DPTK_INLINE void GradientReducer::synchronize(std::size_t sample_count) {
@@ -166,8 +171,10 @@ DPTK_INLINE void GradientReducer::synchronize(std::size_t sample_count) {
     const PurposeScope here = purpose("synchronize()");
     check_counts_allowed();
     check_not_begun("synchronize(n)");
-    begin_in_synchronize(sample_count);
-    end_step();
+    in_step([&] {
+        begin_in_synchronize(sample_count);
+        end_step();
+    });
 }
 
 DPTK_INLINE void GradientReducer::cancel_step() {
@@ -189,8 +196,10 @@ DPTK_INLINE void GradientReducer::shadow() {
     const PurposeScope here = purpose("a step of Join");
     check_not_begun("shadow()");
     own_.is_shadow = true;
-    begin_in_synchronize(0);
-    end_step();
+    in_step([&] {
+        begin_in_synchronize(0);
+        end_step();
+    });
 }
 
 DPTK_INLINE void GradientReducer::set_joined(const JoinRound& round) {
@@ -263,7 +272,8 @@ DPTK_INLINE DeviceLanes GradientReducer::make_lanes() const {
         });
         if (on_host != parameters_.refs().end())
             throw ArgumentError(text("options.stream requires all gradients in device memory, but gradient ",
-                                     on_host->name, " is in host memory"));
+                                     on_host->name, " is in host memory"),
+                                {.parameter = on_host->name});
         throw ArgumentError(
             has_host_buffers ? "options.stream requires all buffers in device memory, but they are in host "
                                "memory"
@@ -307,9 +317,11 @@ DPTK_INLINE void GradientReducer::begin(std::optional<std::size_t> sample_count)
     if (sample_count) check_counts_allowed();
     if (local_scopes_ > 0) return;
     check_not_begun("begin_step()");
-    begin_locked(sample_count);
-    if (sends_early()) begin_among_ranks();
-    if (buffers_.has_any() && may_communicate_here()) static_cast<void>(may_proceed());
+    in_step([&] {
+        begin_locked(sample_count);
+        if (sends_early()) begin_among_ranks();
+        if (buffers_.has_any() && may_communicate_here()) static_cast<void>(may_proceed());
+    });
 }
 
 DPTK_INLINE void GradientReducer::check_counts_allowed() const {
@@ -364,7 +376,7 @@ DPTK_INLINE void GradientReducer::read_addresses(LazyGradients lazy) {
         }
         if (options_.gradient_as_bucket_view) buckets_.check_views(parameters_.refs());
     } catch (const std::exception& error) {  // may come from the program's own for_each_parameter
-        own_.note(error.what());
+        own_.note(error.what(), parameter_of(error));
         own_.has_addresses = false;
     }
 }
@@ -417,14 +429,20 @@ DPTK_INLINE void GradientReducer::mark(std::size_t i, State state, void* gradien
     const PurposeScope here = purpose("mark_ready()");
     check_index(i);
     if (local_scopes_ > 0 || parameters_.ignored()[i]) return;
-    begin_by_mark(parameters_[i].name);
-    mark_locked(i, state, gradient);
+    in_step([&] {
+        begin_by_mark(parameters_[i].name);
+        mark_locked(i, state, gradient);
+    });
 }
 
 DPTK_INLINE void GradientReducer::mark_ready_at(const void* gradient) {
     const std::lock_guard lock(mutex_);
     const PurposeScope here = purpose("mark_ready()");
     if (local_scopes_ > 0) return;
+    in_step([&] { mark_address(gradient); });
+}
+
+DPTK_INLINE void GradientReducer::mark_address(const void* gradient) {
     begin_by_mark("at an address");
     if (!is_marked()) return note_mark(0, State::ready);
     if (!own_.has_addresses) return;
@@ -448,7 +466,8 @@ DPTK_INLINE std::size_t GradientReducer::index_of(std::string_view name) const {
     for (std::size_t i = 0; i < std::min(limit, refs.size()); ++i)
         names += (i == 0 ? "" : ", ") + refs[i].name;
     throw ArgumentError(text("rank ", group_->rank(), ": the model has no parameter ", name, ": it has ",
-                             names, refs.size() > limit ? ", ..." : ""));
+                             names, refs.size() > limit ? ", ..." : ""),
+                        {.rank = group_->rank(), .parameter = std::string(name)});
 }
 
 DPTK_INLINE void GradientReducer::begin_by_mark(std::string_view what) {
@@ -477,10 +496,11 @@ DPTK_INLINE void GradientReducer::mark_locked(std::size_t i, State state, void* 
 DPTK_INLINE void GradientReducer::note_mark(std::size_t i, State state) {
     if (!is_marked()) return own_.note("a gradient was marked, but options.ready is Ready::at_synchronize");
     if (!marks_.mark(i, state, buckets_))
-        own_.note(text("gradient ", parameters_[i].name, " was marked twice"));
+        own_.note(text("gradient ", parameters_[i].name, " was marked twice"), parameters_[i].name);
     if (state == State::ready && unused_.is_permanently_unused(parameters_.tied().first(i)))
         own_.note(text("static_graph: gradient ", parameters_[i].name,
-                       " was marked ready, but no rank used its parameter in the first step"));
+                       " was marked ready, but no rank used its parameter in the first step"),
+                  parameters_[i].name);
 }
 
 DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradient) {
@@ -490,13 +510,15 @@ DPTK_INLINE void GradientReducer::set_lazy_gradient(std::size_t i, void* gradien
     if (!is_lazy)
         return own_.note(text("gradient ", parameter.name,
                               " was marked with an address: mark_ready(i, address) is only for parameters "
-                              "with lazy gradients"));
+                              "with lazy gradients"),
+                         parameter.name);
     if (gradient == nullptr)
         return own_.note(text("the lazy gradient ", parameter.name,
-                              " was marked without its address: call mark_ready(i, address)"));
+                              " was marked without its address: call mark_ready(i, address)"),
+                         parameter.name);
     parameters_.set_gradient(i, gradient);
     if (options_.gradient_as_bucket_view && !buckets_.is_view(i, parameter))
-        own_.note(buckets_.view_problem(i, parameter));
+        own_.note(buckets_.view_problem(i, parameter), parameter.name);
 }
 
 DPTK_INLINE void GradientReducer::check_lazy_gradients() {
@@ -510,7 +532,8 @@ DPTK_INLINE void GradientReducer::check_lazy_gradients() {
         if (lazy[n].first == lazy[n - 1].first)
             own_.note(text("the lazy gradients ", parameters_[lazy[n - 1].second].name, " and ",
                            parameters_[lazy[n].second].name,
-                           " have one address: list tied parameters with lazy gradients only once"));
+                           " have one address: list tied parameters with lazy gradients only once"),
+                      parameters_[lazy[n].second].name);
     }
 }
 
@@ -555,7 +578,8 @@ DPTK_INLINE bool GradientReducer::takes_part(std::size_t i) {
         if (marks_[t] != State::waiting) continue;
         if (!options_.find_unused_parameters)
             own_.note(text("gradient ", parameters_[t].name,
-                           " was neither marked ready nor unused before synchronize()"));
+                           " was neither marked ready nor unused before synchronize()"),
+                      parameters_[t].name);
         marks_.mark(t, State::unused, buckets_);
     }
     const bool has_memory = parameters_[i].gradient != nullptr || parameters_[i].count == 0;
@@ -574,7 +598,7 @@ DPTK_INLINE void GradientReducer::rebuild() {
 }
 
 DPTK_INLINE void GradientReducer::throw_problems() {
-    const std::string problems = gather_problems(*group_, own_.problem);
+    Problems problems = gather_problems(*group_, own_.problem, own_.parameter);
     std::uint8_t kinds[] = {0, 0};  // whether a rank has noticed drift, and whether one has another problem
     if (own_.has_drifted) kinds[0] = 1;
     if (own_.has_mistake) kinds[1] = 1;
@@ -587,10 +611,12 @@ DPTK_INLINE void GradientReducer::throw_problems() {
     const DeviceLanes* const lanes = steps_->lanes();
     reset_step();
     if (has_drifted) {
-        const std::string difference = describe_drift(*group_, parameters_, lanes, compares);
-        throw_agreed(*group_, MismatchError(text("before step ", step, ": ", difference)));
+        const Drift drift = find_drift(*group_, parameters_, lanes, compares);
+        throw_agreed(*group_, MismatchError(text("before step ", step, ": ", drift.text),
+                                            {.parameter = drift.parameter, .step = step}));
     }
-    throw_agreed(*group_, ArgumentError("synchronize: " + problems));
+    problems.context.step = step;
+    throw_agreed(*group_, ArgumentError("synchronize: " + problems.text, std::move(problems.context)));
 }
 
 DPTK_INLINE void GradientReducer::reset_step() {

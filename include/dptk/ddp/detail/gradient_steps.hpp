@@ -45,10 +45,11 @@ struct LocalStep {
     bool has_drifted = false;
     /// Whether this rank has a problem other than drift.
     bool has_mistake = false;
-    /// The first problem on this rank, or empty.
+    /// The first problem on this rank, or empty, and the parameter that it is about, or empty.
     std::string problem;
+    std::string parameter;
 
-    void note(std::string what);
+    void note(std::string what, std::string_view its_parameter = {});
 
     void note_count();
 

@@ -8,8 +8,11 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-DPTK_INLINE void LocalStep::note(std::string what) {
-    if (!has_mistake) problem = std::move(what);
+DPTK_INLINE void LocalStep::note(std::string what, std::string_view its_parameter) {
+    if (!has_mistake) {
+        problem = std::move(what);
+        parameter = its_parameter;
+    }
     has_mistake = true;
 }
 

@@ -43,9 +43,10 @@ DPTK_INLINE void ModelParameters::check_ties(const std::vector<ParameterRef>& no
     const auto check = [&](std::size_t i, std::size_t before, std::size_t first, std::string_view what) {
         if (first == before) return;
         const bool is_new = first != i;
-        throw ArgumentError(text("parameters ", refs_[is_new ? first : before].name, " and ", refs_[i].name,
-                                 is_new ? " have one " : " no longer have one ", what,
-                                 " in memory, unlike at construction"));
+        throw ArgumentError(
+            text("parameters ", refs_[is_new ? first : before].name, " and ", refs_[i].name,
+                 is_new ? " have one " : " no longer have one ", what, " in memory, unlike at construction"),
+            {.parameter = refs_[i].name});
     };
     for (std::size_t i = 0; i < size(); ++i) {
         check(i, tied_.first(i), ties.first(i), "gradient");

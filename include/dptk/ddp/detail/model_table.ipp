@@ -19,7 +19,8 @@ DPTK_INLINE std::vector<bool> ignored_parameters(const std::vector<ParameterRef>
     for (const std::string& name : options.parameters_to_ignore) {
         const auto found = detail::find(parameters, name, &ParameterRef::name);
         if (found == parameters.end())
-            throw ArgumentError(text("parameters_to_ignore: the model has no parameter ", name));
+            throw ArgumentError(text("parameters_to_ignore: the model has no parameter ", name),
+                                {.parameter = name});
         ignored[static_cast<std::size_t>(found - parameters.begin())] = true;
     }
     return ignored;
@@ -91,9 +92,11 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
         const auto [missing, added] =
             std::mismatch(before.begin(), before.end(), now.begin(), now.end(),
                           [](const ParameterRef& a, const ParameterRef& b) { return a.name == b.name; });
-        throw ArgumentError(
-            text("expected ", before.size(), " parameters, as at construction, got ", now.size(), ": ",
-                 added == now.end() ? missing->name + " is missing" : added->name + " is new"));
+        const bool is_missing = added == now.end();
+        const std::string& name = is_missing ? missing->name : added->name;
+        throw ArgumentError(text("expected ", before.size(), " parameters, as at construction, got ",
+                                 now.size(), ": ", name, is_missing ? " is missing" : " is new"),
+                            {.parameter = name});
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
         const auto place = [](const ParameterRef& parameter) {
@@ -107,7 +110,8 @@ DPTK_INLINE void check_unchanged(const std::vector<ParameterRef>& before,
         };
         const auto fail = [&](const auto& describe) {
             throw ArgumentError(text("parameter ", before[i].name, " was ", describe(before[i]),
-                                     " at construction, and is ", describe(now[i]), " now"));
+                                     " at construction, and is ", describe(now[i]), " now"),
+                                {.parameter = before[i].name});
         };
         if (now[i].count != before[i].count || now[i].dtype != before[i].dtype ||
             now[i].gradient_buffer().dtype != before[i].gradient_buffer().dtype ||

@@ -30,10 +30,12 @@ struct ParameterMemory {
                                             const ParameterMemory& a, const ParameterMemory& b) {
     if (a.parameter == b.parameter && a.begin == b.begin)
         throw ArgumentError(text("parameter ", parameters[a.parameter].name,
-                                 " has its value and its gradient in the same memory: expected two arrays"));
+                                 " has its value and its gradient in the same memory: expected two arrays"),
+                            {.parameter = parameters[a.parameter].name});
     throw ArgumentError(text(a.text(parameters), " and ", b.text(parameters),
                              " overlap in memory: expected separate memory, or parameters that are tied as "
-                             "a whole"));
+                             "a whole"),
+                        {.parameter = parameters[b.parameter].name});
 }
 
 DPTK_INLINE TiedParameters::TiedParameters(const std::vector<ParameterRef>& parameters)

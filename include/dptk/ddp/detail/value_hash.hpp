@@ -28,10 +28,17 @@ namespace DPTK_NAMESPACE::detail {
 /// Sent by ranks that have no hash: no short hash has this value.
 inline constexpr std::uint64_t no_hash = ~std::uint64_t{0};
 
-/// Returns a text that names the first parameter whose values differ, and the ranks that have the same and
-/// other values. Ranks for which `compares` is false are left out. Collective, blocks.
-[[nodiscard]] std::string describe_drift(ProcessGroup& group, const ModelParameters& parameters,
-                                         const DeviceLanes* lanes, bool compares);
+/// The first parameter whose values differ, and a text that names it and the ranks that have the same and
+/// other values.
+struct Drift {
+    std::string text;
+    std::string parameter;
+};
+
+/// Finds the first parameter whose values differ. Ranks for which `compares` is false are left out.
+/// Collective, blocks.
+[[nodiscard]] Drift find_drift(ProcessGroup& group, const ModelParameters& parameters,
+                               const DeviceLanes* lanes, bool compares);
 
 }  // namespace DPTK_NAMESPACE::detail
 

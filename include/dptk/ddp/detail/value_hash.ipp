@@ -65,8 +65,8 @@ DPTK_INLINE std::uint32_t short_hash(std::span<const std::uint64_t> hashes) {
     return static_cast<std::uint32_t>(hash ^ (hash >> 32U));
 }
 
-DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameters& parameters,
-                                       const DeviceLanes* lanes, bool compares) {
+DPTK_INLINE Drift find_drift(ProcessGroup& group, const ModelParameters& parameters, const DeviceLanes* lanes,
+                             bool compares) {
     std::vector<std::uint64_t> own(parameters.size());
     if (compares) own = value_hashes(parameters, lanes);
     own.push_back(compares ? 1 : 0);
@@ -92,11 +92,12 @@ DPTK_INLINE std::string describe_drift(ProcessGroup& group, const ModelParameter
             if (&ranks != &*most) others.insert(others.end(), ranks.begin(), ranks.end());
         }
         detail::sort(others);
-        return text("parameter ", parameters[i].name, " has other values on ",
-                    others.size() == 1 ? "rank " : "ranks ", list_text(others), " than on ",
-                    most->size() == 1 ? "rank " : "ranks ", list_text(*most));
+        return {text("parameter ", parameters[i].name, " has other values on ",
+                     others.size() == 1 ? "rank " : "ranks ", list_text(others), " than on ",
+                     most->size() == 1 ? "rank " : "ranks ", list_text(*most)),
+                parameters[i].name};
     }
-    return "the ranks' parameters differed, and are equal now";
+    return {"the ranks' parameters differed, and are equal now", {}};
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -12,6 +12,7 @@
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/debug.hpp"
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/detail/error_access.hpp"
 #include "dptk/core/detail/parse.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
@@ -226,7 +227,7 @@ class Rendezvous {
     /// Throws `error` as an agreed error, since all ranks throw it.
     template <class E>
     [[noreturn]] static void throw_marked(E error) {
-        error.mark_agreed();
+        detail::ErrorAccess::mark_agreed(error);
         throw error;
     }
 
