@@ -53,6 +53,9 @@ struct Transport {
 #ifdef WRONG_recv_any
     void recv_any(const dptk::Buffer&, int) {}
 #endif
+#ifdef WRONG_probe
+    bool probe(int, int) { return false; }
+#endif
 #ifdef WRONG_interruptible
     bool interruptible() { return true; }
 #endif
