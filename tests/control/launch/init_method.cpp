@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <dptk/control/launch/detail/slurm.hpp>
+#include <dptk/control/launch/detail/slurm_hostlist.hpp>
 #include <dptk/control/launch/init_method.hpp>
 #include <dptk/core/error.hpp>
 

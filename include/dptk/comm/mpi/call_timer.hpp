@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "dptk/control/launch/launch.hpp"
+#include "dptk/control/launch/launcher.hpp"
 #include "dptk/core/config.hpp"
 
 namespace DPTK_NAMESPACE::detail {

@@ -1,6 +1,7 @@
-/// Program exit of a rank: the exit blocks until the other ranks have closed their groups, for at most the
-/// timeout. The other ranks may still receive from this rank's connections, or need the store that this rank
-/// serves. Without the wait, they would report this rank as lost, or would not learn why the job has failed.
+/// What happens when a rank exits earlier than others: its exit blocks until the other ranks have closed
+/// their groups, for at most the timeout. The other ranks may still receive from this rank's connections, or
+/// need the store that this rank serves. Without the wait, they would report this rank as lost, or would not
+/// learn why the job has failed.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "dptk/control/launch/init_method.hpp"
-#include "dptk/control/launch/launch.hpp"
+#include "dptk/control/launch/launcher.hpp"
 #include "dptk/control/store/store.hpp"
 #include "dptk/core/config.hpp"
 

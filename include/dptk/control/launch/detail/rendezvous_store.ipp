@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/control/launch/detail/slurm.hpp"
+#include "dptk/control/launch/detail/slurm_hostlist.hpp"
 #include "dptk/control/process/deadline.hpp"
 #include "dptk/control/process/random_word.hpp"
 #include "dptk/control/store/detail/served_store.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/control/launch/detail/slurm.hpp"
+#include "dptk/control/launch/detail/slurm_hostlist.hpp"
 
 #include <cstddef>
 

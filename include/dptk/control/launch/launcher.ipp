@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/control/launch/launch.hpp"
+#include "dptk/control/launch/launcher.hpp"
 
 #include <charconv>
 #include <cstdlib>

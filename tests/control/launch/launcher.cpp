@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <dptk/control/launch/job_request.hpp>
-#include <dptk/control/launch/launch.hpp>
+#include <dptk/control/launch/launcher.hpp>
 #include <dptk/control/process/temporary_directory.hpp>
 #include <dptk/core/error.hpp>
 

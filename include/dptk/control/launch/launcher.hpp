@@ -53,5 +53,5 @@ inline constexpr LauncherVariables launcher_variables[] = {
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/control/launch/launch.ipp"
+#include "dptk/control/launch/launcher.ipp"
 #endif

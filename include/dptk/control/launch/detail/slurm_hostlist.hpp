@@ -1,5 +1,4 @@
-/// SLURM rendezvous address: derives host and port from the values of SLURM's environment variables (hostlist
-/// and job id). control/launch/launch.hpp detects SLURM.
+/// Host and port of the rendezvous in a SLURM job, from SLURM's hostlist and job id.
 ///
 /// Source of the hostlist format: the man page of scontrol, hostlist expressions.
 #pragma once
@@ -22,5 +21,5 @@ namespace DPTK_NAMESPACE::detail {
 }  // namespace DPTK_NAMESPACE::detail
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/control/launch/detail/slurm.ipp"
+#include "dptk/control/launch/detail/slurm_hostlist.ipp"
 #endif
