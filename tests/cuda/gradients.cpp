@@ -50,6 +50,23 @@ TEST_CASE_TEMPLATE("gradients in device memory are averaged there", T, float, do
     }
 }
 
+TEST_CASE("gradients in device memory may have another type than their values") {
+    for (const char* backend : {"nccl", "staged"}) {
+        const test::DeviceBackend chosen(backend);
+        for (const int ranks : {1, 2, 4}) {
+            const test::Machine machine(ranks);
+            test::on_devices(ranks, [](ProcessGroup& group) {
+                const auto own_device = [&](std::size_t) { return group.rank(); };
+                test::check_gradients<float, dptk::bfloat16>(group, own_device);
+                test::check_gradients<float, dptk::float16>(group, own_device);
+                test::check_gradients<double, float>(group, own_device);
+                test::check_f32_averages<dptk::bfloat16>(group, own_device);
+                test::check_f32_averages<dptk::float16>(group, own_device);
+            });
+        }
+    }
+}
+
 TEST_CASE(
     "gradients in device memory without dptk's kernels: the host waits, and errors are of their own step") {
     const dptk::detail::LaneMaker with_kernels = dptk::detail::registered_lane_maker().exchange(nullptr);

@@ -44,6 +44,17 @@ TEST_CASE("gradients of the launcher's ranks" * doctest::skip(!is_launched())) {
     check_here<float>(group);
 }
 
+TEST_CASE("gradients on a GPU may have another type than their values" * doctest::skip(is_launched())) {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        const auto here = [](std::size_t) { return dptk::cuda::current_device(); };
+        test::check_gradients<float, dptk::bfloat16>(group, here);
+        test::check_gradients<float, dptk::float16>(group, here);
+#ifdef DPTK_WITH_KERNELS
+        test::check_f32_averages<dptk::bfloat16>(group, here);
+#endif
+    });
+}
+
 #ifdef DPTK_WITH_KERNELS
 
 TEST_CASE_TEMPLATE("averages on a GPU are clipped" * doctest::skip(is_launched()), T, float, double,

@@ -15,11 +15,12 @@
 
 namespace test {
 
-/// Parameters of the given sizes, with values and gradients. Parameter p is on device `device_of(p)`.
-template <class T>
+/// Parameters of the given sizes, with values of type T and gradients of type G. Parameter p is on device
+/// `device_of(p)`.
+template <class T, class G = T>
 struct DeviceNet {
     std::vector<dptk::cuda::DeviceBuffer<T>> values;
-    std::vector<dptk::cuda::DeviceBuffer<T>> gradients;
+    std::vector<dptk::cuda::DeviceBuffer<G>> gradients;
 
     DeviceNet(const std::vector<std::size_t>& sizes, const std::function<int(std::size_t)>& device_of) {
         for (std::size_t p = 0; p < sizes.size(); ++p) {
@@ -29,17 +30,18 @@ struct DeviceNet {
         }
     }
 
-    template <class F>
-    static void fill(std::vector<dptk::cuda::DeviceBuffer<T>>& buffers, F&& f) {
+    template <class E, class F>
+    static void fill(std::vector<dptk::cuda::DeviceBuffer<E>>& buffers, F&& f) {
         for (std::size_t p = 0; p < buffers.size(); ++p) {
-            std::vector<T> elements;
-            for (std::size_t e = 0; e < buffers[p].size(); ++e) elements.push_back(static_cast<T>(f(p, e)));
+            std::vector<E> elements;
+            for (std::size_t e = 0; e < buffers[p].size(); ++e) elements.push_back(static_cast<E>(f(p, e)));
             const dptk::cuda::DeviceScope on(buffers[p].device().index);
             dptk::cuda::copy_to_device(elements, buffers[p].span());
         }
     }
 
-    static std::vector<T> read(dptk::cuda::DeviceBuffer<T>& buffer) {
+    template <class E>
+    static std::vector<E> read(dptk::cuda::DeviceBuffer<E>& buffer) {
         const dptk::cuda::DeviceScope on(buffer.device().index);
         return dptk::cuda::to_host(buffer.span());
     }
@@ -71,9 +73,9 @@ inline float average_gradient(Samples samples, int ranks, std::size_t p, std::si
 }
 
 /// Runs three steps and checks that the gradients are the averages.
-template <class T>
-void check_steps(dptk::ProcessGroup& group, DeviceNet<T>& net, dptk::Ready ready, Samples samples) {
-    const bool last_bit_is_coarse = sizeof(T) == 2;
+template <class T, class G>
+void check_steps(dptk::ProcessGroup& group, DeviceNet<T, G>& net, dptk::Ready ready, Samples samples) {
+    const bool last_bit_is_coarse = sizeof(G) == 2;
     DeviceNet<T>::fill(net.values, [&](std::size_t p, std::size_t) {
         return static_cast<float>(100 * group.rank()) + static_cast<float>(p);
     });
@@ -97,7 +99,7 @@ void check_steps(dptk::ProcessGroup& group, DeviceNet<T>& net, dptk::Ready ready
         }
         ddp.synchronize();
         for (std::size_t p = 0; p < gradient_sizes.size(); ++p) {
-            const std::vector<T> found = DeviceNet<T>::read(net.gradients[p]);
+            const std::vector<G> found = DeviceNet<T>::read(net.gradients[p]);
             for (std::size_t e = 0; e < found.size(); ++e) {
                 const float expected = average_gradient(samples, group.size(), p, e);
                 const float error = std::abs(static_cast<float>(found[e]) - expected);
@@ -109,12 +111,39 @@ void check_steps(dptk::ProcessGroup& group, DeviceNet<T>& net, dptk::Ready ready
     }
 }
 
-template <class T>
+template <class T, class G = T>
 void check_gradients(dptk::ProcessGroup& group, const std::function<int(std::size_t)>& device_of) {
     for (const dptk::Ready ready : {dptk::Ready::at_synchronize, dptk::Ready::marked}) {
         for (const Samples samples : {Samples::none, Samples::one_more_on_each, Samples::none_on_the_first}) {
-            DeviceNet<T> net(gradient_sizes, device_of);
+            DeviceNet<T, G> net(gradient_sizes, device_of);
             check_steps(group, net, ready, samples);
+        }
+    }
+}
+
+/// Runs a step with 16-bit gradients and reduce_in_f32, and checks that the optimizer gets the averages in
+/// f32. Needs dptk's kernels.
+template <class G>
+void check_f32_averages(dptk::ProcessGroup& group, const std::function<int(std::size_t)>& device_of) {
+    DeviceNet<float, G> net(gradient_sizes, device_of);
+    dptk::DistributedDataParallel ddp(group, net.values, net.gradients,
+                                      {.bucket_cap_mb = 0.0005, .reduce_in_f32 = true});
+    DeviceNet<float>::fill(net.gradients, [&](std::size_t p, std::size_t e) {
+        return gradient_element(group.rank(), p, e);  // which G represents exactly
+    });
+    ddp.synchronize();
+    ddp.check();
+    for (std::size_t p = 0; p < gradient_sizes.size(); ++p) {
+        const dptk::Buffer average = ddp.parameters()[p].gradient_buffer();
+        REQUIRE(average.dtype == dptk::DType::f32);
+        REQUIRE(average.device.index == device_of(p));
+        const dptk::cuda::DeviceScope on(device_of(p));
+        const std::vector<float> found = dptk::cuda::to_host(dptk::DeviceSpan<const float>(
+            static_cast<const float*>(average.data), average.count, average.device));
+        for (std::size_t e = 0; e < found.size(); ++e) {
+            const float expected = average_gradient(Samples::none, group.size(), p, e);
+            if (!(std::abs(found[e] - expected) <= 1e-6F * expected))
+                FAIL("average ", p, " element ", e, ": ", found[e], " is not ", expected);
         }
     }
 }
