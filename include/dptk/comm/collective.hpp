@@ -229,8 +229,7 @@ struct MessageInfo {
     int tag = 0;            ///< The message's tag.
     std::size_t bytes = 0;  ///< The size of the message.
 
-    /// Returns the number of elements of type T. Throws MismatchError if the size is not a multiple of that
-    /// of a T.
+    /// Returns the number of elements of type T. Throws MismatchError if the size is no multiple of sizeof(T).
     template <Element T>
     [[nodiscard]] std::size_t count() const {
         if (bytes % sizeof(T) != 0) detail::refuse_element_size(*this, sizeof(T));
