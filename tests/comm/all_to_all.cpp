@@ -3,22 +3,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/uneven_lists.hpp"
 
 namespace {
 
 using dptk::ProcessGroup;
-
-/// Returns the numbers that rank `from` sends to rank `to` in round `round`: of different lengths, also none.
-std::vector<double> numbers(int from, int to, int round) {
-    std::vector<double> out(static_cast<std::size_t>((3 * from + 5 * to + 7 * round) % 11) * 37);
-    std::iota(out.begin(), out.end(), 1000.0 * from + 100 * to + round);
-    return out;
-}
 
 }  // namespace
 
@@ -27,7 +20,8 @@ TEST_CASE("all_to_all sends each rank as many elements as the counts say, also n
         std::vector<double> sent, expected;
         std::vector<std::size_t> counts, output_counts;
         for (int other = 0; other < group.size(); ++other) {
-            const auto out = numbers(group.rank(), other, 0), in = numbers(other, group.rank(), 0);
+            const auto out = test::list_of(group.rank(), other, 0),
+                       in = test::list_of(other, group.rank(), 0);
             sent.insert(sent.end(), out.begin(), out.end());
             expected.insert(expected.end(), in.begin(), in.end());
             counts.push_back(out.size());

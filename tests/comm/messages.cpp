@@ -8,7 +8,6 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -16,17 +15,11 @@
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/uneven_lists.hpp"
 
 namespace {
 
 using dptk::ProcessGroup;
-
-/// Returns the numbers that rank `from` sends to rank `to` in round `round`: of different lengths, also none.
-std::vector<double> list_of(int from, int to, int round) {
-    std::vector<double> out(static_cast<std::size_t>((3 * from + 5 * to + 7 * round) % 11) * 37);
-    std::iota(out.begin(), out.end(), 1000.0 * from + 100 * to + round);
-    return out;
-}
 
 }  // namespace
 
@@ -36,11 +29,11 @@ TEST_CASE("an empty vector receives a message of any length") {
         for (int round = 0; round < 12; ++round) {
             const int from = round % group.size();
             const int to = (round + 1) % group.size();
-            if (group.rank() == from) group.send(list_of(from, to, round), to, round);
+            if (group.rank() == from) group.send(test::list_of(from, to, round), to, round);
             if (group.rank() == to) {
                 std::vector<double> received;
                 CHECK(group.recv(received, round % 2 == 0 ? from : dptk::any_rank, round) == from);
-                CHECK(received == list_of(from, to, round));
+                CHECK(received == test::list_of(from, to, round));
             }
         }
     });
@@ -52,7 +45,7 @@ TEST_CASE("probe finds sender, tag and size of the next message, and leaves it t
         constexpr int rounds = 5;
         if (group.rank() > 0) {
             for (int round = 0; round < rounds; ++round)
-                group.send(list_of(group.rank(), 0, round), 0, 100 * group.rank() + round);
+                group.send(test::list_of(group.rank(), 0, round), 0, 100 * group.rank() + round);
             return group.barrier();
         }
         std::vector<int> next(static_cast<std::size_t>(group.size()));
@@ -65,7 +58,7 @@ TEST_CASE("probe finds sender, tag and size of the next message, and leaves it t
             CHECK(message.tag == 100 * message.source + round);
             std::vector<double> received(message.count<double>());
             CHECK(group.recv(received, message.source, message.tag) == message.source);
-            CHECK(received == list_of(message.source, 0, round++));
+            CHECK(received == test::list_of(message.source, 0, round++));
         }
         CHECK(!group.try_probe());
         group.barrier();
@@ -77,7 +70,7 @@ TEST_CASE("messages with another tag or of another rank do not hide the one that
         if (group.size() == 1) return;
         const int last = group.size() - 1;
         if (group.rank() == last) {
-            const std::vector<double> long_one = list_of(1, 2, 3), short_one = {7};
+            const std::vector<double> long_one = test::list_of(1, 2, 3), short_one = {7};
             dptk::Work first = group.send_async(long_one, 0, 1);
             dptk::Work second = group.send_async(short_one, 0, 2);
             first.wait();
@@ -91,7 +84,7 @@ TEST_CASE("messages with another tag or of another rank do not hide the one that
             CHECK(received == std::vector<double>{7});
             received.clear();
             group.recv(received, dptk::any_rank, 1);
-            CHECK(received == list_of(1, 2, 3));
+            CHECK(received == test::list_of(1, 2, 3));
         }
         group.barrier();
     });

@@ -52,7 +52,7 @@ namespace DPTK_NAMESPACE {
 ///   send_recv(Buffer out, to, Buffer in, from, tag) sends and receives at the same time
 ///   recv_any(Buffer, tag)      receives from any rank and returns the sender
 ///   probe(from, tag)           returns the first message that has been sent to this rank, and that no recv
-///                              waits for, as a std::optional<MessageInfo>; null if there is none. `from` may
+///                              waits for, as a std::optional<MessageInfo>, null until one has come. `from` may
 ///                              be any_rank, and `tag` any_tag, which stands for the tags up to max_tag. Does
 ///                              not block
 ///   start(Message)             starts a message that progresses by itself, and returns its
