@@ -118,6 +118,20 @@ TEST_CASE_TEMPLATE("Armadillo gradients are averaged over ranks, and values are 
     });
 }
 
+TEST_CASE("Armadillo gradients may be of another type than their values") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        arma::mat weight(3, 4);
+        arma::fmat gradient(3, 4);
+        fill(weight, group.rank());
+        dptk::DistributedDataParallel ddp(group, weight, gradient);
+        CHECK(is_mean(weight, 1));
+        fill(gradient, group.rank());
+        ddp.synchronize();
+        CHECK(is_mean(gradient, group.size()));
+        CHECK(ddp.parameters()[0].gradient_dtype == dptk::DType::f32);
+    });
+}
+
 TEST_CASE("only the elements of a strided part of a matrix are averaged") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const double rank = group.rank();

@@ -182,6 +182,20 @@ TEST_CASE_TEMPLATE("Eigen gradients are averaged over ranks, and values are rank
     });
 }
 
+TEST_CASE("Eigen gradients may be of another type than their values") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        MatrixXf weight(3, 4);
+        fill(weight, group.rank());
+        Eigen::Matrix<Eigen::half, Eigen::Dynamic, Eigen::Dynamic> gradient(3, 4);
+        dptk::DistributedDataParallel ddp(group, weight, gradient);
+        CHECK(is_mean(weight, 1));
+        fill(gradient, group.rank());
+        ddp.synchronize();
+        CHECK(is_mean(gradient, group.size()));
+        CHECK(ddp.parameters()[0].gradient_dtype == dptk::DType::f16);
+    });
+}
+
 TEST_CASE("only the elements of a strided block are averaged and sent") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         const auto rank = static_cast<float>(group.rank());

@@ -98,6 +98,21 @@ TEST_CASE("gradients in an mdspan are averaged over ranks") {
     });
 }
 
+TEST_CASE("gradients in an mdspan may be of another type than their values") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> values(6);
+        std::vector<dptk::float16> gradients(6);
+        const View<float, 2> value(values.data(), {2, 3}, {3, 1});
+        const View<dptk::float16, 2> gradient(gradients.data(), {2, 3}, {3, 1});
+        dptk::DistributedDataParallel ddp(group, value, gradient);
+        for (std::size_t i = 0; i < 6; ++i)
+            gradients[i] = dptk::float16(static_cast<float>(test::made_up(group.rank(), i)));
+        ddp.synchronize();
+        for (std::size_t i = 0; i < 6; ++i)
+            CHECK(static_cast<float>(gradients[i]) == test::mean_of_made_up(group.size(), i));
+    });
+}
+
 #ifdef DPTK_TEST_CUDA_MDSPAN
 TEST_CASE("the mdspan of CUDA's library is a parameter") {
     std::vector<float> values(6), gradients(6);

@@ -58,9 +58,17 @@ TEST_CASE("blocks that do not fit are errors that name the block") {
     CHECK(problem([&] {
               means.reduce(Blocks{{1, 2}, {1}}, 1, std::vector<double>(2));
           }) == "expected 1 factors, one per sample, got 2");
-    std::vector<float> other(2);
-    CHECK(problem([&] { dptk::PerSampleGradients<double> wrong(other); }) ==
-          "PerSampleGradients: expected parameter [0] to be f64, got f32");
+}
+
+TEST_CASE("means may be of another type than the values") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> values(2);
+        dptk::PerSampleGradients<double> means(values);
+        dptk::DistributedDataParallel ddp(group, means);
+        means.reduce(Blocks{{0.1 + group.rank(), 2}}, 1);
+        ddp.synchronize();
+        CHECK(means[0][0] == doctest::Approx(0.1 + (group.size() - 1) / 2.0).epsilon(1e-15));
+    });
 }
 
 TEST_CASE("over ranks, the mean is over all samples, however many each rank has") {

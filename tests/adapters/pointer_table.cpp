@@ -68,3 +68,30 @@ TEST_CASE("gradients in a table are averaged over ranks") {
         for (std::size_t i = 0; i < 5; ++i) CHECK(gradients[i] == test::mean_of_made_up(group.size(), i));
     });
 }
+
+TEST_CASE("gradients in a table may be of another type than their values") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        std::vector<float> values(5);
+        std::vector<dptk::float16> gradients(5);
+        const std::array sizes = {3, 2};
+        float* const value_of[] = {values.data(), &values[3]};
+        dptk::float16* const gradient_of[] = {gradients.data(), &gradients[3]};
+        struct Entry {
+            float* value;
+            dptk::float16* gradient;
+            int size;
+        };
+        Entry entries[] = {{value_of[0], gradient_of[0], sizes[0]}, {value_of[1], gradient_of[1], sizes[1]}};
+        const auto check = [&](auto&& table) {
+            dptk::DistributedDataParallel ddp(group, table);
+            for (std::size_t i = 0; i < 5; ++i)
+                gradients[i] = dptk::float16(static_cast<float>(test::made_up(group.rank(), i)));
+            ddp.synchronize();
+            for (std::size_t i = 0; i < 5; ++i)
+                CHECK(static_cast<float>(gradients[i]) == test::mean_of_made_up(group.size(), i));
+        };
+        check(dptk::flat_table(values.data(), gradients.data(), std::span<const int>(sizes)));
+        check(dptk::pointer_table(value_of, gradient_of, sizes.data(), 2));
+        check(dptk::struct_table(entries, 2, &Entry::value, &Entry::gradient, &Entry::size));
+    });
+}

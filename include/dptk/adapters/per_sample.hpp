@@ -22,7 +22,7 @@
 namespace DPTK_NAMESPACE {
 
 /// A model for DistributedDataParallel: its values are the program's values, and its gradients are the
-/// means. It must outlive the DistributedDataParallel. In each step, the program computes its blocks, then
+/// means, of element type T. It must outlive the DistributedDataParallel. In each step, the program computes its blocks, then
 /// calls
 ///
 ///     means.reduce(blocks, samples);                 // or with a factor for each sample
@@ -33,8 +33,8 @@ namespace DPTK_NAMESPACE {
 template <std::floating_point T>
 class PerSampleGradients {
   public:
-    /// Accepts the same `values` as DistributedDataParallel, all of element type T, in host memory. Throws
-    /// ArgumentError for other values.
+    /// Accepts the same `values` as DistributedDataParallel, of any floating-point types. Throws
+    /// ArgumentError if they are not in host memory.
     template <class Values>
         requires(!std::same_as<std::remove_cvref_t<Values>, PerSampleGradients>)
     explicit PerSampleGradients(Values&& values) : visit_(detail::visitor_of(std::forward<Values>(values))) {
@@ -42,10 +42,6 @@ class PerSampleGradients {
         visit_(sink);
         detail::require_host_memory(sink.parameters(), "PerSampleGradients");
         for (const ParameterRef& parameter : sink.parameters()) {
-            if (parameter.dtype != dtype_of<T>)
-                throw ArgumentError(detail::text("PerSampleGradients: expected parameter ", parameter.name,
-                                                 " to be ", dtype_name(dtype_of<T>), ", got ",
-                                                 dtype_name(parameter.dtype)));
             names_.push_back(parameter.name);
             means_.emplace_back(parameter.count);
         }
@@ -102,8 +98,10 @@ class PerSampleGradients {
         visit_(values);
         std::size_t index = 0;
         for (ParameterRef& parameter : values.parameters()) {
-            if (index < means_.size() && parameter.count == means_[index].size())
+            if (index < means_.size() && parameter.count == means_[index].size()) {
                 parameter.gradient = means_[index].data();
+                parameter.gradient_dtype = dtype_of<T>;
+            }
             ++index;
             sink(std::move(parameter));
         }

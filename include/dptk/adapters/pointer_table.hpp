@@ -53,9 +53,9 @@ template <std::integral Size>
 
 /// Makes a table from one array with all values and one array with all gradients: `flat_table(params,
 /// grads, sizes)`. In both arrays, the parameters follow each other. The three arrays must stay at their
-/// addresses.
-template <class T, std::integral Size>
-[[nodiscard]] auto flat_table(T* values, T* gradients, std::span<const Size> sizes) {
+/// addresses. Gradients may be of another type than values, here and in the functions below.
+template <class Value, class Gradient, std::integral Size>
+[[nodiscard]] auto flat_table(Value* values, Gradient* gradients, std::span<const Size> sizes) {
     return PointerTable([=](auto&& fn) {
         std::size_t first = 0;
         for (const Size size : sizes) {
@@ -68,8 +68,8 @@ template <class T, std::integral Size>
 
 /// Makes a table of `count` parameters from arrays of pointers: `pointer_table(values, gradients, sizes,
 /// count)`.
-template <class T, std::integral Size>
-[[nodiscard]] auto pointer_table(T* const* values, T* const* gradients, const Size* sizes,
+template <class Value, class Gradient, std::integral Size>
+[[nodiscard]] auto pointer_table(Value* const* values, Gradient* const* gradients, const Size* sizes,
                                  std::size_t count) {
     return PointerTable([=](auto&& fn) {
         for (std::size_t i = 0; i < count; ++i) fn(values[i], gradients[i], detail::table_size(sizes[i]));
@@ -77,9 +77,9 @@ template <class T, std::integral Size>
 }
 
 /// Makes a table of `count` structs: `struct_table(layers, count, &layer::value, &layer::grad, &layer::n)`.
-template <class Struct, class T, std::integral Size>
-[[nodiscard]] auto struct_table(Struct* structs, std::size_t count, T* Struct::*value, T* Struct::*gradient,
-                                Size Struct::*size) {
+template <class Struct, class Value, class Gradient, std::integral Size>
+[[nodiscard]] auto struct_table(Struct* structs, std::size_t count, Value* Struct::*value,
+                                Gradient* Struct::*gradient, Size Struct::*size) {
     return PointerTable([=](auto&& fn) {
         for (const Struct& entry : std::span(structs, count))
             fn(entry.*value, entry.*gradient, detail::table_size(entry.*size));
