@@ -46,6 +46,24 @@ TEST_CASE("an agreed error names the first rank that has the problem, on all ran
     });
 }
 
+TEST_CASE("models that differ are an error that names the rank and the parameter, on all ranks") {
+    test::on_ranks([](ProcessGroup& group) {
+        if (group.size() == 1) return;
+        const int wrong = group.size() - 1;
+        std::vector<std::vector<float>> values = {{1, 2}, {3}}, gradients;
+        if (group.rank() == wrong) values[1].push_back(4);
+        gradients = values;
+        const auto error =
+            error_of<dptk::MismatchError>([&] { dptk::DistributedDataParallel(group, values, gradients); });
+        REQUIRE(error);
+        CHECK(error->agreed());
+        CHECK(error->rank() == wrong);
+        CHECK(error->peer() == 0);
+        CHECK(error->parameter() == "[1]");
+        CHECK(std::string(error->what()).find('\t') == std::string::npos);
+    });
+}
+
 TEST_CASE("an error of a step names its rank, its parameter and the step, on all ranks") {
     test::on_ranks([](ProcessGroup& group) {
         std::vector<std::vector<float>> values = {{1, 2}, {3}}, gradients = values;

@@ -1,5 +1,5 @@
-// all_to_all FOLDER: all_to_all with different counts for each pair of ranks, in each element type. Rank r writes
-// what it has received to FOLDER/TYPE.r. all_to_all.py compares that with PyTorch's all_to_all_single.
+// all_to_all FOLDER: all_to_all with different counts for each pair of ranks, in each element type. Rank r
+// writes what it has received to FOLDER/TYPE.r. all_to_all.py compares that with PyTorch's all_to_all_single.
 #include <dptk/comm/gloo.hpp>
 #include <dptk/ddp.hpp>
 
@@ -38,14 +38,13 @@ void write_received(dptk::ProcessGroup& group, const std::string& folder) {
         counts.push_back(count(group.rank(), other));
         output_counts.push_back(count(other, group.rank()));
         total += output_counts.back();
-        for (std::size_t i = 0; i < counts.back(); ++i)
-            sent.push_back(element<T>(group.rank(), other, i));
+        for (std::size_t i = 0; i < counts.back(); ++i) sent.push_back(element<T>(group.rank(), other, i));
     }
     std::vector<T> received(total);
     group.all_to_all(sent, received, counts, output_counts);
-    std::ofstream file(folder + "/" + std::string(dptk::dtype_name(dptk::dtype_of<T>)) + "." +
-                           std::to_string(group.rank()),
-                       std::ios::binary);
+    std::ofstream file(
+        folder + "/" + std::string(dptk::dtype_name(dptk::dtype_of<T>)) + "." + std::to_string(group.rank()),
+        std::ios::binary);
     file.write(reinterpret_cast<const char*>(received.data()),
                static_cast<std::streamsize>(received.size() * sizeof(T)));
     if (!file.flush()) throw dptk::Error("cannot write to " + folder);

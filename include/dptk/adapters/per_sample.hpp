@@ -22,8 +22,8 @@
 namespace DPTK_NAMESPACE {
 
 /// A model for DistributedDataParallel: its values are the program's values, and its gradients are the
-/// means, of element type T. It must outlive the DistributedDataParallel. In each step, the program computes its blocks, then
-/// calls
+/// means, of element type T. It must outlive the DistributedDataParallel. In each step, the program computes
+/// its blocks, then calls
 ///
 ///     means.reduce(blocks, samples);                 // or with a factor for each sample
 ///     ddp.synchronize(samples);                      // now the mean over all ranks' samples

@@ -78,23 +78,32 @@ void check_no_problem(Group& group, std::string_view problem, std::string_view p
     throw_agreed(group, E(problems.text, std::move(problems.context)));
 }
 
+/// A line in which the tables of two ranks differ, and the parameter that it is about, or empty.
+struct TableDifference {
+    std::string text;
+    std::string parameter;
+};
+
 /// Describes the first line in which `other`, the table of rank `rank`, differs from `table`, the table of
-/// rank 0. Returns an empty text if the tables are equal.
-[[nodiscard]] std::string first_difference(std::string_view table, std::string_view other, std::size_t rank);
+/// rank 0. Returns nothing if the tables are equal.
+[[nodiscard]] std::optional<TableDifference> first_difference(std::string_view table, std::string_view other,
+                                                              std::size_t rank);
 
 /// If the ranks' tables differ, throws MismatchError on all ranks, with the first line in which a table
-/// differs from rank 0's. Each line of a table describes something that must be equal on all ranks.
-/// Collective.
+/// differs from rank 0's. Each line of a table describes something that must be equal on all ranks. A line
+/// about a parameter begins with the parameter's name and a tab, which the message leaves out. Collective.
 template <class Group>
 void check_equal_tables(Group& group, std::string_view what, std::string_view table) {
     const std::vector<std::uint64_t> hashes = group.all_gather_value(fnv1a(table));
     if (detail::all_equal(hashes)) return;
     const std::vector<std::string> tables = all_gather_text(group, table);
     for (std::size_t rank = 1; rank < tables.size(); ++rank) {
-        const std::string difference = first_difference(tables[0], tables[rank], rank);
-        if (!difference.empty())
-            throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference),
-                                              {.rank = static_cast<int>(rank), .peer = 0}));
+        std::optional<TableDifference> difference = first_difference(tables[0], tables[rank], rank);
+        if (difference)
+            throw_agreed(group, MismatchError(text("the ranks' ", what, " differ: ", difference->text),
+                                              {.rank = static_cast<int>(rank),
+                                               .peer = 0,
+                                               .parameter = std::move(difference->parameter)}));
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include "dptk/comm/agreement.hpp"
 
+#include <utility>
+
 #include "dptk/core/detail/algorithms.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -16,15 +18,25 @@ namespace DPTK_NAMESPACE::detail {
     return lines;
 }
 
-DPTK_INLINE std::string first_difference(std::string_view table, std::string_view other, std::size_t rank) {
+/// Divides a line of a table into the parameter that the line is about and its description.
+[[nodiscard]] DPTK_INLINE std::pair<std::string_view, std::string_view> divide_line(std::string_view line) {
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string_view::npos) return {{}, line};
+    return {line.substr(0, tab), line.substr(tab + 1)};
+}
+
+DPTK_INLINE std::optional<TableDifference> first_difference(std::string_view table, std::string_view other,
+                                                            std::size_t rank) {
     const std::vector<std::string_view> lines = lines_of(table);
     const std::vector<std::string_view> others = lines_of(other);
     for (std::size_t i = 0; i < std::max(lines.size(), others.size()); ++i) {
-        const std::string_view expected = i < lines.size() ? lines[i] : "no further entry";
-        const std::string_view found = i < others.size() ? others[i] : "no further entry";
-        if (expected != found) return text("rank ", rank, " has ", found, ", but rank 0 has ", expected);
+        const auto [its, expected] = divide_line(i < lines.size() ? lines[i] : "no further entry");
+        const auto [parameter, found] = divide_line(i < others.size() ? others[i] : "no further entry");
+        if (expected == found) continue;
+        return TableDifference{text("rank ", rank, " has ", found, ", but rank 0 has ", expected),
+                               std::string(parameter.empty() ? its : parameter)};
     }
-    return {};
+    return std::nullopt;
 }
 
 DPTK_INLINE Problems combine_problems(const std::vector<std::string>& problems,

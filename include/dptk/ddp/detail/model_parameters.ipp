@@ -118,7 +118,9 @@ DPTK_INLINE std::string ModelParameters::table() const {
     for (std::size_t i = 0; i < size(); ++i) out += parameter_line(refs_[i], ignored_[i]);
     for (std::size_t i = 0; i < size(); ++i) {
         const auto add = [&](std::string_view what, std::size_t first) {
-            if (first != i) out += text(what, refs_[i].name, " is also that of ", refs_[first].name, "\n");
+            if (first != i)
+                out += text(refs_[i].name, '\t', what, refs_[i].name, " is also that of ", refs_[first].name,
+                            "\n");
         };
         add("the gradient of ", tied_.first(i));
         add("the value of ", tied_.first_of_value(i));

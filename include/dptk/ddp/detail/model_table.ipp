@@ -55,8 +55,8 @@ DPTK_INLINE std::string option_lines(const DistributedDataParallelOptions& optio
 }
 
 DPTK_INLINE std::string parameter_line(const ParameterRef& parameter, bool ignored) {
-    std::string out = text(ignored ? "ignored " : "", "parameter ", parameter.name, " of ",
-                           dtype_name(parameter.dtype), " ", shape_text(parameter.shape));
+    std::string out = text(parameter.name, '\t', ignored ? "ignored " : "", "parameter ", parameter.name,
+                           " of ", dtype_name(parameter.dtype), " ", shape_text(parameter.shape));
     const DType gradient = parameter.gradient_buffer().dtype;
     if (gradient != parameter.dtype) out += text(" with gradients of ", dtype_name(gradient));
     out += text(" with ", parameter.count, " elements");
@@ -81,7 +81,8 @@ DPTK_INLINE std::string device_lines(const std::vector<ParameterRef>& parameters
         out += text(what, " on device ", found - devices.begin(), " of the model\n");
         if (found == devices.end()) devices.push_back(device);
     };
-    for (const ParameterRef& parameter : parameters) add("parameter " + parameter.name, parameter.device);
+    for (const ParameterRef& parameter : parameters)
+        add(text(parameter.name, "\tparameter ", parameter.name), parameter.device);
     for (std::size_t i = 0; i < buffers.size(); ++i) add(text("buffer ", i), buffers[i].device);
     return out;
 }
