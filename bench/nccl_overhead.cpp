@@ -72,7 +72,7 @@ void measure(dptk::ProcessGroup& threads) {
         std::vector<double> peer;
         std::vector<double> ratios;
         for (int round = 0; round < 30; ++round) {
-            peer.push_back(block([&] { raw.all_reduce(from, to, {.stream = stream}); }));
+            peer.push_back(block([&] { raw.all_reduce(from, to, stream); }));
             own.push_back(
                 block([&] { communicator.all_reduce(from, to, dptk::ReduceOp::sum, {.stream = stream}); }));
             ratios.push_back(own.back() / peer.back());

@@ -32,7 +32,7 @@ void measure(dptk::ProcessGroup& group) {
         for (int round = 0; round < 15; ++round) {
             group.barrier();
             staged.push_back(bench::microseconds([&] {
-                group.all_reduce(there, dptk::ReduceOp::max, in);
+                group.all_reduce(there, dptk::ReduceOp::max, {.stream = in});
                 in.synchronize();
             }));
             group.barrier();
