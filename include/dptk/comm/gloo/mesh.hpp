@@ -65,8 +65,8 @@ struct GlooMeshOptions {
     std::shared_ptr<Store> store;
     /// The prefix of the keys in the store. Must be unique among the meshes that use this store.
     std::string name;
-    /// Timeout for each of two phases: until all ranks have published their info, and then until all ranks
-    /// are connected.
+    /// Timeout until all ranks have published their info. From then on, the ranks must be connected within
+    /// this time, and within about a minute.
     std::chrono::milliseconds timeout;
     std::shared_ptr<JobState> job_state;
 };

@@ -109,25 +109,28 @@ DPTK_INLINE void GlooMesh::connect_all(const GlooMeshOptions& options) {
     const std::shared_ptr<Store> store = options.store->clone();
     const auto key = [&](int rank) { return text(options.name, '/', rank); };
 
+    // A rank that has published its info listens already, so that a connection takes milliseconds.
+    const std::chrono::milliseconds connect_timeout =
+        std::min(options.timeout, std::chrono::seconds(60) + size_ * std::chrono::milliseconds(100));
     const std::shared_ptr<gloo::transport::Context> pairs = options.device->createContext(rank_, size_);
     pairs->setTimeout(
-        std::max(options.timeout / 5, std::chrono::milliseconds(1)));  // Gloo waits 5 times as long
+        std::max(connect_timeout / 5, std::chrono::milliseconds(1)));  // Gloo waits 5 times as long
     GlooPeerInfo own{host_name(), options.address, create_pairs(*pairs)};
     publish_for_end(pairs);
 
     store->set(key(rank_), own.to_value());
     wait_for_others(*store, key, options.timeout);
-    const Deadline deadline(options.timeout);
+    const Deadline deadline(connect_timeout);
     for_others([&](int other) {
         const GlooPeerInfo peer = GlooPeerInfo::from_value(store->get(key(other), options.timeout));
-        connect_to(own, peer, other, deadline, options.timeout,
+        connect_to(own, peer, other, deadline, connect_timeout,
                    [&] { pairs->getPair(other)->connect(peer.endpoint_for(rank_, size_)); });
     });
 
     context_ = std::make_shared<ConnectedContext>(
         options.device, std::make_shared<CancellableGlooContext>(pairs, cancellation_));
     watch_connections(*pairs);
-    barrier({.verb = Verb::barrier}, options.timeout);
+    barrier({.verb = Verb::barrier}, std::min(options.timeout, 2 * connect_timeout));
     store->erase(key(rank_));
 }
 
