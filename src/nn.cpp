@@ -4,6 +4,5 @@
 #include "dptk/nn/initialize.ipp"
 #include "dptk/nn/layers.ipp"
 #include "dptk/nn/models.ipp"
-#include "dptk/nn/tensor.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/progress.ipp"

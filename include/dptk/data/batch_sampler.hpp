@@ -76,7 +76,10 @@ class BatchSampler {
     }
 
     /// Returns an iterator to the first batch. Each batch is made when the iterator reaches it.
-    [[nodiscard]] Iterator begin() const { return {*this, 0}; }
+    [[nodiscard]] Iterator begin() const {
+        if constexpr (requires { sampler_->note_pass(); }) sampler_->note_pass();
+        return {*this, 0};
+    }
 
     /// Returns an iterator past the last batch.
     [[nodiscard]] Iterator end() const { return {*this, size()}; }

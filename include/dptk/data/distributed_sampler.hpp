@@ -2,7 +2,8 @@
 /// indices equal those of torch.utils.data.DistributedSampler, so that C++ and Python runs see the same
 /// samples in the same order. `Padding::none` instead counts each sample exactly once, and
 /// `Order::computed` needs no memory for the order. A DistributedSampler never communicates: each rank
-/// computes its own indices. BatchSampler splits the indices into batches.
+/// computes its own indices. BatchSampler splits the indices into batches. state() and restore() continue
+/// an epoch at the sample at which another run has stopped, also with another number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -40,6 +43,24 @@ struct DistributedSamplerOptions {
     bool drop_last = false;             ///< Drop the tail of the order instead of padding it.
     Padding padding = Padding::repeat;  ///< See Padding.
     Order order = Order::torch;         ///< See Order.
+
+    friend bool operator==(const DistributedSamplerOptions&, const DistributedSamplerOptions&) = default;
+};
+
+/// How far an epoch has been consumed, for checkpoints.
+struct SamplerState {
+    std::size_t dataset_size = 0;            ///< The number of samples in the dataset.
+    DistributedSamplerOptions options = {};  ///< The sampler's options.
+    std::int64_t epoch = 0;                  ///< The current epoch.
+    std::size_t consumed = 0;                ///< How many samples all ranks together have consumed.
+
+    /// Returns the state as one line of less than 200 characters.
+    [[nodiscard]] std::string to_text() const;
+
+    /// Returns the state that to_text() has converted. Throws FormatError for another text.
+    [[nodiscard]] static SamplerState from_text(std::string_view line);
+
+    friend bool operator==(const SamplerState&, const SamplerState&) = default;
 };
 
 /// A group of replicas that the caller belongs to, such as a ProcessGroup.
@@ -50,7 +71,8 @@ concept ReplicaGroup = requires(const Group& group) {
 };
 
 /// The indices of one rank in the current epoch: a random-access range of std::size_t. The first epoch is
-/// 0. Rank r of W has the positions r, r + W, r + 2W, ... of the epoch's order.
+/// 0. Rank r of W has the positions r, r + W, r + 2W, ... of the epoch's order. After restore(), these
+/// positions are counted from the first sample that is not yet consumed, until the next epoch.
 class DistributedSampler {
   public:
     /// Throws ArgumentError if `num_replicas` is 0, if `rank` is not in [0, num_replicas - 1], or if
@@ -69,8 +91,9 @@ class DistributedSampler {
     DistributedSampler(const Dataset& dataset, const Group& group, DistributedSamplerOptions options = {})
         : DistributedSampler(static_cast<std::size_t>(dataset.size()), group, options) {}
 
-    /// Selects the epoch whose indices this range has. Must be called with the same value on all ranks.
-    /// Invalidates iterators, unless `epoch` is already the current one: then the call does nothing.
+    /// Selects the epoch whose indices this range has, from its first sample on. Must be called with the same
+    /// value on all ranks. Invalidates iterators, unless `epoch` is already the current one: then the call
+    /// does nothing.
     void set_epoch(std::int64_t epoch);
 
     /// Returns the current epoch.
@@ -85,14 +108,29 @@ class DistributedSampler {
     /// Returns the rank whose indices this range has.
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
 
-    /// Returns the number of indices of this rank, which is the same in every epoch.
+    /// Returns the state after each rank has consumed its first `consumed` indices, or all of its indices if
+    /// it has fewer. With Padding::none, a run with any number of ranks that restores this state consumes
+    /// each of the epoch's other samples exactly once.
+    [[nodiscard]] SamplerState state(std::size_t consumed) const;
+
+    /// Continues the epoch of `state`, without the samples that are consumed. Invalidates iterators. Must be
+    /// called with the same state on all ranks. Throws ArgumentError if the dataset's size or the options
+    /// differ from this sampler's, or if more samples are consumed than the dataset has.
+    void restore(const SamplerState& state);
+
+    /// Logs a warning, once in a program, if this is the second pass over a shuffled order and set_epoch()
+    /// was never called. BatchSampler and DataLoader call it at the start of a pass.
+    void note_pass() const noexcept;
+
+    /// Returns the number of indices of this rank, which is the same in every epoch that begins at its first
+    /// sample.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
     /// Returns index number i of this rank; i must be less than size().
     [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
         if (!drawn_.empty()) return drawn_[i];
         if (!drawn_large_.empty()) return drawn_large_[i];
-        const std::size_t position = (rank_ + i * num_replicas_) % dataset_size_;
+        const std::size_t position = (first_ + rank_ + i * num_replicas_) % dataset_size_;
         return options_.shuffle ? computed_[position] : position;
     }
 
@@ -120,8 +158,11 @@ class DistributedSampler {
 
     void check_rank(std::size_t rank) const;
 
-    /// Generates the order of the current epoch.
-    void make_order();
+    /// Generates the order of the current epoch, from position `first` on.
+    void begin_epoch(std::size_t first);
+
+    /// Returns the number of samples that are not yet consumed.
+    [[nodiscard]] std::size_t remaining() const noexcept { return dataset_size_ - first_; }
 
     /// Returns this rank's part of an order, in the order's own memory. Positions past the end, which occur
     /// only with Padding::repeat, wrap around to the start, as often as needed.
@@ -132,7 +173,7 @@ class DistributedSampler {
             order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(n, num_replicas_)));
         order.resize(std::max(size_, n));
         for (std::size_t i = 0; i < size_; ++i) {
-            const std::size_t position = rank_ + i * num_replicas_;
+            const std::size_t position = first_ + rank_ + i * num_replicas_;
             order[i] = position < n ? order[position] : first[position % n];
         }
         order.resize(size_);
@@ -144,7 +185,10 @@ class DistributedSampler {
     std::size_t rank_;
     DistributedSamplerOptions options_;
     std::int64_t epoch_ = 0;
+    std::size_t first_ = 0;  // the position in the epoch's order of the first sample that is not yet consumed
     std::size_t size_ = 0;
+    bool epoch_is_set_ = false;
+    mutable std::uint32_t passes_ = 0;  // accessed atomically
     // A random order is stored in one of the next three members. drawn_ and drawn_large_ contain only this
     // rank's part of the order.
     std::vector<std::uint32_t> drawn_;

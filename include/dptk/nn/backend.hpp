@@ -13,7 +13,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

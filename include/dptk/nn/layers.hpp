@@ -11,7 +11,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

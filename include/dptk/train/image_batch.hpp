@@ -8,7 +8,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/data/image_dataset.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE {
 

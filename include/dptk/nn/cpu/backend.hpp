@@ -17,7 +17,7 @@
 #include "dptk/nn/cpu/parameter.hpp"
 #include "dptk/nn/initialize.hpp"
 #include "dptk/nn/layers.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

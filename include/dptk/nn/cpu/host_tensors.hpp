@@ -9,7 +9,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

@@ -9,7 +9,7 @@
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/weighted_layer.hpp"
 #include "dptk/nn/layers.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

@@ -11,7 +11,7 @@
 #include "dptk/nn/cpu/operation.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
 #include "dptk/nn/layers.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

@@ -7,7 +7,7 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

@@ -16,7 +16,7 @@
 #include "dptk/nn/cpu/parameter.hpp"
 #include "dptk/nn/cpu/reorder.hpp"
 #include "dptk/nn/initialize.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 

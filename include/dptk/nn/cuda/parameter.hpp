@@ -13,7 +13,7 @@
 #include "dptk/core/float16.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/initialize.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 

@@ -7,7 +7,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/device_span.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

@@ -18,7 +18,7 @@
 #include "dptk/nn/reference/linear.hpp"
 #include "dptk/nn/reference/max_pool.hpp"
 #include "dptk/nn/reference/relu.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

@@ -12,7 +12,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/nn/initialize.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::reference {
 

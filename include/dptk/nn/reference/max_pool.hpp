@@ -11,7 +11,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/nn/layers.hpp"
 #include "dptk/nn/reference/layer.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::reference {
 

@@ -18,7 +18,7 @@
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/nn/cuda/tensor.hpp"
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {

@@ -1,6 +1,6 @@
 #include <dptk/core/error.hpp>
 
-#include "dptk/nn/tensor.hpp"
+#include "dptk/core/tensor.hpp"
 
 #include <doctest/doctest.h>
 

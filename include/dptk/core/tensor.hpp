@@ -15,7 +15,7 @@
 
 #include "dptk/core/config.hpp"
 
-namespace DPTK_NAMESPACE::nn {
+namespace DPTK_NAMESPACE {
 
 /// The sizes of the dimensions, outermost first: {channels, height, width}.
 using Shape = std::vector<std::size_t>;
@@ -153,9 +153,14 @@ class Tensor {
     Shape shape_;
 };
 
-}  // namespace DPTK_NAMESPACE::nn
+namespace nn {
+using dptk::Shape;
+using dptk::Tensor;
+}  // namespace nn
+
+}  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/core/error.hpp"
-#include "dptk/nn/tensor.ipp"
+#include "dptk/core/tensor.ipp"
 #endif
