@@ -78,7 +78,7 @@ dptk_add_headers(nccl comm/nccl.[hi]pp comm/nccl/*.[hi]pp)
 target_compile_definitions(dptk_nccl INTERFACE DPTK_WITH_NCCL)
 target_link_libraries(dptk_nccl INTERFACE dptk_cuda)
 
-dptk_add_headers(readers data/readers/*.[hi]pp)
+dptk_add_headers(readers data/readers/*.[hi]pp data/readers/detail/*.[hi]pp)
 
 dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)

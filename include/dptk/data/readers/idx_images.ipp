@@ -18,9 +18,9 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Reads an array of u8. Throws FormatError if its number of dimensions is outside the given limits.
-[[nodiscard]] DPTK_INLINE IdxArray read_idx_u8(const std::filesystem::path& path, std::string_view what,
-                                               std::size_t fewest_dimensions, std::size_t most_dimensions) {
-    IdxArray array = read_idx(path);
+[[nodiscard]] DPTK_INLINE FileArray read_idx_u8(const std::filesystem::path& path, std::string_view what,
+                                                std::size_t fewest_dimensions, std::size_t most_dimensions) {
+    FileArray array = read_idx(path);
     if (array.dtype != DType::u8) {
         throw FormatError(
             text(path.string(), ": byte 2: expected ", what, " of type u8, found ", dtype_name(array.dtype)));
@@ -49,8 +49,8 @@ namespace DPTK_NAMESPACE {
 DPTK_INLINE ImageDataset read_idx_images(const std::filesystem::path& images_path,
                                          const std::filesystem::path& labels_path,
                                          ImageDatasetOptions options) {
-    const IdxArray images = detail::read_idx_u8(images_path, "images", 3, 4);
-    const IdxArray labels = detail::read_idx_u8(labels_path, "labels", 1, 1);
+    const FileArray images = detail::read_idx_u8(images_path, "images", 3, 4);
+    const FileArray labels = detail::read_idx_u8(labels_path, "labels", 1, 1);
     if (images.shape[0] != labels.shape[0]) {
         throw FormatError(detail::text("expected as many images as labels, found ", images.shape[0], " in ",
                                        images_path.string(), " and ", labels.shape[0], " in ",

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "idx_files.hpp"
+#include "data/readers/files.hpp"
 
 namespace {
 

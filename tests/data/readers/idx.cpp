@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "idx_files.hpp"
+#include "data/readers/files.hpp"
 
 namespace {
 
@@ -33,7 +33,7 @@ bool fails_at(const std::filesystem::path& path, std::size_t offset, const std::
 }
 
 template <class T>
-std::vector<T> elements(const dptk::IdxArray& array) {
+std::vector<T> elements(const dptk::FileArray& array) {
     std::vector<T> out(array.bytes.size() / sizeof(T));
     std::memcpy(out.data(), array.bytes.data(), array.bytes.size());
     return out;
@@ -43,7 +43,7 @@ template <class T>
 void check_element_type(int type, const std::string& big_endian, const std::vector<T>& expected) {
     const TemporaryFolder folder;
     const auto count = static_cast<std::uint32_t>(expected.size());
-    const dptk::IdxArray array =
+    const dptk::FileArray array =
         dptk::read_idx(folder.write("array", idx_header(type, {count}) + big_endian));
     CHECK(array.dtype == dptk::dtype_of<T>);
     CHECK(array.shape == std::vector<std::size_t>{expected.size()});
@@ -64,7 +64,7 @@ TEST_CASE("a plain or compressed IDX file is read with its shape") {
     for (const auto& path :
          {folder.write("plain", small_array()), folder.write_gzip("gzip", small_array())}) {
         CAPTURE(path.string());
-        const dptk::IdxArray array = dptk::read_idx(path);
+        const dptk::FileArray array = dptk::read_idx(path);
         CHECK(array.dtype == dptk::DType::u8);
         CHECK(array.shape == std::vector<std::size_t>{2, 3, 4});
         REQUIRE(array.bytes.size() == 24);
@@ -87,7 +87,7 @@ TEST_CASE("an IDX file larger than any piece of reading arrives whole") {
     for (std::size_t i = 0; i < 1'000'000; ++i) file += static_cast<char>(i * 31 >> 3);
     const TemporaryFolder folder;
     for (const auto& path : {folder.write("plain", file), folder.write_gzip("gzip", file)}) {
-        const dptk::IdxArray array = dptk::read_idx(path);
+        const dptk::FileArray array = dptk::read_idx(path);
         REQUIRE(array.bytes.size() == 1'000'000);
         CHECK(std::memcmp(array.bytes.data(), file.data() + 12, 1'000'000) == 0);
     }
@@ -95,7 +95,7 @@ TEST_CASE("an IDX file larger than any piece of reading arrives whole") {
 
 TEST_CASE("a dimension of zero makes an array without elements") {
     const TemporaryFolder folder;
-    const dptk::IdxArray array = dptk::read_idx(folder.write("empty", idx_header(u8, {0, 28, 28})));
+    const dptk::FileArray array = dptk::read_idx(folder.write("empty", idx_header(u8, {0, 28, 28})));
     CHECK(array.shape == std::vector<std::size_t>{0, 28, 28});
     CHECK(array.bytes.empty());
 }

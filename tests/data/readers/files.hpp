@@ -1,4 +1,4 @@
-/// Writes IDX files, valid and invalid, into a folder that is removed with the test.
+/// Writes files, valid and invalid, into a folder that is removed with the test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@
 class TemporaryFolder {
   public:
     TemporaryFolder() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "dptk-idx-XXXXXX").string();
+        std::string pattern = (std::filesystem::temp_directory_path() / "dptk-files-XXXXXX").string();
         REQUIRE(mkdtemp(pattern.data()) != nullptr);
         path_ = pattern;
     }

@@ -1,0 +1,19 @@
+/// FileArray, an array of any element type that was read from a file.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/dtype.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// An array of any element type. Elements are row-major, in host byte order.
+struct FileArray {
+    DType dtype = DType::u8;         ///< The type of each element.
+    std::vector<std::size_t> shape;  ///< The sizes of the dimensions, outermost first.
+    std::vector<std::byte> bytes;    ///< The bytes of all elements.
+};
+
+}  // namespace DPTK_NAMESPACE
