@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-using dptk::nn::Shape;
-using dptk::nn::Tensor;
+using dptk::Shape;
+using dptk::Tensor;
 
 TEST_CASE("a new tensor holds zeros of its shape, aligned to 64 bytes") {
     const Tensor<float> tensor(Shape{3, 5, 7});
@@ -67,6 +67,6 @@ TEST_CASE("a tensor moves and is not copied") {
 TEST_CASE("a shape with more elements than can be counted is refused") {
     constexpr std::size_t huge = std::numeric_limits<std::size_t>::max() / 2;
     CHECK_THROWS_AS(Tensor<float>(Shape{huge, 3}), dptk::ArgumentError);
-    CHECK(dptk::nn::element_count(Shape{huge, 0, 7}) == 0);
-    CHECK(dptk::nn::element_count(Shape{}) == 1);
+    CHECK(dptk::element_count(Shape{huge, 0, 7}) == 0);
+    CHECK(dptk::element_count(Shape{}) == 1);
 }

@@ -90,7 +90,7 @@ TEST_CASE("the padding of odd channel counts is exactly the surplus of a paramet
     std::size_t i = 0;
     net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
         const auto zeros = static_cast<std::size_t>(std::ranges::count(padding[i++], true));
-        CHECK(parameter.count - zeros == element_count(parameter.shape));
+        CHECK(parameter.count - zeros == dptk::element_count(parameter.shape));
     });
 }
 

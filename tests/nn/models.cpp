@@ -15,7 +15,7 @@ std::size_t weights_in(const char* name, const Shape& input) {
     Sequential<Reference<float>> net(make_model(name, 10), input, 1);
     std::size_t count = 0;
     net.for_each_parameter(
-        [&](const dptk::ParameterRef& parameter) { count += element_count(parameter.shape); });
+        [&](const dptk::ParameterRef& parameter) { count += dptk::element_count(parameter.shape); });
     return count;
 }
 

@@ -33,7 +33,7 @@ TEST_CASE("parameters are numbered and named as PyTorch's Sequential does, weigh
         shapes.push_back(parameter.shape);
         CHECK(parameter.dtype == dptk::DType::f32);
         CHECK(parameter.layout == 0);
-        CHECK(parameter.count == element_count(parameter.shape));
+        CHECK(parameter.count == dptk::element_count(parameter.shape));
         CHECK(parameter.value != nullptr);
         CHECK(parameter.gradient != nullptr);
     });

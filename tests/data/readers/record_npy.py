@@ -27,7 +27,8 @@ for name in ("?", "i1", "u1", "<i2", ">i2", "<u2", ">u2", "<i4", ">i4", "<u4", "
     np.save(f"{folder}/{text}.npy", elements(name, SHAPES["matrix"]))
 for name, shape in SHAPES.items():
     np.save(f"{folder}/{name}.npy", elements("<i4", shape))
-    np.save(f"{folder}/{name}_fortran.npy", np.asfortranarray(elements("<i4", shape)))
+    if shape:
+        np.save(f"{folder}/{name}_fortran.npy", np.asfortranarray(elements("<i4", shape)))
 for major in (1, 2, 3):
     with open(f"{folder}/version_{major}.npy", "wb") as file:
         np.lib.format.write_array(file, elements("<i4", (2, 3)), version=(major, 0))
