@@ -119,7 +119,7 @@ TEST_CASE("the state of another sampler, and text that is no state, are errors")
     CHECK(SamplerState::from_text(largest.to_text()) == largest);
 }
 
-TEST_CASE("a second pass without set_epoch() is told, once") {
+TEST_CASE("a second pass without set_epoch() logs a warning, once") {
     std::vector<std::string> lines;
     dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
     const auto pass = [](const DistributedSampler& sampler) {

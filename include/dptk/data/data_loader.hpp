@@ -191,7 +191,7 @@ class DataLoader {
         }
     }
 
-    /// Makes the next batch the current one. Returns false, and ends the pass, if there is none.
+    /// Makes the next batch the current one. Returns false, and ends the pass, after the last one.
     [[nodiscard]] bool advance() {
         if (taken_ == last_) {
             end_pass();

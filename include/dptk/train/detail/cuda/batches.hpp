@@ -96,7 +96,7 @@ class DeviceBatches {
 
     void check(const ImageDataset& dataset) const;
 
-    [[nodiscard]] std::size_t pixels_per_image() const { return nn::element_count(image_); }
+    [[nodiscard]] std::size_t pixels_per_image() const { return element_count(image_); }
 
     /// Allocates memory for a full batch, so that addresses do not change later.
     void make_room();
