@@ -34,8 +34,8 @@ int transfer(T& transport, const Message& message) {
 /// Executes a channel's calls, on any thread.
 template <Transport T>
 struct CallExecutor final : CallContext {
-    CallExecutor(std::shared_ptr<T> of_calls, const ChannelJob& job, std::shared_ptr<CallTracker> tracker)
-        : CallContext(job, std::move(tracker)), transport(std::move(of_calls)) {}
+    CallExecutor(std::shared_ptr<T> of_calls, const ChannelJob& of_job, std::shared_ptr<CallTracker> of_group)
+        : CallContext(of_job, std::move(of_group)), transport(std::move(of_calls)) {}
 
     std::shared_ptr<T> transport;
 

@@ -121,17 +121,17 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_stuck_rank() const {
 }
 
 DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
-    struct Channel {
+    struct GroupCalls {
         std::string_view name;
         std::uint64_t least;  // how many calls each of its ranks has begun at least
         std::size_t rank = 0;
         const ChannelStatus* call = nullptr;  // in which `rank`, the first that waits, is
     };
-    std::vector<Channel> channels;
+    std::vector<GroupCalls> channels;
     for (const Rank& rank : ranks_) {
         if (rank.left) continue;
         for (const ChannelStatus& here : rank.status.channels) {
-            const auto known = detail::find(channels, here.name, &Channel::name);
+            const auto known = detail::find(channels, here.name, &GroupCalls::name);
             if (known == channels.end()) {
                 channels.push_back({here.name, here.sequence});
             } else {
@@ -143,7 +143,7 @@ DPTK_INLINE std::optional<std::string> RankMonitor::find_mismatch() const {
         if (ranks_[rank].left) continue;
         for (const ChannelStatus& here : ranks_[rank].status.channels) {
             if (here.hash == 0 || !here.active || here.duration < settled()) continue;
-            Channel& channel = *detail::find(channels, here.name, &Channel::name);
+            GroupCalls& channel = *detail::find(channels, here.name, &GroupCalls::name);
             // Until all ranks have come to the call, its own check may still throw an agreed error.
             if (channel.least < here.sequence) continue;
             if (channel.call == nullptr) {

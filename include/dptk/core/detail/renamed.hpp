@@ -9,7 +9,7 @@
     struct former##Former {                                                             \
         static_assert(sizeof(T*) == 0, "dptk: " #former " is called " #present " now"); \
     };                                                                                  \
-    using former = former##Former<>
+    using former = former##Former<> /* NOLINT(bugprone-macro-parentheses): a type */
 
 /// Declares a former function of a group, whose call is an error.
 #define DPTK_MEMBER_NOW(name)                                                                         \
