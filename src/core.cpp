@@ -17,4 +17,5 @@
 #include "dptk/data/detail/prefetch_queue.ipp"
 #include "dptk/data/distributed_sampler.ipp"
 #include "dptk/data/image_dataset.ipp"
+#include "dptk/data/transforms/resample.ipp"
 #include "dptk/optim/optimizer.ipp"

@@ -1,0 +1,28 @@
+/// Image, an 8-bit image in memory, as decoders of files make it and transforms change it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Rows of pixels from top to bottom. The channels of a pixel follow each other.
+struct Image {
+    std::size_t width = 0;             ///< In pixels.
+    std::size_t height = 0;            ///< In pixels.
+    std::size_t channels = 0;          ///< 3 for red, green and blue; 1 for gray.
+    std::vector<std::uint8_t> pixels;  ///< Of shape [height, width, channels].
+
+    /// Returns the pixels of row `y`, which must be below `height`.
+    [[nodiscard]] std::span<const std::uint8_t> row(std::size_t y) const noexcept {
+        return std::span<const std::uint8_t>(pixels).subspan(y * width * channels, width * channels);
+    }
+
+    friend bool operator==(const Image&, const Image&) = default;
+};
+
+}  // namespace DPTK_NAMESPACE

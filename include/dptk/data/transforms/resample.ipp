@@ -1,0 +1,107 @@
+#pragma once
+
+#include "dptk/data/transforms/resample.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+inline constexpr int weight_bits = 22;
+
+/// The pixels that one pixel of the result depends on, along one dimension.
+struct ResampleWindow {
+    std::size_t first = 0;
+    std::vector<std::int32_t> weights;  // in fixed point; their sum is about 1
+};
+
+/// Returns the windows of all pixels along one dimension that shrinks or grows from `from` to `to` pixels.
+[[nodiscard]] DPTK_INLINE std::vector<ResampleWindow> resample_windows(std::size_t from, std::size_t to) {
+    const double scale = static_cast<double>(from) / static_cast<double>(to);
+    const double reach = std::max(scale, 1.0);
+    std::vector<ResampleWindow> windows(to);
+    std::vector<double> weights;
+    for (std::size_t i = 0; i < to; ++i) {
+        const double center = (static_cast<double>(i) + 0.5) * scale;
+        const auto first = static_cast<std::size_t>(std::max(center - reach + 0.5, 0.0));
+        const auto last = std::min(static_cast<std::size_t>(center + reach + 0.5), from);
+        weights.clear();
+        double sum = 0;
+        for (std::size_t p = first; p < last; ++p) {
+            const double distance = std::abs((static_cast<double>(p) - center + 0.5) * (1.0 / reach));
+            weights.push_back(distance < 1 ? 1 - distance : 0);
+            sum += weights.back();
+        }
+        windows[i].first = first;
+        for (const double weight : weights) {
+            const double normal = sum == 0 ? weight : weight / sum;
+            windows[i].weights.push_back(static_cast<std::int32_t>(0.5 + normal * (1 << weight_bits)));
+        }
+    }
+    return windows;
+}
+
+[[nodiscard]] inline std::uint8_t from_fixed_point(std::int32_t sum) noexcept {
+    return static_cast<std::uint8_t>(std::clamp(sum >> weight_bits, 0, 255));
+}
+
+[[nodiscard]] DPTK_INLINE Image resample_rows(const Image& image, std::size_t width) {
+    Image out{width, image.height, image.channels, {}};
+    out.pixels.resize(width * image.height * image.channels);
+    const std::vector<ResampleWindow> windows = resample_windows(image.width, width);
+    std::uint8_t* to = out.pixels.data();
+    for (std::size_t y = 0; y < image.height; ++y) {
+        const std::uint8_t* const row = image.row(y).data();
+        for (const ResampleWindow& window : windows) {
+            const std::uint8_t* const from = row + window.first * image.channels;
+            for (std::size_t c = 0; c < image.channels; ++c) {
+                std::int32_t sum = 1 << (weight_bits - 1);
+                for (std::size_t p = 0; p < window.weights.size(); ++p)
+                    sum += from[p * image.channels + c] * window.weights[p];
+                *to++ = from_fixed_point(sum);
+            }
+        }
+    }
+    return out;
+}
+
+[[nodiscard]] DPTK_INLINE Image resample_columns(const Image& image, std::size_t height) {
+    Image out{image.width, height, image.channels, {}};
+    const std::size_t row_bytes = image.width * image.channels;
+    out.pixels.resize(height * row_bytes);
+    std::vector<std::int32_t> sums(row_bytes);
+    std::uint8_t* to = out.pixels.data();
+    for (const ResampleWindow& window : resample_windows(image.height, height)) {
+        std::fill(sums.begin(), sums.end(), 1 << (weight_bits - 1));
+        for (std::size_t p = 0; p < window.weights.size(); ++p) {
+            const std::uint8_t* const from = image.pixels.data() + (window.first + p) * row_bytes;
+            const std::int32_t weight = window.weights[p];
+            for (std::size_t i = 0; i < row_bytes; ++i) sums[i] += from[i] * weight;
+        }
+        for (const std::int32_t sum : sums) *to++ = from_fixed_point(sum);
+    }
+    return out;
+}
+
+}  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE Image resample(const Image& image, std::size_t width, std::size_t height) {
+    constexpr std::size_t most = std::size_t{1} << 16;
+    if (image.pixels.empty()) throw ArgumentError("resample: expected an image with pixels, found none");
+    if (width == 0 || height == 0 || width > most || height > most)
+        throw ArgumentError(detail::text("resample: expected a size of 1 to ", most, " pixels, found ", width,
+                                         " x ", height));
+    Image out = width == image.width ? image : detail::resample_rows(image, width);
+    if (height != image.height) out = detail::resample_columns(out, height);
+    return out;
+}
+
+}  // namespace DPTK_NAMESPACE
