@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE("messages of unknown length have every element type", T, floa
         if (group.size() == 1) return;
         const int next = (group.rank() + 1) % group.size();
         const int previous = (group.rank() + group.size() - 1) % group.size();
-        for (const std::size_t count : {0, 1, 7, 1000}) {
+        for (const std::size_t count : {0U, 1U, 7U, 1000U}) {
             const std::vector<T> sent(count, T(static_cast<float>(count % 100)));
             dptk::Work sending = group.send_async(sent, next, 5);
             CHECK(group.probe(previous, 5).template count<T>() == count);

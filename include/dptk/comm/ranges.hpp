@@ -93,7 +93,9 @@ class ReduceOperation {
         : function_(std::make_shared<const UserFunction>(
               UserFunction{[function = std::move(function)](void* into, const void* from, std::size_t count) {
                   for (std::size_t i = 0; i < count; ++i)
-                      detail::store<T>(into, i, function(detail::load<T>(into, i), detail::load<T>(from, i)));
+                      detail::store<T>(
+                          into, i,
+                          static_cast<T>(function(detail::load<T>(into, i), detail::load<T>(from, i))));
               }})) {}
 
     /// Returns the type-erased operation for a Collective. The result refers to the user function of this
