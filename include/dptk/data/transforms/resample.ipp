@@ -29,8 +29,8 @@ struct ResampleWindow {
     std::vector<double> weights;
     for (std::size_t i = 0; i < to; ++i) {
         const double center = (static_cast<double>(i) + 0.5) * scale;
-        const auto first = static_cast<std::size_t>(std::max(center - reach + 0.5, 0.0));
-        const auto last = std::min(static_cast<std::size_t>(center + reach + 0.5), from);
+        const auto first = static_cast<std::size_t>(std::lround(std::max(center - reach, 0.0)));
+        const auto last = std::min(static_cast<std::size_t>(std::lround(center + reach)), from);
         weights.clear();
         double sum = 0;
         for (std::size_t p = first; p < last; ++p) {
@@ -41,7 +41,7 @@ struct ResampleWindow {
         windows[i].first = first;
         for (const double weight : weights) {
             const double normal = sum == 0 ? weight : weight / sum;
-            windows[i].weights.push_back(static_cast<std::int32_t>(0.5 + normal * (1 << weight_bits)));
+            windows[i].weights.push_back(static_cast<std::int32_t>(std::lround(normal * (1 << weight_bits))));
         }
     }
     return windows;
