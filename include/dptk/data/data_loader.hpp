@@ -104,7 +104,8 @@ class DataLoader {
     class Iterator;
 
     /// Starts the workers. Throws ArgumentError if an option is not valid, and BackendError if the system
-    /// cannot start a thread. Reads the first and the last sample, for the dataset's fingerprint.
+    /// cannot start a thread. Reads the first and the last sample, for the dataset's fingerprint, and throws
+    /// what that throws.
     DataLoader(const Dataset& dataset, Sampler& sampler, const DataLoaderOptions& options = {})
         requires std::default_initializable<Collation>
         : DataLoader(Collation(), dataset, sampler, options) {}
@@ -118,6 +119,8 @@ class DataLoader {
 
     /// Deleted, since a temporary dataset would be destroyed before the first batch.
     DataLoader(const Dataset&&, Sampler&, const DataLoaderOptions& = {}) = delete;
+    template <class Fn>
+    DataLoader(const Dataset&&, Sampler&, const DataLoaderOptions&, Fn) = delete;
 
     DataLoader(const DataLoader&) = delete;
     DataLoader& operator=(const DataLoader&) = delete;
