@@ -4,9 +4,11 @@
 #include <dptk/comm/agreement.hpp>
 #include <dptk/comm/thread.hpp>
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/ranks.hpp"
@@ -142,10 +144,17 @@ TEST_CASE("a message of another size, and a lost rank, are the peer") {
     CHECK(!size->agreed());
     CHECK(size->rank() == 0);
     CHECK(size->peer() == 1);
-    std::optional<dptk::PeerLostError> lost;
-    run_two([&](ProcessGroup& group) { lost = error_of<dptk::PeerLostError>([&] { group.barrier(); }); },
+    // The rank is lost during the call, or before it.
+    for (const auto delay : {std::chrono::milliseconds(0), std::chrono::milliseconds(200)}) {
+        std::optional<dptk::PeerLostError> lost;
+        run_two(
+            [&](ProcessGroup& group) {
+                std::this_thread::sleep_for(delay);
+                lost = error_of<dptk::PeerLostError>([&] { group.barrier(); });
+            },
             [](ProcessGroup&) { throw std::runtime_error("no more memory"); });
-    REQUIRE(lost);
-    CHECK(lost->rank() == 0);
-    CHECK(lost->peer() == 1);
+        REQUIRE(lost);
+        CHECK(lost->rank() == 0);
+        CHECK(lost->peer() == 1);
+    }
 }
