@@ -13,6 +13,7 @@
 #include "dptk/comm/detail/transport_members.hpp"
 #include "dptk/comm/transport.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/error_access.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -98,8 +99,13 @@ struct CallExecutor final : CallContext {
         const JobState& job_state = *job.control->job_state();
         // Read before the transport's failure, which is always recorded before it fails the job.
         const bool job_has_failed = job_state.failed();
-        if constexpr (HasRethrow<T>) transport->rethrow_failure();
-        if (job_has_failed) job_state.check();
+        try {
+            if constexpr (HasRethrow<T>) transport->rethrow_failure();
+            if (job_has_failed) job_state.check();
+        } catch (const Error& error) {
+            ErrorAccess::add_rank(error, job.control->rank());
+            throw;
+        }
     }
 };
 
