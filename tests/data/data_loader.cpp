@@ -192,6 +192,25 @@ TEST_CASE("a loop may be left early, and a loader destroyed during a pass of slo
     other.reset();
 }
 
+TEST_CASE("leaving a loop does not wait for the rest of a batch that a worker makes") {
+    constexpr std::size_t batch = 10000;
+    std::atomic<std::size_t> reads = 0;
+    const Made dataset{2 * batch, [&](std::size_t i) {
+                           if (i < batch) return i;
+                           ++reads;
+                           std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                           return i;
+                       }};
+    DistributedSampler sampler(dataset.size(), 1, 0, {.shuffle = false});
+    DataLoader loader(dataset, sampler, {.batch_size = batch, .workers = 1});
+    for (const auto& first : loader) {
+        CHECK(first.size() == batch);
+        while (reads == 0) std::this_thread::yield();
+        break;
+    }
+    CHECK(reads < batch);
+}
+
 TEST_CASE("a continued pass has the batches that the consumer has not received, whatever was prefetched") {
     const Rows dataset;
     const auto rest = [&](DataLoader<Rows, DistributedSampler>& loader, std::size_t most = 1000) {
