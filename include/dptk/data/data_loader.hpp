@@ -70,6 +70,9 @@ namespace detail {
 /// Throws the exception that is being handled as a SampleError.
 [[noreturn]] void rethrow_for_sample(std::size_t index);
 
+/// Ends the work on a batch of a pass that has ended, which nobody takes.
+[[noreturn]] void throw_canceled();
+
 /// Throws ArgumentError if the state is not that of a dataset with this fingerprint.
 void check_fingerprint(const DataLoaderState& state, std::uint64_t fingerprint);
 
@@ -187,6 +190,7 @@ class DataLoader {
         try {
             collation_.fill(batch, indices.size(), [&](std::size_t i) -> decltype(auto) {
                 current = indices[i];
+                if (queue_.is_canceled()) detail::throw_canceled();
                 return sample_of(dataset_, current);
             });
         } catch (...) {

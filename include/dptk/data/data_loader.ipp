@@ -55,6 +55,10 @@ DPTK_INLINE void rethrow_for_sample(std::size_t index) {
     }
 }
 
+DPTK_INLINE void throw_canceled() {
+    throw Error("the pass has ended");
+}
+
 DPTK_INLINE void check_fingerprint(const DataLoaderState& state, std::uint64_t fingerprint) {
     if (state.fingerprint == fingerprint) return;
     throw ArgumentError(text("DataLoader: the state is that of another dataset: expected fingerprint ",

@@ -19,7 +19,7 @@ namespace DPTK_NAMESPACE::detail {
 class PrefetchQueue {
   public:
     /// Fills slot `slot` with piece `piece`. Called on a worker thread, or on the consumer's thread if there
-    /// are no workers. Must return early, with any content, once is_canceled() is true.
+    /// are no workers. Should return or throw early once is_canceled() is true.
     using Fill = std::function<void(std::size_t piece, std::size_t slot)>;
 
     /// Starts the threads. `slots` must be at least 1. Throws BackendError if the system cannot start a

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -15,5 +17,16 @@ struct FileArray {
     std::vector<std::size_t> shape;  ///< The sizes of the dimensions, outermost first.
     std::vector<std::byte> bytes;    ///< The bytes of all elements.
 };
+
+namespace detail {
+
+/// Returns the elements of an array of u8.
+[[nodiscard]] inline std::vector<std::uint8_t> to_u8(const FileArray& array) {
+    std::vector<std::uint8_t> out(array.bytes.size());
+    if (!out.empty()) std::memcpy(out.data(), array.bytes.data(), out.size());
+    return out;
+}
+
+}  // namespace detail
 
 }  // namespace DPTK_NAMESPACE

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,12 +35,6 @@ namespace DPTK_NAMESPACE::detail {
     return array;
 }
 
-[[nodiscard]] DPTK_INLINE std::vector<std::uint8_t> to_u8(const std::vector<std::byte>& bytes) {
-    std::vector<std::uint8_t> out(bytes.size());
-    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
-    return out;
-}
-
 }  // namespace DPTK_NAMESPACE::detail
 
 namespace DPTK_NAMESPACE {
@@ -56,7 +49,7 @@ DPTK_INLINE ImageDataset read_idx_images(const std::filesystem::path& images_pat
                                        images_path.string(), " and ", labels.shape[0], " in ",
                                        labels_path.string(), " (the count is at byte 4 of each file)"));
     }
-    std::vector<std::uint8_t> label_values = detail::to_u8(labels.bytes);
+    std::vector<std::uint8_t> label_values = detail::to_u8(labels);
     for (std::size_t i = 0; options.classes != 0 && i < label_values.size(); ++i) {
         constexpr std::size_t header_bytes = 8;
         if (label_values[i] < options.classes) continue;
@@ -64,7 +57,7 @@ DPTK_INLINE ImageDataset read_idx_images(const std::filesystem::path& images_pat
                                        ": expected a label below ", options.classes, ", found ",
                                        label_values[i]));
     }
-    return ImageDataset(detail::to_u8(images.bytes), images.shape, std::move(label_values), options);
+    return ImageDataset(detail::to_u8(images), images.shape, std::move(label_values), options);
 }
 
 }  // namespace DPTK_NAMESPACE

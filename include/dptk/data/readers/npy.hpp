@@ -12,9 +12,10 @@
 namespace DPTK_NAMESPACE {
 
 /// Reads an array of numbers, of format version 1.0, 2.0 or 3.0 (format:
-/// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). Elements of both byte orders and
-/// of C and Fortran order become row-major elements in host byte order. Throws FormatError if the file cannot
-/// be opened, is no .npy file, has elements of another type, or is shorter or longer than its header says.
+/// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). Both byte orders, and arrays in
+/// C and in Fortran order, are converted to row-major elements in host byte order. Throws FormatError if the
+/// file cannot be opened, is no .npy file, has elements of another type, or is shorter or longer than its
+/// header says.
 [[nodiscard]] FileArray read_npy(const std::filesystem::path& path);
 
 /// Reads images (u8, [n, height, width] or [n, channels, height, width]) and labels (integers of any type,

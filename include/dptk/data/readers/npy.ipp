@@ -260,9 +260,7 @@ DPTK_INLINE ImageDataset read_npy_images(const std::filesystem::path& images_pat
                                            dtype_name(labels.dtype)));
         }
     });
-    std::vector<std::uint8_t> pixels(images.bytes.size());
-    if (!pixels.empty()) std::memcpy(pixels.data(), images.bytes.data(), pixels.size());
-    return ImageDataset(std::move(pixels), images.shape, std::move(values), options);
+    return ImageDataset(detail::to_u8(images), images.shape, std::move(values), options);
 }
 
 }  // namespace DPTK_NAMESPACE
