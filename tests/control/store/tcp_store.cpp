@@ -108,6 +108,19 @@ std::string connect_error(const dptk::TcpStoreAddress& address, std::chrono::mil
         [&] { static_cast<void>(dptk::TcpStore::connect(address, {.timeout = timeout})); });
 }
 
+// Below the range from which the system gives ports to Gloo's listeners and to programs that connect: a
+// listener of another test cannot get this port while a test connects to it.
+std::uint16_t unused_port() {
+    const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 10'000);
+    for (std::uint16_t port = first;; ++port) {
+        try {
+            return dptk::TcpStoreServer({.port = port}).port();
+        } catch (const dptk::BackendError&) {
+            if (port == first + 1000) throw;
+        }
+    }
+}
+
 }  // namespace
 
 TEST_CASE("a wrong token is refused at once, and its address is logged once") {
@@ -393,11 +406,7 @@ TEST_CASE("the port of a server that has ended can be used at once") {
 }
 
 TEST_CASE("a client waits for a server that starts later") {
-    std::uint16_t port = 0;
-    {
-        const dptk::TcpStoreServer server;
-        port = server.port();
-    }
+    const std::uint16_t port = unused_port();
     std::shared_ptr<dptk::TcpStore> client;
     std::thread early([&] { client = dptk::TcpStore::connect({"localhost", port}, {.timeout = 60s}); });
     std::this_thread::sleep_for(200ms);
@@ -407,11 +416,7 @@ TEST_CASE("a client waits for a server that starts later") {
 }
 
 TEST_CASE("if no server replies, the timeout error contains the address and the reason") {
-    std::uint16_t port = 0;
-    {
-        const dptk::TcpStoreServer server;
-        port = server.port();
-    }
+    const std::uint16_t port = unused_port();
     CHECK(connect_error({"127.0.0.1", port}, 100ms) ==
           "no answer from 127.0.0.1:" + std::to_string(port) + " within 100 ms (Connection refused)");
     CHECK(contains(connect_error({"no-such-host.invalid", port}, 100ms),
