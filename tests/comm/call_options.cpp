@@ -88,8 +88,9 @@ TEST_CASE("calls with a timeout of their own end in time, and those without have
     });
     dptk::launch_threads(2, [](ProcessGroup& group) {
         std::vector<float> data(5);
-        group.all_reduce(data, {.timeout = 200ms});
-        if (group.rank() == 1) std::this_thread::sleep_for(1500ms);
+        group.barrier();  // both threads have started
+        group.all_reduce(data, {.timeout = 2s});
+        if (group.rank() == 1) std::this_thread::sleep_for(3s);
         CHECK_NOTHROW(group.all_reduce(data));
     });
 }

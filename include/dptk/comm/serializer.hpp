@@ -283,7 +283,9 @@ struct Serializer<std::variant<T...>> {
     static std::string to_bytes(const Variant& object) {
         return std::visit(
             [&]<class Value>(const Value& value) {
-                return std::string(1, static_cast<char>(object.index())) + Serializer<Value>::to_bytes(value);
+                std::string bytes(1, static_cast<char>(object.index()));
+                bytes += Serializer<Value>::to_bytes(value);
+                return bytes;
             },
             object);
     }
