@@ -71,7 +71,9 @@ enum class Verb : std::uint8_t {
 
 /// Whether one rank is the root of the call.
 [[nodiscard]] constexpr bool has_root(Verb verb) noexcept {
-    return verb == Verb::reduce || verb == Verb::broadcast || verb == Verb::gather || verb == Verb::scatter;
+    constexpr auto bit = [](Verb one) { return 1U << static_cast<unsigned>(one); };
+    return (bit(verb) &
+            (bit(Verb::reduce) | bit(Verb::broadcast) | bit(Verb::gather) | bit(Verb::scatter))) != 0;
 }
 
 /// Whether the call has an input or an output buffer.
@@ -139,10 +141,7 @@ class PackedCall {
     explicit PackedCall(const Collective& call) noexcept {
         const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
         set(call.verb, op, call.shared_shape(), has_root(call.verb) ? call.root : call.bucket);
-        if (call.verb == Verb::all_to_all_uneven) second_ = 0;  // the counts differ between the ranks
-        if (call.verb != Verb::all_gather_uneven) return;
-        second_ = 0;
-        for (const std::size_t count : call.counts) second_ += count;
+        if (!call.counts.empty()) set_count(call);
     }
 
     PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept;
@@ -170,6 +169,9 @@ class PackedCall {
                  static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank)) << 32;
         second_ = shape.count;
     }
+
+    /// Sets the count of a call whose counts differ between ranks.
+    void set_count(const Collective& call) noexcept;
 
     [[nodiscard]] int byte(int position) const noexcept;
 
@@ -229,7 +231,8 @@ struct MessageInfo {
     int tag = 0;            ///< The message's tag.
     std::size_t bytes = 0;  ///< The size of the message.
 
-    /// Returns the number of elements of type T. Throws MismatchError if the size is no multiple of sizeof(T).
+    /// Returns the number of elements of type T. Throws MismatchError if the size is no multiple of
+    /// sizeof(T).
     template <Element T>
     [[nodiscard]] std::size_t count() const {
         if (bytes % sizeof(T) != 0) detail::refuse_element_size(*this, sizeof(T));

@@ -79,6 +79,12 @@ DPTK_INLINE std::string PackedCall::describe() const {
     return out + ')';
 }
 
+DPTK_INLINE void PackedCall::set_count(const Collective& call) noexcept {
+    second_ = 0;
+    if (call.verb == Verb::all_gather_uneven)
+        for (const std::size_t count : call.counts) second_ += count;
+}
+
 DPTK_INLINE int PackedCall::byte(int position) const noexcept {
     return static_cast<int>(first_ >> (8 * position) & 0xff);
 }

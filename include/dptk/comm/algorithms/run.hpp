@@ -177,10 +177,17 @@ template <Transport T>
     }
 }
 
+/// Executes a call like run(), and is not inlined: for all but the call that the program waits for.
+template <Transport T>
+[[gnu::noinline]] void run_out_of_line(T& transport, const Collective& call,
+                                       AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
+    run(transport, call, algorithm);
+}
+
 template <Transport T>
 void run_on_copy(T& transport, const Collective& call, AllReduceAlgorithm algorithm) {
     const Scratch copy(call.input);
-    run(transport, on_copy(call, copy), algorithm);
+    run_out_of_line(transport, on_copy(call, copy), algorithm);
 }
 
 }  // namespace algorithms

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "dptk/comm/algorithms/run.hpp"
@@ -55,16 +56,18 @@ struct CallExecutor final : CallContext {
     /// Returns a function that carries out the call later, possibly on another thread.
     [[nodiscard]] std::function<void()> prepare(const Collective& call, AllReduceAlgorithm algorithm) const {
         if constexpr (HasPrepare<T>) return transport->prepare(call);
-        return [on = transport, call, algorithm] { algorithms::run(*on, call, algorithm); };
+        return [on = transport, call, algorithm] { algorithms::run_out_of_line(*on, call, algorithm); };
     }
 
     using CallContext::run;
 
     /// Executes the call on the program's own thread.
     [[gnu::always_inline]] void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
-        if (!checker) return run(call, algorithm);
-        checker->announce();
-        const CallerState::WaitScope here(checker->caller(), checker->channel());
+        std::optional<CallerState::WaitScope> here;
+        if (checker) {
+            checker->announce();
+            here.emplace(checker->caller(), checker->channel());
+        }
         run(call, algorithm);
     }
 

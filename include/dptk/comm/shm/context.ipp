@@ -28,6 +28,10 @@ DPTK_INLINE ElementSlice shm_slice(std::size_t count, int slices, int rank) noex
 }
 
 DPTK_INLINE void shm_copy(void* to, const void* from, std::size_t bytes) noexcept {
+    if (bytes <= 64) {
+        if (bytes != 0) std::memcpy(to, from, bytes);
+        return;
+    }
     const std::size_t words = bytes / sizeof(float);
     const std::size_t rest = bytes % sizeof(float);
     if (words != 0) sum_vectors<float>({{&from, 1}, {&to, 1}, words});

@@ -199,9 +199,10 @@ class ShmTransport {
     [[nodiscard]] std::vector<T> gather_from_all(const T& own) {
         std::vector<T> all(static_cast<std::size_t>(size()));
         T copy = own;
-        algorithms::run(*inner_, {.verb = Verb::all_gather,
-                                  .input = {&copy, 1, DType::opaque, {}, sizeof(T)},
-                                  .output = {all.data(), all.size(), DType::opaque, {}, sizeof(T)}});
+        algorithms::run_out_of_line(*inner_,
+                                    {.verb = Verb::all_gather,
+                                     .input = {&copy, 1, DType::opaque, {}, sizeof(T)},
+                                     .output = {all.data(), all.size(), DType::opaque, {}, sizeof(T)}});
         return all;
     }
 
@@ -237,7 +238,8 @@ class ShmTransport {
         competes_with_compute_ = hosts.count() == 1 && !cpu_budget_->has_spare_processors;
         join_hosts(hosts, peers[0].token);
         std::function<void(const Collective&)> across;
-        if (across_) across = [inner = across_](const Collective& call) { algorithms::run(*inner, call); };
+        if (across_)
+            across = [inner = across_](const Collective& call) { algorithms::run_out_of_line(*inner, call); };
         collectives_ = std::make_unique<detail::ShmCollectives>(detail::ShmContext(
             std::make_unique<detail::ShmRegion>(std::move(pages), std::move(allocations), std::move(options)),
             hosts, std::move(across)));
