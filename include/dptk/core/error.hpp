@@ -24,16 +24,17 @@ struct ErrorAccess;
 
 /// What an error is about, where that is known.
 struct ErrorContext {
-    std::optional<int> rank = {};
-    std::optional<int> peer = {};
-    std::string parameter = {};
-    std::optional<std::size_t> step = {};
+    std::optional<int> rank = {};          ///< See Error::rank().
+    std::optional<int> peer = {};          ///< See Error::peer().
+    std::string parameter = {};            ///< See MismatchError::parameter().
+    std::optional<std::size_t> step = {};  ///< See Error::step().
 };
 
 /// The base class of all errors of dptk. Ranks are numbered as in the text: within the group in errors about
 /// a call of that group, and within the job in errors about a lost rank.
 class DPTK_EXPORT Error : public std::runtime_error {
   public:
+    /// Makes an error that is not agreed, with this text and context.
     explicit Error(const std::string& message, ErrorContext context = {});
 
     /// Returns whether all ranks throw this same error, so that it is enough if one rank reports it. The

@@ -48,6 +48,7 @@ class Subset {
 template <IndexableDataset Dataset>
 class Concat {
   public:
+    /// Makes a dataset of these, in this order.
     explicit Concat(std::vector<std::reference_wrapper<const Dataset>> datasets)
         : datasets_(std::move(datasets)) {
         for (const Dataset& dataset : datasets_) {
@@ -76,6 +77,7 @@ class Concat {
 template <IndexableDataset Dataset, class Fn>
 class Map {
   public:
+    /// Makes a dataset with the samples of `dataset`, to each of which `fn` is applied when it is read.
     Map(const Dataset& dataset, Fn fn) : dataset_(&dataset), fn_(std::move(fn)) {}
     Map(const Dataset&&, Fn) = delete;
 
@@ -125,6 +127,7 @@ class TensorDataset {
     std::tuple<std::span<const T>...> arrays_;
 };
 
+/// Deduces the element types from the arrays.
 template <std::ranges::contiguous_range... R>
 TensorDataset(std::size_t, const R&...) -> TensorDataset<std::ranges::range_value_t<R>...>;
 

@@ -12,6 +12,7 @@ namespace DPTK_NAMESPACE {
 /// A generator of random numbers for one sample in one epoch.
 class SampleRandom {
   public:
+    /// Makes the generator of sample `index` in an epoch.
     SampleRandom(std::uint64_t seed, std::int64_t epoch, std::size_t index) noexcept
         : state_(mixed(mixed(mixed(seed) ^ static_cast<std::uint64_t>(epoch)) ^ index)) {}
 
