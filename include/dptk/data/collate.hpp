@@ -4,6 +4,7 @@
 /// |---|---|
 /// | a number | a `std::vector` of numbers |
 /// | a contiguous range of numbers, such as a `std::span` | a Tensor of shape [n, elements] |
+/// | an Image, with the loader's transforms | a Tensor of shape [n, channels, height, width] |
 /// | a pair or tuple | a tuple of batches |
 /// | any other type | a `std::vector` of samples |
 ///
@@ -30,7 +31,7 @@ namespace DPTK_NAMESPACE {
 /// members. This version is for samples of any type.
 template <class Sample>
 struct Collate {
-    using Batch = std::vector<Sample>;
+    using Batch = std::vector<Sample>;  ///< The type of a batch.
 
     /// Prepares a batch of `count` samples, in the memory of an earlier batch.
     static void begin(Batch& batch, std::size_t count) {
@@ -81,22 +82,24 @@ struct CollateElements<Tuple, std::index_sequence<I...>> {
 /// Numbers: a batch is a vector of them.
 template <detail::Number T>
 struct Collate<T> {
-    using Batch = std::vector<T>;
+    using Batch = std::vector<T>;  ///< The type of a batch.
 
+    /// Prepares a batch of `count` numbers.
     static void begin(Batch& batch, std::size_t count) { batch.resize(count); }
+    /// Writes number `i` of the batch.
     static void put(Batch& batch, std::size_t i, T sample) { batch[i] = sample; }
 };
 
 /// Contiguous ranges of numbers, all of one length: a batch is a tensor of shape [n, elements].
 template <detail::NumberRange R>
 struct Collate<R> {
-    using T = std::ranges::range_value_t<const R>;
+    using T = std::ranges::range_value_t<const R>;  ///< The type of an element.
+    using Batch = Tensor<T>;                        ///< The type of a batch.
 
-    using Batch = Tensor<T>;
-
+    /// Prepares a batch of `count` samples, whose length the first one sets.
     static void begin(Batch& batch, std::size_t count) { batch.resize(Shape{count, 0}); }
 
-    /// Throws ArgumentError if the sample's length differs from that of the batch's first sample.
+    /// Writes sample `i` of the batch. Throws ArgumentError if its length differs from that of the first one.
     static void put(Batch& batch, std::size_t i, const R& sample) {
         const std::span<const T> elements(std::ranges::data(sample), std::ranges::size(sample));
         if (i == 0) batch.resize(Shape{batch.shape()[0], elements.size()});
@@ -121,9 +124,10 @@ struct Collate<std::tuple<T...>>
 namespace detail {
 
 /// Makes batches with a function of the program, `Batch fn(std::span<Sample>)`.
-template <class Sample, class Fn>
+template <class S, class Fn>
 class CollateByFunction {
   public:
+    using Sample = S;
     using Batch = std::invoke_result_t<const Fn&, std::span<Sample>>;
 
     explicit CollateByFunction(Fn fn) : fn_(std::move(fn)) {}
@@ -141,9 +145,10 @@ class CollateByFunction {
 };
 
 /// Makes batches with Collate<Sample>.
-template <class Sample>
+template <class S>
 class CollateByType {
   public:
+    using Sample = S;
     using Batch = typename Collate<Sample>::Batch;
 
     template <class SampleAt>

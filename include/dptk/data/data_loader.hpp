@@ -22,6 +22,8 @@
 #include "dptk/data/detail/prefetch_queue.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/fingerprint.hpp"
+#include "dptk/data/image_batch.hpp"
+#include "dptk/data/sample_random.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -34,6 +36,9 @@ struct DataLoaderOptions {
     std::optional<std::size_t> workers = std::nullopt;
     /// The number of batches that are prepared ahead for each worker.
     std::size_t prefetch_factor = 2;
+    /// The transforms of the samples' images, which must be an Image, or the first element of a pair or
+    /// tuple. Their random numbers depend on the sampler's seed and epoch and on the sample's index alone.
+    ImageTransforms transform = {};
 };
 
 /// How far a pass has got, for checkpoints.
@@ -53,6 +58,7 @@ struct DataLoaderState {
 /// A sample could not be read, or a batch of it could not be made.
 class DPTK_EXPORT SampleError : public Error {
   public:
+    /// Makes an error about the sample `index` of the dataset.
     SampleError(const std::string& message, std::size_t index) : Error(message), index_(index) {}
 
     /// Returns the index of the sample in the dataset.
@@ -100,9 +106,10 @@ using SampleOf = std::remove_cvref_t<decltype(sample_of(std::declval<const Datas
 /// If a sample cannot be read, the iterator throws SampleError when the consumer reaches its batch, and the
 /// pass ends.
 template <IndexableDataset Dataset, class Sampler,
-          class Collation = detail::CollateByType<detail::SampleOf<Dataset>>>
+          class Collation = detail::DefaultCollation<detail::SampleOf<Dataset>>>
 class DataLoader {
   public:
+    /// The type of a batch.
     using Batch = typename Collation::Batch;
     class Iterator;
 
@@ -177,11 +184,16 @@ class DataLoader {
         : dataset_(dataset),
           sampler_(sampler),
           collation_(std::move(collation)),
+          transforms_(options.transform),
           fingerprint_(dataset_fingerprint(dataset)),
           batches_(sampler, options.batch_size, {.drop_last = options.drop_last}),
           slots_(workers * options.prefetch_factor + 1),
           queue_(workers, slots_.size(),
-                 [this](std::size_t batch, std::size_t slot) { fill(batch, slots_[slot]); }) {}
+                 [this](std::size_t batch, std::size_t slot) { fill(batch, slots_[slot]); }) {
+        detail::check_transforms(
+            transforms_, detail::has_image<detail::SampleOf<Dataset>>,
+            !std::is_same_v<Collation, detail::DefaultCollation<detail::SampleOf<Dataset>>>);
+    }
 
     /// Makes one batch. Called by the workers.
     void fill(std::size_t index, Batch& batch) const {
@@ -191,10 +203,24 @@ class DataLoader {
             collation_.fill(batch, indices.size(), [&](std::size_t i) -> decltype(auto) {
                 current = indices[i];
                 if (queue_.is_canceled()) detail::throw_canceled();
-                return sample_of(dataset_, current);
+                if constexpr (detail::has_image<detail::SampleOf<Dataset>>) {
+                    return detail::transformed<typename Collation::Sample>(sample_of(dataset_, current),
+                                                                           transforms_, random_of(current));
+                } else {
+                    return sample_of(dataset_, current);
+                }
             });
         } catch (...) {
             detail::rethrow_for_sample(current);
+        }
+    }
+
+    /// Returns the random numbers for a sample's transforms.
+    [[nodiscard]] SampleRandom random_of(std::size_t index) const noexcept {
+        if constexpr (requires { SampleRandom(sampler_.options().seed, sampler_.epoch(), index); }) {
+            return {sampler_.options().seed, sampler_.epoch(), index};
+        } else {
+            return {0, 0, index};
         }
     }
 
@@ -222,6 +248,7 @@ class DataLoader {
     const Dataset& dataset_;
     Sampler& sampler_;
     Collation collation_;
+    ImageTransforms transforms_;
     std::uint64_t fingerprint_;
     BatchSampler<Sampler> batches_;
     bool is_under_way_ = false;
@@ -232,6 +259,7 @@ class DataLoader {
     detail::PrefetchQueue queue_;  // the last member, since its threads use the others
 };
 
+/// Deduces the type of the batches from the collate function.
 template <class Dataset, class Sampler, class Fn>
 DataLoader(const Dataset&, Sampler&, DataLoaderOptions, Fn)
     -> DataLoader<Dataset, Sampler, detail::CollateByFunction<detail::SampleOf<Dataset>, Fn>>;

@@ -96,6 +96,9 @@ class DistributedSampler {
     /// does nothing.
     void set_epoch(std::int64_t epoch);
 
+    /// Returns the options.
+    [[nodiscard]] const DistributedSamplerOptions& options() const noexcept { return options_; }
+
     /// Returns the current epoch.
     [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
 

@@ -30,7 +30,7 @@ TEST_CASE("CIFAR-10's files are read one after the other, plain or compressed") 
     const TemporaryFolder folder;
     const std::vector<std::filesystem::path> paths = {
         folder.write("data_batch_1.bin", image("\x03", 1) + image("\x09", 2)),
-        folder.write_gzip("data_batch_2.bin.gz", image(std::string(1, '\0'), 3))};
+        write_gzip(folder / "data_batch_2.bin.gz", image(std::string(1, '\0'), 3))};
     const dptk::ImageDataset dataset = dptk::read_cifar10(paths);
     CHECK(dataset.size() == 3);
     CHECK(dataset.channels() == 3);

@@ -1,8 +1,7 @@
-/// Writes files, valid and invalid, into a folder that is removed with the test.
+/// Writes files, valid and invalid.
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>  // mkdtemp
 #include <zlib.h>
 
 #include <cstddef>
@@ -14,41 +13,15 @@
 #include <string>
 
 #include "dptk/core/error.hpp"
+#include "support/temporary_folder.hpp"
 
-class TemporaryFolder {
-  public:
-    TemporaryFolder() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "dptk-files-XXXXXX").string();
-        REQUIRE(mkdtemp(pattern.data()) != nullptr);
-        path_ = pattern;
-    }
-
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
-    std::filesystem::path write(const std::string& name, const std::string& content) const {
-        std::ofstream(path_ / name, std::ios::binary) << content;
-        return path_ / name;
-    }
-
-    std::filesystem::path write_gzip(const std::string& name, const std::string& content) const {
-        const gzFile file = gzopen((path_ / name).c_str(), "wb");
-        REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) ==
-                static_cast<int>(content.size()));
-        REQUIRE(gzclose(file) == Z_OK);
-        return path_ / name;
-    }
-
-  private:
-    std::filesystem::path path_;
-};
+inline std::filesystem::path write_gzip(const std::filesystem::path& path, const std::string& content) {
+    const gzFile file = gzopen(path.c_str(), "wb");
+    REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) ==
+            static_cast<int>(content.size()));
+    REQUIRE(gzclose(file) == Z_OK);
+    return path;
+}
 
 inline std::string file_content(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);

@@ -46,7 +46,7 @@ std::vector<int> first_labels(const dptk::ImageDataset& dataset, std::size_t cou
 
 TEST_CASE("images and labels are read into one dataset") {
     const TemporaryFolder folder;
-    const auto images = folder.write_gzip("images", images_file(3));
+    const auto images = write_gzip(folder / "images", images_file(3));
     const auto labels = folder.write("labels", labels_file({1, 0, 4}));
     const dptk::ImageDataset dataset = dptk::read_idx_images(images, labels);
     CHECK(dataset.size() == 3);

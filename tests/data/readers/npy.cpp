@@ -97,7 +97,7 @@ TEST_CASE("arrays of each shape, order and format version are NumPy's") {
     for (const char* version : {"version_1", "version_2", "version_3"})
         check_array<std::int32_t>(version, {2, 3});
     const TemporaryFolder folder;
-    const auto packed = folder.write_gzip("packed.npy.gz", file_content(recorded("cube")));
+    const auto packed = write_gzip(folder / "packed.npy.gz", file_content(recorded("cube")));
     CHECK(dptk::read_npy(packed).bytes == dptk::read_npy(recorded("cube")).bytes);
 }
 

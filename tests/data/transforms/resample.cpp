@@ -1,30 +1,12 @@
 #include "dptk/data/transforms/resample.hpp"
 
 #include <doctest/doctest.h>
-#include <dptk/core/detail/fnv1a.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <string_view>
 
-namespace {
-
-/// Makes the image that record_resample.py makes.
-dptk::Image made(std::size_t width, std::size_t height, std::size_t channels, bool sharp) {
-    dptk::Image image{width, height, channels, {}};
-    for (std::size_t y = 0; y < height; ++y) {
-        for (std::size_t x = 0; x < width; ++x) {
-            for (std::size_t c = 0; c < channels; ++c) {
-                const std::size_t value = (7 * x + 13 * y + 29 * c + 3 * x * y) % 256;
-                image.pixels.push_back(static_cast<std::uint8_t>(sharp ? (value > 127 ? 255 : 0) : value));
-            }
-        }
-    }
-    return image;
-}
-
-}  // namespace
+#include "data/transforms/pictures.hpp"
 
 TEST_CASE("resampled images are Pillow's, bit for bit") {
     std::ifstream recorded(DPTK_TEST_SOURCE_DIR "/data/transforms/resample_pillow.txt");
@@ -36,12 +18,11 @@ TEST_CASE("resampled images are Pillow's, bit for bit") {
         CAPTURE(to_width);
         CAPTURE(to_height);
         const dptk::Image out =
-            dptk::resample(made(width, height, channels, sharp != 0), to_width, to_height);
+            dptk::resample(test::picture(width, height, channels, sharp != 0), to_width, to_height);
         CHECK(out.width == to_width);
         CHECK(out.height == to_height);
         CHECK(out.channels == channels);
-        const auto* const first = reinterpret_cast<const char*>(out.pixels.data());
-        CHECK(dptk::detail::fnv1a(std::string_view(first, out.pixels.size())) == hash);
+        CHECK(test::hash_of_elements<std::uint8_t>(out.pixels) == hash);
         ++lines;
     }
     CHECK(lines == 45);
@@ -50,7 +31,8 @@ TEST_CASE("resampled images are Pillow's, bit for bit") {
 TEST_CASE("a size of 0, or an image without pixels, cannot be resampled") {
     CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample({}, 2, 2)),
                          "resample: expected an image with pixels, found none", dptk::ArgumentError);
-    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample(made(2, 2, 1, false), 0, 2)),
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample(test::picture(2, 2, 1, false), 0, 2)),
                          "resample: expected a size of 1 to 65536 pixels, found 0 x 2", dptk::ArgumentError);
-    CHECK_THROWS_AS(static_cast<void>(dptk::resample(made(2, 2, 1, false), 2, 65537)), dptk::ArgumentError);
+    CHECK_THROWS_AS(static_cast<void>(dptk::resample(test::picture(2, 2, 1, false), 2, 65537)),
+                    dptk::ArgumentError);
 }

@@ -1,0 +1,21 @@
+/// check_pixels(), the limit of the image decoders.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Throws FormatError if an image of this size has no pixels, or more than `max_pixels`.
+inline void check_pixels(std::size_t width, std::size_t height, std::size_t max_pixels, std::string_view name,
+                         std::size_t offset) {
+    if (width > 0 && height > 0 && width <= max_pixels / height) return;
+    throw FormatError(text(name, ": byte ", offset, ": expected an image of 1 to ", max_pixels,
+                           " pixels, found ", width, " x ", height));
+}
+
+}  // namespace DPTK_NAMESPACE::detail

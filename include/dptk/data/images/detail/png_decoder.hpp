@@ -1,0 +1,21 @@
+/// decode_png(), which decodes PNG with libpng.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "dptk/core/config.hpp"
+#include "dptk/data/image.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// Returns an image with three channels. Throws FormatError with `name` and the offset.
+[[nodiscard]] Image decode_png(std::span<const std::byte> bytes, std::string_view name,
+                               std::size_t max_pixels);
+
+}  // namespace DPTK_NAMESPACE::detail
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/data/images/detail/png_decoder.ipp"
+#endif

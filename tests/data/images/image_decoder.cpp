@@ -1,0 +1,142 @@
+#include "dptk/data/images/image_decoder.hpp"
+
+#include <doctest/doctest.h>
+#include <dptk/core/error.hpp>
+#include <dptk/data/detail/file_bytes.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "data/transforms/pictures.hpp"
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+const std::filesystem::path folder = DPTK_TEST_SOURCE_DIR "/data/images/files";
+
+Bytes bytes_of(const std::string& file) {
+    return dptk::detail::file_bytes(folder / file);
+}
+
+std::string problem_of(const Bytes& bytes, const dptk::DecodeOptions& options = {}) {
+    try {
+        static_cast<void>(dptk::decode_image(bytes, "x", options));
+    } catch (const dptk::FormatError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+/// Replaces bytes from `offset` on.
+Bytes changed(Bytes bytes, std::size_t offset, const std::vector<int>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) bytes.at(offset + i) = static_cast<std::byte>(values[i]);
+    return bytes;
+}
+
+/// Returns the offset of the first occurrence of a marker.
+std::size_t find(const Bytes& bytes, const std::string& marker) {
+    const auto* const first = reinterpret_cast<const std::byte*>(marker.data());
+    const auto found = std::search(bytes.begin(), bytes.end(), first, first + marker.size());
+    REQUIRE(found != bytes.end());
+    return static_cast<std::size_t>(found - bytes.begin());
+}
+
+}  // namespace
+
+TEST_CASE("decoded images have the pixels that Pillow decodes") {
+    std::ifstream recorded(DPTK_TEST_SOURCE_DIR "/data/images/images_pillow.txt");
+    std::string file;
+    std::size_t width = 0, height = 0, files = 0;
+    std::uint64_t hash = 0;
+    while (recorded >> file >> width >> height >> hash) {
+        CAPTURE(file);
+        const dptk::Image image = dptk::read_image(folder / file);
+        CHECK(image.width == width);
+        CHECK(image.height == height);
+        CHECK(image.channels == 3);
+        CHECK(test::hash_of_elements<std::uint8_t>(image.pixels) == hash);
+        ++files;
+    }
+    CHECK(files == 26);
+}
+
+TEST_CASE("an image that is truncated, at any length, is an error with the offset") {
+    for (const char* file :
+         {"rgb.jpg", "progressive.jpg", "cmyk.jpg", "gray_16.png", "magick_interlaced.png", "palette.png"}) {
+        CAPTURE(file);
+        const Bytes whole = bytes_of(file);
+        REQUIRE(problem_of(whole) == "");
+        for (std::size_t length = 0; length < whole.size(); ++length) {
+            CAPTURE(length);
+            const std::string problem =
+                problem_of(Bytes(whole.begin(), whole.begin() + static_cast<int>(length)));
+            CHECK(problem.starts_with("x: byte "));
+        }
+    }
+}
+
+TEST_CASE("damaged images are errors that say what is wrong") {
+    CHECK(problem_of({}) == "x: byte 0: expected a JPEG or PNG image, found an empty file");
+    CHECK(problem_of(Bytes(100)) == "x: byte 0: expected a JPEG or PNG image, found another format");
+    const Bytes png = bytes_of("rgb.png");
+    const std::size_t header = find(png, "IHDR");
+    CHECK(problem_of(changed(png, header + 4, {0, 0, 0, 40})) ==
+          "x: byte 33: expected an intact PNG image, found: IHDR: CRC error");
+    const std::size_t data = find(png, "IDAT");
+    CHECK(problem_of(changed(png, data + 60, {1, 2, 3, 4})).find("expected an intact PNG image") !=
+          std::string::npos);
+    const Bytes jpeg = bytes_of("rgb.jpg");
+    const std::size_t frame = find(jpeg, "\xff\xc0");
+    CHECK(problem_of(changed(jpeg, frame + 5, {0, 0})).starts_with("x: byte "));  // a height of 0
+    CHECK(problem_of(changed(jpeg, frame + 9, {2})).starts_with("x: byte "));     // two components
+    const std::size_t scan = find(jpeg, "\xff\xda");
+    CHECK(problem_of(changed(jpeg, scan + 30, {0xff, 0xd3})).find("expected an intact JPEG image, found: ") !=
+          std::string::npos);
+}
+
+TEST_CASE("images with more pixels than max_pixels are refused before their memory is allocated") {
+    CHECK(problem_of(bytes_of("rgb.png"), {.max_pixels = 1000}) ==
+          "x: byte 41: expected an image of 1 to 1000 pixels, found 37 x 29");
+    CHECK(
+        problem_of(bytes_of("rgb.jpg"), {.max_pixels = 1000}).find("expected an image of 1 to 1000 pixels") !=
+        std::string::npos);
+    CHECK(problem_of(bytes_of("rgb.png"), {.max_pixels = 37 * 29}) == "");
+    // A JPEG image that says that it has 65,500 x 65,500 pixels.
+    const Bytes jpeg = bytes_of("rgb.jpg");
+    CHECK(problem_of(changed(jpeg, find(jpeg, "\xff\xc0") + 5, {0xff, 0xdc, 0xff, 0xdc}))
+              .find("expected an image of 1 to 178956970 pixels, found 65500 x 65500") != std::string::npos);
+}
+
+TEST_CASE("a progressive image with thousands of scans is refused") {
+    const Bytes jpeg = bytes_of("progressive.jpg");
+    const std::size_t first = find(jpeg, "\xff\xda");
+    const auto begin = jpeg.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::string marker = "\xff\xda";
+    const auto* const next = reinterpret_cast<const std::byte*>(marker.data());
+    const auto end = std::search(begin + 2, jpeg.end(), next, next + 2);
+    // The tables between the scans belong to the next scan, so the first scan ends at the first marker.
+    Bytes bytes(jpeg.begin(), begin);
+    for (int i = 0; i < 2000; ++i) bytes.insert(bytes.end(), begin, end);
+    bytes.insert(bytes.end(), end, jpeg.end());
+    CHECK(problem_of(bytes).find("expected an intact JPEG image, found: ") != std::string::npos);
+}
+
+TEST_CASE("files that cannot be read are errors") {
+    const auto problem = [](const std::filesystem::path& path) {
+        try {
+            static_cast<void>(dptk::read_image(path));
+        } catch (const dptk::FormatError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(problem("/no/such/file.jpg") ==
+          "/no/such/file.jpg: byte 0: expected a readable file, found: No such file or directory");
+    CHECK(problem("/tmp") == "/tmp: byte 0: expected a readable file, found: a folder");
+    CHECK(problem("/dev/null") == "/dev/null: byte 0: expected a readable file, found: no regular file");
+}

@@ -1,0 +1,256 @@
+#include "dptk/data/images/image_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <dptk/core/error.hpp>
+#include <dptk/core/log.hpp>
+#include <dptk/data/data_loader.hpp>
+#include <dptk/data/dataset_views.hpp>
+#include <dptk/data/random_split.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using dptk::ImageFolder;
+
+const fs::path files = DPTK_TEST_SOURCE_DIR "/data/images/files";
+
+void put(const std::string& file, const fs::path& to) {
+    fs::create_directories(to.parent_path());
+    fs::copy_file(files / file, to, fs::copy_options::overwrite_existing);
+}
+
+void write(const fs::path& path, const std::string& text) {
+    std::ofstream(path) << text;
+}
+
+/// A folder with three classes, and with files and folders that do not count.
+struct Flowers {
+    TemporaryFolder temporary;
+    fs::path root = temporary / "flowers";
+
+    Flowers() {
+        put("rgb.jpg", root / "tulip" / "b.JPG");
+        put("rgb.png", root / "tulip" / "a.png");
+        put("gray.jpg", root / "daisy" / "z.jpeg");
+        put("gray.png", root / "daisy" / "more" / "a.png");
+        put("gray.png", root / "daisy" / "more-2" / "a.png");
+        put("cmyk.jpg", root / "Rose" / "1.jpg");
+        write(root / "daisy" / "notes.txt", "no image");
+        write(root / "labels.txt", "no class");
+    }
+};
+
+std::string problem_of(const auto& make) {
+    try {
+        make();
+    } catch (const dptk::Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+std::vector<std::string> names(const ImageFolder& images, const fs::path& root) {
+    std::vector<std::string> all;
+    for (const dptk::ImageFile& file : images.files())
+        all.push_back(fs::relative(file.path, root).string() + ' ' + std::to_string(file.label));
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a folder has its classes in the order of their names, and the files of torchvision's ImageFolder") {
+    const Flowers flowers;
+    const ImageFolder images(flowers.root);
+    CHECK(images.class_names() == std::vector<std::string>{"Rose", "daisy", "tulip"});
+    CHECK(names(images, flowers.root) ==
+          std::vector<std::string>{"Rose/1.jpg 0", "daisy/z.jpeg 1", "daisy/more/a.png 1",
+                                   "daisy/more-2/a.png 1", "tulip/a.png 2", "tulip/b.JPG 2"});
+    CHECK(images.size() == 6);
+    CHECK(images[4].first == dptk::read_image(files / "rgb.png"));
+    CHECK(images[4].second == 2);
+    CHECK(images.skipped() == 0);
+}
+
+TEST_CASE("a list file has paths and labels") {
+    const Flowers flowers;
+    const fs::path list = flowers.root / "train.txt";
+    write(list, "tulip/a.png 4\n\ndaisy/more/a.png\t0\r\n");
+    put("rgb.jpg", flowers.root / "with space.jpg");
+    std::ofstream(list, std::ios::app) << "with space.jpg  2";
+    const ImageFolder images(list);
+    CHECK(names(images, flowers.root) ==
+          std::vector<std::string>{"tulip/a.png 4", "daisy/more/a.png 0", "with space.jpg 2"});
+    CHECK(images.class_names() == std::vector<std::string>{"0", "1", "2", "3", "4"});
+    CHECK(images[2].first == dptk::read_image(files / "rgb.jpg"));
+    for (const std::string line : {"a.png", "a.png one", "a.png -1", "a.png 99999999999", "3"}) {
+        write(list, "tulip/a.png 4\n" + line + "\n");
+        CHECK(problem_of([&] { ImageFolder wrong(list); }) ==
+              list.string() + ": line 2: expected a path and a label, an integer of at least 0, found \"" +
+                  line + '"');
+    }
+}
+
+TEST_CASE("several folders with the same classes, and lists, are one dataset") {
+    const Flowers flowers, more;
+    write(flowers.root / "list.txt", "tulip/a.png 1\n");
+    const std::string root = flowers.root.string();
+    CHECK(ImageFolder::from({root, more.root.string(), root + "/list.txt"}).size() == 13);
+    CHECK(ImageFolder::from({root, more.root.string()}).class_names().size() == 3);
+    fs::rename(more.root / "tulip", more.root / "violet");
+    CHECK(problem_of([&] {
+              static_cast<void>(ImageFolder::from({root, more.root.string()}));
+          }) == "ImageFolder: " + more.root.string() + ": expected the same classes as in " + root +
+                    ", found 3 classes instead of 3, or other names");
+    write(flowers.root / "list.txt", "tulip/a.png 3\n");
+    CHECK(problem_of([&] {
+              static_cast<void>(ImageFolder::from({root, root + "/list.txt"}));
+          }) == "ImageFolder: " + root + " has 3 classes, but a list has the label 3");
+    CHECK(problem_of([] { static_cast<void>(ImageFolder::from({})); }) ==
+          "ImageFolder: expected a folder or a list file, found none");
+}
+
+TEST_CASE("class names can be read from a file, which must have as many") {
+    const Flowers flowers;
+    const fs::path file = flowers.root / "names.txt";
+    write(file, "Rosa\r\nBellis\n\nTulipa\n");
+    CHECK(ImageFolder(flowers.root, {.class_names = file}).class_names() ==
+          std::vector<std::string>{"Rosa", "Bellis", "Tulipa"});
+    write(file, "Rosa\nBellis\n");
+    CHECK(problem_of([&] { ImageFolder(flowers.root, {.class_names = file}); }) ==
+          "ImageFolder: " + file.string() + ": expected 3 class names, as the images have, found 2");
+    CHECK(problem_of([&] { ImageFolder(flowers.root, {.class_names = "/no/file"}); }) ==
+          "ImageFolder: cannot read the class names in /no/file");
+}
+
+TEST_CASE("sources without images are errors") {
+    const Flowers flowers;
+    const std::string root = flowers.root.string();
+    CHECK(problem_of([&] { ImageFolder wrong(root + "/none"); }) ==
+          "ImageFolder: " + root +
+              "/none: expected a folder that has a folder of images for each class, or a list file, found "
+              "nothing");
+    CHECK(problem_of([&] { ImageFolder wrong(root + "/tulip"); }) ==
+          "ImageFolder: " + root + "/tulip: expected a folder of images for each class, found no folder");
+    fs::create_directories(flowers.root / "violet");
+    CHECK(problem_of([&] { ImageFolder wrong(root); }) ==
+          "ImageFolder: " + root +
+              ": expected images of each class, found no .jpg, .jpeg or .png file for violet (1 of 4 classes "
+              "have "
+              "none)");
+    write(flowers.root / "violet" / "a.WebP", "");
+    CHECK(problem_of([&] { ImageFolder wrong(root); }) ==
+          "ImageFolder: " + root +
+              "/violet/a.WebP: expected JPEG and PNG images, found a file \"*.webp\": convert it, or move it "
+              "out of "
+              "the folder");
+    fs::remove_all(flowers.root / "violet");
+    fs::create_directory_symlink(flowers.root / "tulip", flowers.root / "tulip" / "loop");
+    CHECK(problem_of([&] { ImageFolder wrong(root); }).find("does a link lead back to it?") !=
+          std::string::npos);
+}
+
+TEST_CASE("a damaged image is an error with its file and index, or is skipped, counted and logged once") {
+    const Flowers flowers;
+    write(flowers.root / "tulip" / "a.png", "damaged");
+    const std::string path = (flowers.root / "tulip" / "a.png").string();
+    const std::string problem = path + ": byte 0: expected a JPEG or PNG image, found another format";
+    const ImageFolder strict(flowers.root);
+    CHECK(problem_of([&] { static_cast<void>(strict[4]); }) == problem);
+    dptk::DistributedSampler sampler(strict.size(), 1, 0, {.shuffle = false});
+    dptk::DataLoader loader(strict, sampler, {.workers = 2, .transform = {dptk::Resize(8)}});
+    const std::string in_loader = problem_of([&] {
+        for (const auto& [pixels, labels] : loader) CHECK(labels.size() == 1);
+    });
+    CHECK(in_loader == "DataLoader: sample 4: " + problem);
+
+    std::vector<std::string> lines;
+    dptk::set_log_sink([&](dptk::LogLevel, int, std::string_view line) { lines.emplace_back(line); });
+    const ImageFolder tolerant(flowers.root, {.skip_damaged = true});
+    CHECK(tolerant[4].first == strict[5].first);
+    CHECK(tolerant[4].second == 2);
+    CHECK(tolerant.skipped() == 1);
+    CHECK(lines ==
+          std::vector<std::string>{
+              "ImageFolder skips a damaged file, and uses the next one instead (1 until now): " + problem});
+    for (const dptk::ImageFile& file : tolerant.files()) write(file.path, "");
+    CHECK(problem_of([&] { static_cast<void>(tolerant[0]); }) == "ImageFolder: all 6 files are damaged");
+    dptk::set_log_sink({});
+    CHECK(lines.size() == 6);
+}
+
+TEST_CASE("the fingerprint depends on names and labels, and not on where the folder is") {
+    const Flowers flowers;
+    const auto before = ImageFolder(flowers.root).fingerprint();
+    const fs::path moved = flowers.root.parent_path() / "moved";
+    fs::rename(flowers.root, moved);
+    CHECK(ImageFolder(moved).fingerprint() == before);
+    fs::rename(moved / "tulip" / "a.png", moved / "tulip" / "c.png");
+    CHECK(ImageFolder(moved).fingerprint() != before);
+}
+
+TEST_CASE("a loader makes the same batches with any number of workers and ranks") {
+    const Flowers flowers;
+    const ImageFolder images(flowers.root);
+    using Sample = std::pair<std::vector<float>, int>;
+    const auto epoch = [&](std::size_t workers, std::size_t ranks) {
+        std::vector<Sample> samples(images.size());
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            dptk::DistributedSampler sampler(images.size(), ranks, rank,
+                                             {.seed = 7, .padding = dptk::Padding::none});
+            sampler.set_epoch(3);
+            dptk::DataLoader loader(images, sampler,
+                                    {.batch_size = 2,
+                                     .workers = workers,
+                                     .transform = {dptk::RandomResizedCrop(12), dptk::RandomHorizontalFlip(),
+                                                   dptk::Normalize(dptk::imagenet)}});
+            std::size_t next = 0;
+            for (const auto& [pixels, labels] : loader) {
+                CHECK(pixels.shape() == dptk::Shape{labels.size(), 3, 12, 12});
+                for (std::size_t i = 0; i < labels.size(); ++i, ++next) {
+                    const auto values = pixels.values().subspan(i * 3 * 12 * 12, 3 * 12 * 12);
+                    samples[next * ranks + rank] = {{values.begin(), values.end()}, labels[i]};
+                }
+            }
+        }
+        return samples;
+    };
+    const std::vector<Sample> expected = epoch(0, 1);
+    CHECK(expected[0].first != expected[1].first);
+    CHECK(epoch(1, 1) == expected);
+    CHECK(epoch(4, 1) == expected);
+    CHECK(epoch(2, 2) == expected);
+    CHECK(epoch(0, 3) == expected);
+}
+
+TEST_CASE("a random split is the same for the same seed, and has each sample once") {
+    const auto [training, validation] = dptk::random_split(100, 0.2, 5);
+    CHECK(training.size() == 80);
+    CHECK(validation.size() == 20);
+    std::vector<bool> seen(100);
+    for (const std::size_t index : training) seen[index] = true;
+    for (const std::size_t index : validation) {
+        CHECK(!seen[index]);
+        seen[index] = true;
+    }
+    CHECK(std::count(seen.begin(), seen.end(), true) == 100);
+    CHECK(std::is_sorted(validation.begin(), validation.end()));
+    CHECK(dptk::random_split(100, 0.2, 5).validation == validation);
+    CHECK(dptk::random_split(100, 0.2, 6).validation != validation);
+    CHECK(dptk::random_split(3, 0, 1).training == std::vector<std::size_t>{0, 1, 2});
+    CHECK(dptk::random_split(3, 1, 1).training.empty());
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::random_split(3, 1.5, 1)),
+                         "random_split: expected a fraction in [0, 1], found 1.5", dptk::ArgumentError);
+    const Flowers flowers;
+    const ImageFolder images(flowers.root);
+    const dptk::Subset part(images, dptk::random_split(images.size(), 0.5, 1).validation);
+    CHECK(part[0].first.channels == 3);
+}
