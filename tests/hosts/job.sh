@@ -26,7 +26,7 @@ finish() {
         wait "$job"
         statuses+=($?)
     done
-    wait_until 2 tidy || fail "left behind:"$'\n'"$(new_leftovers)"
+    wait_until 10 tidy || fail "left behind:"$'\n'"$(new_leftovers)"
 }
 
 # succeed SECONDS COMMAND...: runs a job, and expects that it succeeds.
