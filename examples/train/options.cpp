@@ -36,9 +36,11 @@ ParsedOptions parse_options(int argc, char** argv) {
         "Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
     app.option_defaults()->always_capture_default();
     app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
-    app.add_option("--dataset", options.dataset)->check(CLI::IsMember({"digits", "mnist", "synthetic"}));
+    app.add_option("--dataset", options.dataset)
+        ->check(
+            CLI::IsMember({"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "npy", "synthetic"}));
     app.add_option("--data", options.data,
-                   "folder of the IDX files (default: the digits that ship with dptk)")
+                   "folder of the dataset's files (default: the digits that ship with dptk)")
         ->type_name("DIR");
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
