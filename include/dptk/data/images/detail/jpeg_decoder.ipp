@@ -72,8 +72,9 @@ class JpegDecoder {
     }
 
     void read_rows(Image& image) {
-        std::vector<std::uint8_t> row(
-            info_.out_color_space == JCS_RGB ? 0 : image.width * info_.output_components);
+        std::vector<std::uint8_t> row(info_.out_color_space == JCS_RGB
+                                          ? 0
+                                          : image.width * static_cast<std::size_t>(info_.output_components));
         for (std::size_t y = 0; y < image.height; ++y) {
             std::uint8_t* const out = image.pixels.data() + y * image.width * 3;
             JSAMPROW into = row.empty() ? out : row.data();
