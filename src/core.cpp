@@ -17,6 +17,7 @@
 #include "dptk/data/detail/file_bytes.ipp"
 #include "dptk/data/detail/prefetch_queue.ipp"
 #include "dptk/data/distributed_sampler.ipp"
+#include "dptk/data/host_dataset.ipp"
 #include "dptk/data/image_batch.ipp"
 #include "dptk/data/image_dataset.ipp"
 #include "dptk/data/transforms/crop.ipp"

@@ -1,6 +1,7 @@
 // test_launch verbs VERB VICTIM: a rank that repeats one kind of call until rank VICTIM kills itself, after
 // 100 ms. The other ranks print the error that the call throws.
 // test_launch verbs list: prints the verbs.
+#include <dptk/data/host_dataset.hpp>
 #include <dptk/ddp.hpp>
 
 #include <csignal>
@@ -88,6 +89,11 @@ std::map<std::string, Call> calls() {
              std::this_thread::sleep_for(std::chrono::milliseconds(40));
              std::vector<float> received(message.count<float>());
              group.recv(received, message.source, message.tag);
+         }},
+        {"host_dataset",
+         [](ProcessGroup& group) {
+             const std::vector<double> numbers(50'000);
+             const dptk::HostDataset copy(numbers, group);
          }},
         {"subgroup", [](ProcessGroup& group) { static_cast<void>(group.split(0)); }},
     };
