@@ -18,11 +18,11 @@ int main(int, char** arguments) {
                              .transform = {dptk::RandomResizedCrop(32), dptk::RandomHorizontalFlip(),
                                            dptk::Normalize(dptk::imagenet)}});
 
-    dptk::nn::Sequential<dptk::nn::Reference<float>> net(dptk::nn::lenet(images.classes()), {3, 32, 32}, 1);
+    dptk::nn::Sequential<dptk::nn::Reference<float>> net(dptk::nn::mlp(images.classes()), {3, 32, 32}, 1);
     dptk::DistributedDataParallel ddp(group, net);
-    dptk::SGD<float> sgd({.lr = 0.1, .momentum = 0.9});
+    dptk::SGD<float> sgd({.lr = 0.01, .momentum = 0.9});
     dptk::Tensor<float> gradient;
-    for (int epoch = 0; epoch < 30; ++epoch) {
+    for (int epoch = 0; epoch < 15; ++epoch) {
         sampler.set_epoch(epoch);
         double loss = 0;
         for (const auto& [pixels, labels] : loader) {
