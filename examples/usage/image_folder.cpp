@@ -15,10 +15,10 @@ int main(int, char** arguments) {
     dptk::DistributedSampler sampler(images, group, {.seed = 7});
     dptk::DataLoader loader(images, sampler,
                             {.batch_size = 8,
-                             .transform = {dptk::RandomResizedCrop(32), dptk::RandomHorizontalFlip(),
+                             .transform = {dptk::RandomResizedCrop(16), dptk::RandomHorizontalFlip(),
                                            dptk::Normalize(dptk::imagenet)}});
 
-    dptk::nn::Sequential<dptk::nn::Reference<float>> net(dptk::nn::mlp(images.classes()), {3, 32, 32}, 1);
+    dptk::nn::Sequential<dptk::nn::Reference<float>> net(dptk::nn::mlp(images.classes()), {3, 16, 16}, 1);
     dptk::DistributedDataParallel ddp(group, net);
     dptk::SGD<float> sgd({.lr = 0.01, .momentum = 0.9});
     dptk::Tensor<float> gradient;
