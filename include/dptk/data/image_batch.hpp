@@ -82,8 +82,9 @@ void check_transforms(const ImageTransforms& transforms, bool samples_have_image
 /// Images, all of one size: a batch is a tensor of shape [n, channels, height, width].
 template <>
 struct Collate<detail::TransformedImage> {
-    using Batch = Tensor<float>;
+    using Batch = Tensor<float>;  ///< The type of a batch.
 
+    /// Prepares a batch of `count` images, whose size the first one sets.
     static void begin(Batch& batch, std::size_t count) { batch.resize(Shape{count, 0, 0, 0}); }
 
     /// Throws ArgumentError if the image's size differs from that of the batch's first image.

@@ -24,6 +24,7 @@ class Resize {
   public:
     /// The shorter side gets this length, and the longer one keeps its ratio to it, rounded down.
     explicit Resize(std::size_t shorter_side) noexcept : height_(shorter_side), keeps_ratio_(true) {}
+    /// Both sides get the given lengths.
     Resize(std::size_t height, std::size_t width) noexcept : height_(height), width_(width) {}
 
     /// Throws ArgumentError for a size of 0 or above 2^16.
@@ -38,9 +39,12 @@ class Resize {
 /// Keeps the middle of an image (see center_crop()).
 class CenterCrop {
   public:
+    /// Keeps a square.
     explicit CenterCrop(std::size_t side) noexcept : CenterCrop(side, side) {}
+    /// Keeps a part of this size.
     CenterCrop(std::size_t height, std::size_t width) noexcept : height_(height), width_(width) {}
 
+    /// Returns the middle of the image.
     [[nodiscard]] Image operator()(const Image& image) const { return center_crop(image, width_, height_); }
 
   private:
@@ -56,8 +60,10 @@ struct RandomCropOptions {
 /// Keeps a part of an image. All places are equally likely.
 class RandomCrop {
   public:
+    /// Keeps a square.
     explicit RandomCrop(std::size_t side, const RandomCropOptions& options = {}) noexcept
         : RandomCrop(side, side, options) {}
+    /// Keeps a part of this size.
     RandomCrop(std::size_t height, std::size_t width, const RandomCropOptions& options = {}) noexcept
         : height_(height), width_(width), options_(options) {}
 
@@ -81,11 +87,14 @@ struct RandomResizedCropOptions {
 /// Selects a part of random area and ratio, and changes its size.
 class RandomResizedCrop {
   public:
-    /// Throws ArgumentError if a limit is not above 0, or a smallest one is above the largest.
+    /// Makes square images. Throws ArgumentError if a limit is not above 0, or a smallest one is above the
+    /// largest.
     explicit RandomResizedCrop(std::size_t side, const RandomResizedCropOptions& options = {})
         : RandomResizedCrop(side, side, options) {}
+    /// Makes images of this size, and throws like the constructor above.
     RandomResizedCrop(std::size_t height, std::size_t width, const RandomResizedCropOptions& options = {});
 
+    /// Returns a part of the image in the new size.
     [[nodiscard]] Image operator()(const Image& image, SampleRandom& random) const;
 
     /// Returns the part that is selected of an image of this size: the area has a uniform distribution, and
@@ -101,8 +110,10 @@ class RandomResizedCrop {
 /// Exchanges left and right with a probability.
 class RandomHorizontalFlip {
   public:
+    /// `probability` is in [0, 1].
     explicit RandomHorizontalFlip(double probability = 0.5) noexcept : probability_(probability) {}
 
+    /// Returns the image or its mirror image.
     [[nodiscard]] Image operator()(Image image, SampleRandom& random) const {
         return random.unit() < probability_ ? flip_horizontally(image) : std::move(image);
     }
@@ -113,8 +124,8 @@ class RandomHorizontalFlip {
 
 /// The mean and the standard deviation of each channel, for values in [0, 1].
 struct ChannelStatistics {
-    std::vector<float> mean;
-    std::vector<float> deviation;
+    std::vector<float> mean;       ///< By channel.
+    std::vector<float> deviation;  ///< By channel; not 0.
 };
 
 /// The statistics of ImageNet's training images, which networks of torchvision expect.
@@ -138,6 +149,7 @@ class Normalize {
 /// Normalize. Several workers call the function at the same time.
 class ImageTransform {
   public:
+    /// Makes a transform of a function `Image fn(Image)` or `Image fn(Image, SampleRandom&)`.
     template <class Fn>
         requires(!std::is_same_v<std::remove_cvref_t<Fn>, ImageTransform>) &&
                 (std::is_invocable_r_v<Image, const Fn&, Image, SampleRandom&> ||
@@ -149,6 +161,7 @@ class ImageTransform {
             step_ = Step([fn = std::move(fn)](Image image, SampleRandom&) { return fn(std::move(image)); });
         }
     }
+    /// Makes a transform of a Normalize.
     ImageTransform(Normalize normalize) : step_(std::move(normalize)) {}
 
   private:
@@ -166,8 +179,10 @@ class ImageTransforms {
     /// Throws ArgumentError if a Normalize is not the last transform.
     ImageTransforms(std::initializer_list<ImageTransform> transforms)
         : ImageTransforms(std::vector<ImageTransform>(transforms)) {}
+    /// Throws like the constructor above.
     explicit ImageTransforms(std::vector<ImageTransform> transforms);
 
+    /// Returns whether there are no transforms.
     [[nodiscard]] bool empty() const noexcept { return steps_.empty() && !normalize_; }
 
     /// Returns the Normalize, or null if there is none.
