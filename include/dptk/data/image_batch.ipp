@@ -10,8 +10,11 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void write_values(const TransformedImage& sample, float* out) {
     const Image& image = sample.image;
     if (sample.normalize != nullptr) return sample.normalize->write(image, out);
-    const std::vector<float> zeros(image.channels, 0), ones(image.channels, 1);
-    Normalize({zeros, ones}).write(image, out);
+    const std::size_t count = image.width * image.height;
+    for (std::size_t channel = 0; channel < image.channels; ++channel) {
+        for (std::size_t i = 0; i < count; ++i)
+            *out++ = static_cast<float>(image.pixels[i * image.channels + channel]) / 255;
+    }
 }
 
 DPTK_INLINE void throw_other_size(const Image& image, const Shape& expected) {
