@@ -35,4 +35,6 @@ TEST_CASE("a size of 0, or an image without pixels, cannot be resampled") {
                          "resample: expected a size of 1 to 65536 pixels, found 0 x 2", dptk::ArgumentError);
     CHECK_THROWS_AS(static_cast<void>(dptk::resample(test::picture(2, 2, 1, false), 2, 65537)),
                     dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(static_cast<void>(dptk::resample(test::picture(2, 2, 5), 3, 3)),
+                         "resample: expected at most 4 channels, found 5", dptk::ArgumentError);
 }

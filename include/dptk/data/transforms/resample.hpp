@@ -12,7 +12,7 @@ namespace DPTK_NAMESPACE {
 /// Returns the image in another size. A pixel of the result is the weighted mean of the pixels around its
 /// place in the image, along rows and along columns: with triangular weights, which are wider if
 /// the image becomes smaller (antialiasing), in fixed-point arithmetic with 22 fractional bits. Throws
-/// ArgumentError if the image has no pixels, or for a size of 0 or above 2^16.
+/// ArgumentError if the image has no pixels or more than 4 channels, or for a size of 0 or above 2^16.
 [[nodiscard]] Image resample(const Image& image, std::size_t width, std::size_t height);
 
 }  // namespace DPTK_NAMESPACE

@@ -3,8 +3,10 @@
 #include "dptk/data/transforms/resample.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,22 +53,34 @@ struct ResampleWindow {
     return static_cast<std::uint8_t>(std::clamp(sum >> weight_bits, 0, 255));
 }
 
+/// Computes the rows of an image with `channels` channels, a constant so that a pixel's sums stay in
+/// registers.
+template <std::size_t channels>
+void resample_rows(const Image& image, std::span<const ResampleWindow> windows, std::uint8_t* to) {
+    for (std::size_t y = 0; y < image.height; ++y) {
+        const std::uint8_t* const row = image.row(y).data();
+        for (const ResampleWindow& window : windows) {
+            const std::uint8_t* from = row + window.first * channels;
+            std::array<std::int32_t, channels> sums;
+            sums.fill(1 << (weight_bits - 1));
+            for (const std::int32_t weight : window.weights) {
+                for (std::size_t c = 0; c < channels; ++c) sums[c] += *from++ * weight;
+            }
+            for (const std::int32_t sum : sums) *to++ = from_fixed_point(sum);
+        }
+    }
+}
+
 [[nodiscard]] DPTK_INLINE Image resample_rows(const Image& image, std::size_t width) {
     Image out{width, image.height, image.channels, {}};
     out.pixels.resize(width * image.height * image.channels);
     const std::vector<ResampleWindow> windows = resample_windows(image.width, width);
-    std::uint8_t* to = out.pixels.data();
-    for (std::size_t y = 0; y < image.height; ++y) {
-        const std::uint8_t* const row = image.row(y).data();
-        for (const ResampleWindow& window : windows) {
-            const std::uint8_t* const from = row + window.first * image.channels;
-            for (std::size_t c = 0; c < image.channels; ++c) {
-                std::int32_t sum = 1 << (weight_bits - 1);
-                for (std::size_t p = 0; p < window.weights.size(); ++p)
-                    sum += from[p * image.channels + c] * window.weights[p];
-                *to++ = from_fixed_point(sum);
-            }
-        }
+    switch (image.channels) {
+        case 1: resample_rows<1>(image, windows, out.pixels.data()); break;
+        case 2: resample_rows<2>(image, windows, out.pixels.data()); break;
+        case 3: resample_rows<3>(image, windows, out.pixels.data()); break;
+        case 4: resample_rows<4>(image, windows, out.pixels.data()); break;
+        default: break;  // resample() has checked the channels
     }
     return out;
 }
@@ -99,6 +113,8 @@ DPTK_INLINE Image resample(const Image& image, std::size_t width, std::size_t he
     if (width == 0 || height == 0 || width > most || height > most)
         throw ArgumentError(detail::text("resample: expected a size of 1 to ", most, " pixels, found ", width,
                                          " x ", height));
+    if (image.channels > 4)
+        throw ArgumentError(detail::text("resample: expected at most 4 channels, found ", image.channels));
     Image out = width == image.width ? image : detail::resample_rows(image, width);
     if (height != image.height) out = detail::resample_columns(out, height);
     return out;
