@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "dptk/core/config.hpp"
 #include "dptk/data/image.hpp"
