@@ -185,7 +185,7 @@ class ImageTransforms {
     /// Returns whether there are no transforms.
     [[nodiscard]] bool empty() const noexcept { return steps_.empty() && !normalize_; }
 
-    /// Returns the Normalize, or null if there is none.
+    /// Returns the Normalize, or null without one.
     [[nodiscard]] const Normalize* normalize() const noexcept { return normalize_ ? &*normalize_ : nullptr; }
 
     /// Returns the image after all transforms but the Normalize. Throws ArgumentError if a transform returns
