@@ -233,6 +233,13 @@ class VectorLoop {
                 To::store(at<Out>(result, i + 3 * lanes), d);
             }
         }
+        if constexpr (sizeof(In) == sizeof(Lane) && sizeof(Out) == sizeof(Lane)) {
+            constexpr std::size_t few = 4;  // not worth a copy into a register
+            if (job.count - i <= few) {
+                for (; i < job.count; ++i) run_one(job, division, i);
+                return;
+            }
+        }
         for (; i < job.count; i += lanes) run_partial(job, division, i, std::min(lanes, job.count - i));
     }
 
@@ -240,14 +247,16 @@ class VectorLoop {
     /// Divides the sum by the divisor. If the divisor is a power of two, as most world sizes are, multiplies
     /// by the reciprocal, which gives bitwise the same result.
     struct Division {
-        explicit Division(double divisor_)
-            : divisor(static_cast<Lane>(divisor_)), factor(static_cast<Lane>(1 / divisor_)) {
+        explicit Division(double divisor_) : divides(divisor_ != 1) {
+            if (!divides) return;
+            divisor = static_cast<Lane>(divisor_);
+            factor = static_cast<Lane>(1 / divisor_);
             const auto whole = static_cast<std::uint64_t>(divisor_);
-            divides = divisor_ != 1;
             multiplies = (whole & (whole - 1)) == 0;
         }
 
-        [[gnu::always_inline]] inline void apply(Vector& sum) const noexcept {
+        template <class Sum>
+        [[gnu::always_inline]] inline void apply(Sum& sum) const noexcept {
             if constexpr (std::floating_point<Lane>) {
                 if (!divides) return;
                 if (multiplies) {
@@ -258,10 +267,10 @@ class VectorLoop {
             }
         }
 
-        Lane divisor;
-        Lane factor;
         bool divides;
-        bool multiplies;
+        bool multiplies = false;
+        Lane divisor = 1;
+        Lane factor = 1;
     };
 
     template <class T, class Data>
@@ -276,6 +285,19 @@ class VectorLoop {
         From::load(b, at<In>(from, i + lanes));
         From::load(c, at<In>(from, i + 2 * lanes));
         From::load(d, at<In>(from, i + 3 * lanes));
+    }
+
+    [[gnu::always_inline]] static inline void run_one(const VectorSum& job, const Division& division,
+                                                      std::size_t i) noexcept {
+        Lane sum;
+        std::memcpy(&sum, at<In>(job.sources[0], i), sizeof sum);
+        for (const void* source : job.sources.subspan(1)) {
+            Lane part;
+            std::memcpy(&part, at<In>(source, i), sizeof part);
+            sum = static_cast<Lane>(sum + part);
+        }
+        division.apply(sum);
+        for (void* result : job.results) std::memcpy(at<Out>(result, i), &sum, sizeof sum);
     }
 
     /// Sums `count` elements, at most one register, in a register padded with zeros.
