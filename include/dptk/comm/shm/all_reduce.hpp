@@ -18,6 +18,9 @@ class ShmAllReduce {
     /// Each rank reduces all elements, from the copies that all ranks have written to their slots.
     void reduce_copies(const Buffer& data, const Reduction& reduction);
 
+    /// Each rank reduces all elements of the ranks' sources.
+    void reduce_sources(const Buffer& data, const Reduction& reduction);
+
     /// Each rank reduces its slice and writes the result to the memory of all ranks.
     void in_place(const ShmContext::Parts& parts, const Buffer& data, const Reduction& reduction);
 

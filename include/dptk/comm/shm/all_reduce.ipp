@@ -13,6 +13,12 @@ namespace DPTK_NAMESPACE::detail {
 DPTK_INLINE void ShmAllReduce::run(const Collective& call) {
     algorithms::place(call.output, call.input);
     const Buffer& data = call.output;
+    if (context_.one_host() && data.bytes() <= sizeof(CallRecord::elements)) {
+        context_.enter_barrier_with(data, call);
+        for (int rank = 0; rank < region_.size(); ++rank)
+            context_.source(rank) = region_.record_of(rank).elements.data();
+        return reduce_sources(data, call.reduction);
+    }
     const auto ranks = static_cast<std::size_t>(region_.size());
     const bool fits = context_.one_host() && data.bytes() <= ShmRegion::slot_bytes &&
                       data.bytes() * ranks <= 4 * ShmRegion::slot_bytes;
@@ -39,6 +45,10 @@ DPTK_INLINE void ShmAllReduce::run(const Collective& call) {
 
 DPTK_INLINE void ShmAllReduce::reduce_copies(const Buffer& data, const Reduction& reduction) {
     for (int rank = 0; rank < region_.size(); ++rank) context_.source(rank) = region_.slot_of(rank);
+    reduce_sources(data, reduction);
+}
+
+DPTK_INLINE void ShmAllReduce::reduce_sources(const Buffer& data, const Reduction& reduction) {
     reduce_together({context_.sources, {&data.data, 1}, data.count, context_.world()}, data, data.dtype,
                     reduction);
 }

@@ -55,6 +55,9 @@ class ShmContext {
     /// ranks if their calls differ.
     void enter_barrier(const Collective& call, const ShmAddress& address = {});
 
+    /// Barrier of a call whose elements fit into the record.
+    void enter_barrier_with(const Buffer& elements, const Collective& call);
+
     /// Allocates zeroed memory that all ranks of the host share. If shared memory cannot be allocated, all of
     /// these ranks get private memory. Collective among the host's ranks. Throws MismatchError if the ranks
     /// request different sizes.
@@ -95,6 +98,8 @@ class ShmContext {
     [[nodiscard]] void* scratch(std::size_t bytes);
 
   private:
+    void enter_barrier(const Collective& call, CallRecord record);
+
     std::unique_ptr<ShmRegion> region_;
     ShmHosts hosts_;
     std::function<void(const Collective&)> across_;

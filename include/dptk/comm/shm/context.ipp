@@ -49,17 +49,29 @@ DPTK_INLINE ShmContext::ShmContext(std::unique_ptr<ShmRegion> region, ShmHosts h
       across_(std::move(across)) {}
 
 DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, const ShmAddress& address) {
-    const std::size_t element_size = has_buffers(call.verb) ? call.shared_shape().element_size() : 0;
-    const std::uint64_t counts = call.counts.empty() ? 0 : hash_of(call);
-    region_->enter_barrier({PackedCall(call).words(), static_cast<std::uint32_t>(element_size),
-                            static_cast<std::uint32_t>(counts), address});
+    enter_barrier(call, CallRecord{.address = address});
+}
+
+DPTK_INLINE void ShmContext::enter_barrier_with(const Buffer& elements, const Collective& call) {
+    CallRecord record;
+    if (elements.count != 0) std::memcpy(record.elements.data(), elements.data, elements.bytes());
+    enter_barrier(call, record);
+}
+
+DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, CallRecord record) {
+    record.call = PackedCall(call).words();
+    if (has_buffers(call.verb))
+        record.element_size = static_cast<std::uint32_t>(call.shared_shape().element_size());
+    if (!call.counts.empty()) record.counts = static_cast<std::uint32_t>(hash_of(call));
+    region_->enter_barrier(record);
     const CallRecord& first = region_->record_of(0);
     for (int other = 1; other < size(); ++other) {
         const CallRecord& theirs = region_->record_of(other);
         const bool equal_calls =
             theirs.call.first == first.call.first && theirs.call.second == first.call.second;
         const bool equal_elements = theirs.element_size == first.element_size;
-        if (equal_calls && equal_elements && theirs.counts == first.counts) continue;
+        if (equal_calls && equal_elements && theirs.counts == first.counts) [[likely]]
+            continue;
         const auto describe = [&](const CallRecord& record) {
             const bool with_size = equal_calls && !equal_elements;
             return describe_packed(record.call) +

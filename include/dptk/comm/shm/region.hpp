@@ -2,6 +2,7 @@
 /// and the staging buffers for larger calls on private memory.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,9 @@ struct CallRecord {
     std::uint32_t counts = 0;
     /// The memory of this rank that the other ranks access.
     ShmAddress address = {};
+    /// This rank's elements in a call of a few bytes, which then needs no other cache line. Aligned to 16
+    /// bytes within a slot.
+    std::array<std::byte, 16> elements = {};
 };
 
 /// Logs why memory is not shared. Only the first call in a process logs.
@@ -41,6 +45,7 @@ class ShmRegion {
     using Event = EventCount<SharedWords>;
     using Work = SharedWork<SharedWords>;
     using Slot = BarrierSlot<SharedWords, CallRecord>;
+    static_assert(sizeof(Slot) == 64, "a record is one cache line");
 
     /// The maximum size of one rank's elements in a small call.
     static constexpr std::size_t slot_bytes = 16384;
