@@ -141,7 +141,8 @@ class PackedCall {
     explicit PackedCall(const Collective& call) noexcept {
         const int op = call.reduction.user != nullptr ? user_function : static_cast<int>(call.reduction.op);
         set(call.verb, op, call.shared_shape(), has_root(call.verb) ? call.root : call.bucket);
-        if (!call.counts.empty()) set_count(call);
+        if (!call.counts.empty()) [[unlikely]]
+            set_count(call);
     }
 
     PackedCall(Verb verb, const Buffer& buffer, int peer, int tag) noexcept;

@@ -18,7 +18,8 @@ namespace algorithms {
 
 /// Copies `from` to `to`, unless they are at the same address.
 inline void place(const Buffer& to, const Buffer& from) {
-    if (to.data != from.data) detail::convert(to, from);
+    if (to.data != from.data) [[unlikely]]
+        detail::convert(to, from);
 }
 
 /// Returns whether a reduction that the transport does not support natively requires the `slices` algorithm.
@@ -67,15 +68,16 @@ template <Transport T>
 template <Transport T>
 [[nodiscard, gnu::always_inline]] inline bool run_natively(T& transport, const Collective& call) {
     if (reduces(call.verb) && !reduces_natively<T>(call.input.dtype, call.reduction)) return false;
+    if constexpr (detail::HasAllReduce<T>) {
+        if (call.verb == Verb::all_reduce)
+            [[likely]] {  // without the switch's jump, which is often mispredicted
+            place(call.output, call.input);
+            transport.all_reduce(call.output, call.reduction);
+            return true;
+        }
+    }
     const bool here = transport.rank() == call.root;
     switch (call.verb) {
-        case Verb::all_reduce:
-            if constexpr (detail::HasAllReduce<T>) {
-                place(call.output, call.input);
-                transport.all_reduce(call.output, call.reduction);
-                return true;
-            }
-            return false;
         case Verb::reduce:
             if constexpr (detail::HasReduce<T>) {
                 if (here) place(call.output, call.input);
@@ -137,6 +139,7 @@ template <Transport T>
                 return true;
             }
             return false;
+        case Verb::all_reduce:
         case Verb::allocate:
         case Verb::duplicate:
         case Verb::subgroup:
@@ -166,12 +169,16 @@ template <Transport T>
 template <Transport T>
 [[gnu::always_inline]] inline void run(T& transport, const Collective& call,
                                        AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic) {
-    if (needs_copy(call)) return run_on_copy(transport, call, algorithm);
+    if (needs_copy(call)) [[unlikely]]
+        return run_on_copy(transport, call, algorithm);
     if constexpr (detail::HasRun<T>) {
         transport.run(call, algorithm);
     } else {
         const bool chosen = call.verb == Verb::all_reduce && algorithm != AllReduceAlgorithm::automatic;
-        if (!chosen && run_natively(transport, call)) return;
+        if (!chosen) [[likely]] {
+            if (run_natively(transport, call)) [[likely]]
+                return;
+        }
         MessagesOver<T> messages(transport, call);
         over_messages(messages, call, algorithm);
     }

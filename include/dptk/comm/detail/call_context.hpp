@@ -31,7 +31,8 @@ struct CallContext {
     [[gnu::always_inline]] void run(const Collective& call, AllReduceAlgorithm algorithm,
                                     Operation&& operation) const {
         const ActiveCall active(*tracker, call);
-        if (checker) checker->check(call, algorithm);
+        if (checker) [[unlikely]]
+            checker->check(call, algorithm);
         operation();
     }
 

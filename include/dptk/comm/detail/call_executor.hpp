@@ -64,7 +64,7 @@ struct CallExecutor final : CallContext {
     /// Executes the call on the program's own thread.
     [[gnu::always_inline]] void run_on_caller(const Collective& call, AllReduceAlgorithm algorithm) const {
         std::optional<CallerState::WaitScope> here;
-        if (checker) {
+        if (checker) [[unlikely]] {
             checker->announce();
             here.emplace(checker->caller(), checker->channel());
         }

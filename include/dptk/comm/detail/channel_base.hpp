@@ -78,12 +78,15 @@ class ChannelBase : public Channel {
     }
 
     /// Throws ArgumentError in a forked child, or if another thread is in a call of this channel.
-    void check_caller(const Collective& call) const {
-        if (fork_guard_.is_in_child()) refuse_child(call);
+    [[gnu::always_inline]] void check_caller(const Collective& call) const {
+        if (fork_guard_.is_in_child()) [[unlikely]]
+            refuse_child(call);
         if (abilities_.enqueues) return;
         const std::optional<std::uint64_t> active = tracker().active_call();
+        if (!active) [[likely]]
+            return;
         // If the background thread executed this call, the queue would not be idle while the call is active.
-        if (active && queue_.idle() && tracker().active_call() == active) refuse_second_caller(call);
+        if (queue_.idle() && tracker().active_call() == active) refuse_second_caller(call);
     }
 
     /// Throws ArgumentError if the transport does not support the call's memory.

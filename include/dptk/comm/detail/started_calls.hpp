@@ -69,7 +69,8 @@ class StartedCalls {
     /// memory. Before a barrier, also completes all started calls and the messages whose Work was dropped,
     /// and throws the first error of an operation whose Work was dropped.
     void finish_before(const Collective& call) {
-        if (!started_.all.empty() || !deferred_.empty() || !messages_.all.empty()) finish_some_before(call);
+        if (!started_.all.empty() || !deferred_.empty() || !messages_.all.empty()) [[unlikely]]
+            finish_some_before(call);
     }
 
     /// Completes all operations when the channel closes. Throws the first error that was not reported.

@@ -81,20 +81,22 @@ class TransportChannel final : public ChannelBase {
         if (call.timeout.count() != 0) [[unlikely]]
             return run_with_timeout(call);
         check_caller(call);
-        if (HasRethrow<T> || job_state()->failed()) executor_->throw_if_failed();
+        if (HasRethrow<T> || job_state()->failed()) [[unlikely]]
+            executor_->throw_if_failed();
         check_memory(call);
         if constexpr (HasEnqueue<T>) return enqueued_->run(call, algorithm());
         const ProgramWait::Scope waits(control().program(), tracker());
         break_job_unless_agreed(
             executor_->job, [&]() __attribute__((always_inline)) {
                 started().finish_before(call);
-                if (queue().idle()) {
+                if (queue().idle()) [[likely]] {
                     executor_->run_on_caller(call, algorithm_of(call));
                 } else {
                     Work(start_prepared(call, nullptr, nullptr)).wait();
                 }
             });
-        if (call.verb == Verb::barrier) queue().rethrow_dropped_error();
+        if (call.verb == Verb::barrier) [[unlikely]]
+            queue().rethrow_dropped_error();
     }
 
     [[nodiscard]] Work start(const Collective& call, std::shared_ptr<const void> keep_alive,
@@ -324,7 +326,8 @@ class TransportChannel final : public ChannelBase {
 
     void check_memory(const Collective& call) const {
         if constexpr (ServesDevices<T>) return;
-        if (call.input.on_device() || call.output.on_device()) check_device_memory(call);
+        if (call.input.on_device() || call.output.on_device()) [[unlikely]]
+            check_device_memory(call);
     }
 
     void open_message(const Message& message) {

@@ -103,10 +103,17 @@ class MpiTransport {
     /// functions have no context argument, and Open MPI's vectorized sums of short integers saturate
     /// instead of wrapping around.
     [[nodiscard]] static bool reduces(DType dtype, const Reduction& reduction) noexcept {
-        const bool short_float = dtype == DType::f16 || dtype == DType::bf16;
-        const bool short_integer = !is_floating(dtype) && dtype_size(dtype) <= 2;
-        const bool is_builtin = reduction.user == nullptr && !reduction.weight;
-        return is_builtin && !short_float && !(short_integer && reduction.op == ReduceOp::sum);
+        if (reduction.user != nullptr || reduction.weight) return false;
+        switch (dtype) {
+            case DType::f16:
+            case DType::bf16: return false;
+            case DType::boolean:
+            case DType::i8:
+            case DType::u8:
+            case DType::i16:
+            case DType::u16: return reduction.op != ReduceOp::sum;
+            default: return true;
+        }
     }
 
     /// Whether MPI can carry out the call on device memory. MPI has no averages, and dptk can divide their

@@ -9,6 +9,8 @@
 namespace DPTK_NAMESPACE::detail {
 
 DPTK_INLINE MPI_Datatype mpi_datatype(DType dtype) {
+    if (dtype == DType::f32) [[likely]]
+        return MPI_FLOAT;
     switch (dtype) {
         case DType::boolean:  // values are 0 or 1, so that bitwise operations on bytes equal logical ones
         case DType::u8: return MPI_UINT8_T;

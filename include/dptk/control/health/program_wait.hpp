@@ -2,8 +2,6 @@
 /// different groups can be found.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 
 #include "dptk/control/health/call_tracker.hpp"
@@ -22,12 +20,14 @@ class ProgramWait {
       public:
         Scope(ProgramWait& program, const CallTracker& channel) noexcept
             : program_(program.is_called_by_program() ? &program : nullptr) {
-            if (program_ == nullptr) return;
+            if (program_ == nullptr) [[unlikely]]
+                return;
             before_ = program_->channel_.load(std::memory_order_relaxed);
             program_->channel_.store(&channel, std::memory_order_release);
         }
         ~Scope() {
-            if (program_ != nullptr) program_->channel_.store(before_, std::memory_order_release);
+            if (program_ != nullptr) [[likely]]
+                program_->channel_.store(before_, std::memory_order_release);
         }
         Scope(const Scope&) = delete;
         Scope& operator=(const Scope&) = delete;
@@ -47,22 +47,19 @@ class ProgramWait {
     /// Returns false on dptk's own threads. Notes whether the program calls from several threads. Costs a
     /// comparison on the thread that made the first call.
     [[nodiscard]] bool is_called_by_program() noexcept {
-        const pthread_t self = pthread_self();
-        if (has_thread_.load(std::memory_order_acquire) && pthread_equal(thread_, self) != 0) return true;
+        const void* const self = &is_background_thread;
+        const void* first = first_thread_.load(std::memory_order_relaxed);
+        if (first == self) [[likely]]
+            return true;
         if (is_background_thread) return false;
-        if (!is_claimed_.exchange(true)) {
-            thread_ = self;
-            has_thread_.store(true, std::memory_order_release);
-        } else {
+        if (first != nullptr || !first_thread_.compare_exchange_strong(first, self))
             has_several_threads_ = true;
-        }
         return true;
     }
 
     std::atomic<const CallTracker*> channel_ = nullptr;
-    pthread_t thread_ = {};
-    std::atomic<bool> is_claimed_ = false;
-    std::atomic<bool> has_thread_ = false;
+    /// The thread of the program's first call, by the address of its own is_background_thread.
+    std::atomic<const void*> first_thread_ = nullptr;
     std::atomic<bool> has_several_threads_ = false;
 };
 
