@@ -128,6 +128,51 @@ TEST_CASE("a batch depends on the type of the samples") {
     for (const auto& batch : of_pointers) CHECK(*batch[5] == 5);
 }
 
+namespace {
+
+/// Batches of 1, 2, 3 and 0 samples.
+struct GrowingBatches {
+    [[nodiscard]] std::size_t size() const { return 4; }
+    [[nodiscard]] Indices operator[](std::size_t i) const {
+        const std::vector<Indices> batches = {{9}, {8, 7}, {6, 5, 4}, {}};
+        return batches[i];
+    }
+};
+
+/// Sums the labels of a batch.
+struct LabelSum {
+    using Sample = std::pair<std::vector<float>, std::int64_t>;
+    using Batch = std::int64_t;
+    std::int64_t first = 0;
+
+    template <class SampleAt>
+    void fill(Batch& batch, std::size_t count, SampleAt&& sample_at) const {
+        batch = first;
+        for (std::size_t i = 0; i < count; ++i) batch += sample_at(i).second;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a sampler of batches decides how long they are, and a collation object makes them") {
+    const Rows dataset;
+    const GrowingBatches batches;
+    for (const std::size_t workers : worker_counts) {
+        DataLoader<Rows, const GrowingBatches, LabelSum> loader(
+            dataset, batches, {.batch_size = 50, .workers = workers}, LabelSum{100});
+        CHECK(loader.size() == 4);
+        for (int pass = 0; pass < 2; ++pass) {
+            std::vector<std::int64_t> sums;
+            for (const std::int64_t sum : loader) sums.push_back(sum);
+            CHECK(sums == std::vector<std::int64_t>{102, 101, 115, 100});
+        }
+    }
+    DataLoader plain(dataset, batches, {.workers = 1});
+    std::size_t samples = 0;
+    for (const auto& [rows, labels] : plain) samples += labels.size();
+    CHECK(samples == 6);
+}
+
 TEST_CASE("an error in a worker reaches the consumer at its batch, and the next pass works") {
     std::atomic<bool> fails = true;
     const Made dataset{100, [&](std::size_t i) {

@@ -84,6 +84,22 @@ void check_fingerprint(const DataLoaderState& state, std::uint64_t fingerprint);
 
 [[noreturn]] void throw_pass_under_way(std::string_view call);
 
+/// Returns the batches of a sampler of indices.
+template <ShardedSampler Sampler>
+[[nodiscard]] BatchSampler<Sampler> batches_of(const Sampler& sampler, const DataLoaderOptions& options) {
+    return {sampler, options.batch_size, {.drop_last = options.drop_last}};
+}
+
+/// Returns a sampler of batches itself.
+template <class Sampler>
+    requires requires(const Sampler& sampler, std::size_t i) {
+        { sampler.size() } -> std::convertible_to<std::size_t>;
+        { sampler[i] } -> std::convertible_to<std::vector<std::size_t>>;
+    }
+[[nodiscard]] const Sampler& batches_of(const Sampler& sampler, const DataLoaderOptions& /*options*/) {
+    return sampler;
+}
+
 template <class Dataset>
 using SampleOf = std::remove_cvref_t<decltype(sample_of(std::declval<const Dataset&>(), std::size_t{}))>;
 
@@ -102,6 +118,9 @@ using SampleOf = std::remove_cvref_t<decltype(sample_of(std::declval<const Datas
 /// may be shorter or empty. A batch is valid until the iterator is incremented, and leaving the loop ends the
 /// pass. Only one pass may be under way at a time, and the sampler must not change meanwhile. Dataset and
 /// sampler must outlive the loader. Several workers read samples at the same time.
+///
+/// The sampler may also be a sampler of batches, like `batch_sampler` in PyTorch: sampler[i] is then a
+/// std::vector of the indices of batch i, and batch_size and drop_last have no effect.
 ///
 /// If a sample cannot be read, the iterator throws SampleError when the consumer reaches its batch, and the
 /// pass ends.
@@ -126,6 +145,13 @@ class DataLoader {
         requires std::same_as<Collation, detail::CollateByFunction<detail::SampleOf<Dataset>, Fn>>
     DataLoader(const Dataset& dataset, Sampler& sampler, const DataLoaderOptions& options, Fn collate)
         : DataLoader(Collation(std::move(collate)), dataset, sampler, options) {}
+
+    /// Makes batches with `collation`, which several workers use at the same time. Its types are Sample and
+    /// Batch, and it has the member `fill(Batch&, count, sample_at) const`, where sample_at(i) returns sample
+    /// i of the batch.
+    DataLoader(const Dataset& dataset, Sampler& sampler, const DataLoaderOptions& options,
+               Collation collation)
+        : DataLoader(std::move(collation), dataset, sampler, options) {}
 
     /// Deleted, since a temporary dataset would be destroyed before the first batch.
     DataLoader(const Dataset&&, Sampler&, const DataLoaderOptions& = {}) = delete;
@@ -186,13 +212,12 @@ class DataLoader {
           collation_(std::move(collation)),
           transforms_(options.transform),
           fingerprint_(dataset_fingerprint(dataset)),
-          batches_(sampler, options.batch_size, {.drop_last = options.drop_last}),
+          batches_(detail::batches_of(std::as_const(sampler), options)),
           slots_(workers * options.prefetch_factor + 1),
           queue_(workers, slots_.size(),
                  [this](std::size_t batch, std::size_t slot) { fill(batch, slots_[slot]); }) {
-        detail::check_transforms(
-            transforms_, detail::has_image<detail::SampleOf<Dataset>>,
-            !std::is_same_v<Collation, detail::DefaultCollation<detail::SampleOf<Dataset>>>);
+        detail::check_transforms(transforms_, detail::has_image<detail::SampleOf<Dataset>>,
+                                 std::is_same_v<typename Collation::Sample, detail::SampleOf<Dataset>>);
     }
 
     /// Makes one batch. Called by the workers.
@@ -250,7 +275,7 @@ class DataLoader {
     Collation collation_;
     ImageTransforms transforms_;
     std::uint64_t fingerprint_;
-    BatchSampler<Sampler> batches_;
+    decltype(detail::batches_of(std::declval<const Sampler&>(), DataLoaderOptions())) batches_;
     bool is_under_way_ = false;
     std::size_t taken_ = 0;    // batches that the consumer has received in the last pass
     std::size_t last_ = 0;     // the number of batches in this pass
