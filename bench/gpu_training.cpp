@@ -67,9 +67,9 @@ int main(int argc, char** argv) {
     std::vector<float> pixels(images.size());
     for (float& pixel : pixels) pixel = normal(random);
     cuda::copy_to_device(pixels, images.values(), stream);
-    std::vector<std::uint8_t> host_labels(batch);
-    for (std::uint8_t& label : host_labels) label = static_cast<std::uint8_t>(random() % 10);
-    const cuda::DeviceBuffer<std::uint8_t> labels = cuda::to_device(host_labels, stream);
+    std::vector<std::int32_t> host_labels(batch);
+    for (std::int32_t& label : host_labels) label = static_cast<std::int32_t>(random() % 10);
+    const cuda::DeviceBuffer<std::int32_t> labels = cuda::to_device(host_labels, stream);
     nn::DeviceTensor<float> gradient;
 
     const auto step = [&] {

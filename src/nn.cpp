@@ -4,5 +4,6 @@
 #include "dptk/nn/initialize.ipp"
 #include "dptk/nn/layers.ipp"
 #include "dptk/nn/models.ipp"
+#include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/progress.ipp"

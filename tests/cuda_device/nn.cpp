@@ -125,8 +125,8 @@ TEST_CASE("the loss is the host's" * doctest::skip(is_launched())) {
     const cuda_runtime::Stream stream;
     for (const std::size_t classes : {2U, 10U, 100U}) {
         const Tensor<float> logits = testing::pattern_tensor<float>(7, {33, classes}, 20);
-        std::vector<std::uint8_t> labels;
-        for (std::size_t i = 0; i < 33; ++i) labels.push_back(static_cast<std::uint8_t>(i * 7 % classes));
+        std::vector<std::int32_t> labels;
+        for (std::size_t i = 0; i < 33; ++i) labels.push_back(static_cast<std::int32_t>(i * 7 % classes));
         Tensor<float> expected_gradient;
         const LossResult expected = softmax_cross_entropy(logits, labels, expected_gradient);
         DeviceLoss loss(stream);

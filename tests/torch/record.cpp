@@ -16,8 +16,9 @@
 #include <dptk/nn/sequential.hpp>
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/sgd.hpp>
-#include <dptk/train/image_batch.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -109,12 +110,18 @@ void record(const std::string& folder, const std::string& model_name, const std:
     const std::size_t micro = schedule == "accumulate" ? micro_batches : 1;
     Files files(folder, group.rank(), group.rank() == group.size() - 1);
 
-    dptk::ImageBatch<double> batch;
-    dptk::nn::Tensor<double> output_gradient;
+    dptk::Tensor<double> images({batch_size, 1, 8, 8});
+    std::vector<std::uint8_t> labels(batch_size);
+    dptk::Tensor<double> output_gradient;
     const auto backward = [&](std::size_t micro_batch, bool marks) {
-        batch.load(dataset, samples_of(micro_batch, group, dataset.size()), 1.0 / 16);
-        const auto& logits = model.net.forward(batch.images());
-        const auto result = dptk::nn::softmax_cross_entropy(logits, batch.labels(), output_gradient);
+        const std::vector<std::size_t> samples = samples_of(micro_batch, group, dataset.size());
+        for (std::size_t i = 0; i < batch_size; ++i) {
+            const dptk::LabeledImageRef image = dataset[samples[i]];
+            for (std::size_t p = 0; p < 64; ++p) images[64 * i + p] = image.pixels[p] * (1.0 / 16);
+            labels[i] = image.label;
+        }
+        const auto& logits = model.net.forward(images);
+        const auto result = dptk::nn::softmax_cross_entropy(logits, labels, output_gradient);
         model.net.backward(output_gradient, [&](std::size_t i) {
             const std::vector<double> own = model.net.parameter_gradient(i);
             for (std::size_t e = 0; e < own.size(); ++e) model.sums[i][e] += own[e];

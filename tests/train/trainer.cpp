@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/agreed_errors.hpp"
@@ -132,4 +135,140 @@ TEST_CASE("datasets whose sizes differ between ranks are an error on all ranks")
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
                                                    [&] { static_cast<void>(trainer.evaluate(samples)); }));
     });
+}
+
+namespace {
+
+/// A dataset of pairs, made from the digits by a function.
+template <class Fn>
+auto digits_as(const dptk::ImageDataset& digits, Fn fn) {
+    using Sample = decltype(fn(digits[0]));
+    std::vector<Sample> samples;
+    for (std::size_t i = 0; i < digits.size(); ++i) samples.push_back(fn(digits[i]));
+    return samples;
+}
+
+/// The losses of an epoch and of an evaluation, and the parameters after them.
+struct Losses {
+    double trained = 0;
+    double evaluated = 0;
+    std::uint64_t hash = 0;
+    friend bool operator==(const Losses&, const Losses&) = default;
+};
+
+template <class Dataset>
+Losses losses(ProcessGroup& group, const Dataset& samples, dptk::TrainerOptions options = {}) {
+    dptk::nn::Sequential<Backend> net = small_mlp();
+    options.sgd = {.lr = 0.05, .momentum = 0.9};
+    dptk::Trainer<Backend> trainer(group, net, options);
+    const double trained = trainer.train_epoch(samples, 1).loss;
+    const double evaluated = trainer.evaluate(samples).loss;
+    return {trained, evaluated, dptk::detail::agreed_parameter_hash(group, trainer.parameters())};
+}
+
+dptk::Image image_of(const dptk::LabeledImageRef& digit) {
+    return {8, 8, 1, std::vector<std::uint8_t>(digit.pixels.begin(), digit.pixels.end())};
+}
+
+/// A dataset that cannot read some samples on one rank.
+struct Unreadable {
+    const dptk::ImageDataset& digits;
+    bool is_damaged;
+
+    [[nodiscard]] std::size_t size() const { return digits.size(); }
+    [[nodiscard]] std::pair<dptk::Image, int> get(std::size_t index) const {
+        if (is_damaged && index >= 70 && index < 100) throw std::runtime_error("the disk is gone");
+        return {image_of(digits[index]), digits[index].label};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a trainer takes any labeled samples, with the same result, and labels of any integer type") {
+    const dptk::ImageDataset images = digits("train");
+    const auto as_bytes = digits_as(images, [](const dptk::LabeledImageRef& digit) {
+        return std::pair(digit.pixels, static_cast<std::int64_t>(digit.label));
+    });
+    const auto as_images = digits_as(images, [](const dptk::LabeledImageRef& digit) {
+        return std::tuple(image_of(digit), static_cast<std::uint16_t>(digit.label), "a name");
+    });
+    const auto as_numbers = digits_as(images, [](const dptk::LabeledImageRef& digit) {
+        std::vector<double> values;
+        for (const std::uint8_t pixel : digit.pixels) values.push_back(static_cast<float>(pixel) / 256);
+        return std::pair(values, static_cast<int>(digit.label));
+    });
+    test::on_ranks([&](ProcessGroup& group) {
+        const Losses expected = losses(group, images);
+        CHECK(expected.evaluated < expected.trained);
+        CHECK(losses(group, as_bytes) == expected);
+        const Losses divided = losses(group, as_images);  // pixel / 255 differs from pixel * (1 / 255)
+        CHECK(divided.trained == doctest::Approx(expected.trained).epsilon(1e-5));
+        CHECK(losses(group, as_numbers) == losses(group, images, {.pixel_scale = 1.0 / 256}));
+    });
+}
+
+TEST_CASE("transforms of the training and of the evaluation, whatever the number of workers is") {
+    const dptk::ImageDataset images = digits("train");
+    const Unreadable samples{images, false};
+    const auto with = [](std::size_t workers) {
+        return dptk::TrainerOptions{.batch_size = 8,
+                                    .transform = {dptk::RandomResizedCrop(8), dptk::RandomHorizontalFlip()},
+                                    .evaluation_transform = {dptk::Resize(8)},
+                                    .workers = workers,
+                                    .reproducible_shards = 4};
+    };
+    Losses alone;
+    dptk::launch_threads(1, [&](ProcessGroup& group) { alone = losses(group, samples, with(0)); });
+    for (const int ranks : {1, 2, 4}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            for (const std::size_t workers : {0, 1, 4}) {
+                CAPTURE(workers);
+                CHECK(losses(group, samples, with(workers)) == alone);
+            }
+        });
+    }
+    dptk::launch_threads(1, [&](ProcessGroup& group) {
+        dptk::TrainerOptions plain = with(0);
+        plain.transform = {};
+        CHECK(losses(group, samples, plain).trained != alone.trained);
+    });
+}
+
+TEST_CASE("a sample that the network does not accept is an error that names it") {
+    const dptk::ImageDataset images = digits("train");
+    const auto fails = [&](const auto& samples, const std::string& expected) {
+        std::string text;
+        CHECK(test::throws<dptk::SampleError>(text, [&] {
+            dptk::launch_threads(1, [&](ProcessGroup& group) { static_cast<void>(losses(group, samples)); });
+        }));
+        CAPTURE(text);
+        CHECK(test::contains(text, "sample 70: Trainer: expected " + expected));
+    };
+    for (const int wrong : {10, -1, 1 << 20}) {
+        auto samples = digits_as(images, [](const dptk::LabeledImageRef& digit) {
+            return std::pair(digit.pixels, static_cast<int>(digit.label));
+        });
+        samples[70].second = wrong;
+        fails(samples, "a label in [0, 10), the network's classes, found " + std::to_string(wrong));
+        samples[70] = {samples[70].first.first(63), 1};
+        fails(samples, "samples of shape [1, 8, 8], the network's input, found [63]");
+    }
+    auto sized = digits_as(images, [](const dptk::LabeledImageRef& digit) {
+        return std::pair(image_of(digit), static_cast<int>(digit.label));
+    });
+    sized[70].first = {4, 16, 1, std::vector<std::uint8_t>(64)};
+    fails(sized, "samples of shape [1, 8, 8], the network's input, found [1, 16, 4]");
+}
+
+TEST_CASE("a sample that one rank cannot read ends all ranks") {
+    const dptk::ImageDataset images = digits("train");
+    for (const std::size_t workers : {0, 2}) {
+        std::string text;
+        CHECK(test::throws<dptk::SampleError>(text, [&] {
+            dptk::launch_threads(2, [&](ProcessGroup& group) {
+                static_cast<void>(losses(group, Unreadable{images, group.rank() == 1}, {.workers = workers}));
+            });
+        }));
+        CHECK(test::contains(text, "the disk is gone"));
+    }
 }

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,13 +19,16 @@
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/trace.hpp"
-#include "dptk/data/batch_sampler.hpp"
+#include "dptk/data/data_loader.hpp"
+#include "dptk/data/dataset.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/nn/sequential.hpp"
 #include "dptk/train/detail/host_computation.hpp"
+#include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -52,16 +55,16 @@ class Trainer {
     /// the network's backend does not support, and MismatchError on all ranks if options differ between
     /// ranks.
     Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
-        : group_(group),
-          options_(std::move(options)),
-          computation_(net, options_),
-          training_(computation_.make_totals()),
-          evaluation_(computation_.make_totals()) {
+        : group_(group), options_(std::move(options)), computation_(net, options_) {
         check_options();
-        if (options_.reproducible_shards > 0) {
+        if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
-            return;
+        const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
+        for (std::size_t i = 0; i < shards; ++i) {
+            training_.push_back(computation_.make_totals());
+            evaluation_.push_back(computation_.make_totals());
         }
+        if (reproducible_) return;
         ddp_.emplace(group, net, computation_.ddp_options(options_.ready));
         ddp_->set_comm_hook(options_.comm_hook);
         computation_.put_gradients_into(*ddp_);
@@ -73,23 +76,29 @@ class Trainer {
     /// the host waits for the GPU only before it calls `on_progress`, in the first step of each batch size,
     /// and if the GPU has not yet loaded the previous batches.
     ///
+    /// A sample is that of an ImageDataset, or a pair or tuple that begins with an Image or a contiguous
+    /// range of numbers, and the sample's label, of an integer type.
+    ///
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, and Error on all ranks
-    /// if the loss is no longer finite.
-    EpochResult train_epoch(const ImageDataset& dataset, int epoch,
+    /// if the loss is no longer finite. Throws SampleError if a sample cannot be read, its values do not have
+    /// the shape of the network's input, or its label is not one of the network's classes.
+    template <IndexableDataset Dataset>
+    EpochResult train_epoch(const Dataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
         const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
-        check_equal_size(dataset);
-        const std::vector<DistributedSampler> samplers = own_samplers(dataset, epoch);
-        std::vector<Batches> batches;
-        for (const DistributedSampler& sampler : samplers) batches.emplace_back(sampler, options_.batch_size);
-        const std::size_t steps = batches.front().size();
+        check(dataset);
+        const detail::ShardBatches indices(
+            own_samplers(dataset.size(), {.seed = options_.seed, .padding = Padding::none}, epoch),
+            options_.batch_size);
+        Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
+        const std::size_t steps = indices.steps();
         const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
         const auto begin = std::chrono::steady_clock::now();
-        training_.reset();
+        for (Totals& totals : training_) totals.reset();
         computation_.drop_stale_graph(group_);
         EpochResult result;
         for (std::size_t done = 1; done <= steps; ++done) {
-            step(dataset, batches, done - 1);
+            step(batches, indices, done - 1);
             if (done % interval != 0 && done != steps) continue;
             result = over_all_ranks(training_, begin);
             if (done == steps && ddp_) computation_.check(*ddp_);
@@ -102,16 +111,19 @@ class Trainer {
 
     /// Returns loss and accuracy over the dataset, with each sample counted once. Collective. Throws
     /// MismatchError on all ranks if the dataset's size differs between ranks.
-    EpochResult evaluate(const ImageDataset& dataset) {
+    template <IndexableDataset Dataset>
+    EpochResult evaluate(const Dataset& dataset) {
         const detail::PurposeScope here(group_.channel(), {.call = "evaluate()", .owner = "Trainer"});
-        check_equal_size(dataset);
-        const DistributedSampler sampler(dataset, group_, {.shuffle = false, .padding = Padding::none});
+        check(dataset);
+        const detail::ShardBatches indices(
+            own_samplers(dataset.size(), {.shuffle = false, .padding = Padding::none}, 0),
+            options_.batch_size);
         const auto begin = std::chrono::steady_clock::now();
-        evaluation_.reset();
-        for (const std::span<const std::size_t> batch : BatchSampler(sampler, options_.batch_size)) {
-            if (batch.empty()) continue;
-            load(dataset, batch);
-            forward(evaluation_);
+        Batches<Dataset> batches(computation_, dataset, indices,
+                                 loader_options<Dataset>(options_.evaluation_transform));
+        for (Totals& totals : evaluation_) totals.reset();
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+            if (load_next(batches) > 0) forward(evaluation_[i % indices.shards()]);
         }
         return over_all_ranks(evaluation_, begin);
     }
@@ -122,9 +134,10 @@ class Trainer {
     }
 
   private:
-    using Batches = BatchSampler<DistributedSampler>;
     using Computation = detail::TrainerComputation<Backend>;
-    /// Sums over this rank's samples, in the backend's memory.
+    template <class Dataset>
+    using Batches = typename Computation::template Batches<Dataset>;
+    /// Sums over the samples of a shard, in the backend's memory.
     using Totals = typename Computation::Totals;
 
     /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Collective.
@@ -151,56 +164,65 @@ class Trainer {
 
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
     /// then make different numbers of steps. Collective.
-    void check_equal_size(const ImageDataset& dataset) {
+    template <class Dataset>
+    void check(const Dataset& dataset) {
+        static_assert(detail::LabeledSample<detail::LoadedSample<Dataset>>,
+                      "dptk: the samples of a Trainer's dataset are pairs of an Image or a contiguous range "
+                      "of numbers, and a label of an integer type; dptk::Map converts other samples");
         detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
+    }
+
+    template <class Dataset>
+    [[nodiscard]] DataLoaderOptions loader_options(const ImageTransforms& transform) const {
+        DataLoaderOptions options{.batch_size = options_.batch_size, .workers = options_.workers};
+        if constexpr (std::same_as<Dataset, ImageDataset>) options.workers = options_.workers.value_or(0);
+        options.transform = transform;
+        return options;
     }
 
     /// Returns the samplers of this rank's share of the epoch's samples: one sampler, or with reproducible
     /// shards one for each of this rank's shards.
-    [[nodiscard]] std::vector<DistributedSampler> own_samplers(const ImageDataset& dataset, int epoch) const {
-        const DistributedSamplerOptions options{.seed = options_.seed, .padding = Padding::none};
+    [[nodiscard]] std::vector<DistributedSampler> own_samplers(std::size_t samples,
+                                                               const DistributedSamplerOptions& options,
+                                                               int epoch) const {
         std::vector<DistributedSampler> samplers;
         if (reproducible_) {
             for (const std::size_t shard : reproducible_->shards())
-                samplers.emplace_back(dataset.size(), options_.reproducible_shards, shard, options);
+                samplers.emplace_back(samples, options_.reproducible_shards, shard, options);
         } else {
-            samplers.emplace_back(dataset, group_, options);
+            samplers.emplace_back(samples, group_, options);
         }
         for (DistributedSampler& sampler : samplers) sampler.set_epoch(epoch);
         return samplers;
     }
 
-    /// Performs step `index` of the epoch, with one batch from each of this rank's shares.
-    void step(const ImageDataset& dataset, const std::vector<Batches>& shares, std::size_t index) {
-        if (reproducible_) return reproducible_step(dataset, shares, index);
-        const std::vector<std::size_t> batch = shares.front()[index];
-        const std::size_t samples = batch.size();
-        if (samples > 0) load(dataset, batch);
-        computation_.run(shares.front().is_full_everywhere(index), [&] {
+    /// Performs step `index` of the epoch, with one batch from each of this rank's shards.
+    template <class LoadedBatches>
+    void step(LoadedBatches& batches, const detail::ShardBatches& indices, std::size_t index) {
+        if (reproducible_) {
+            for (std::size_t shard = 0; shard < indices.shards(); ++shard) {
+                const std::size_t samples = load_next(batches);
+                if (samples > 0) forward_backward(training_[shard]);
+                reproducible_->add_shard(samples);
+            }
+            reproducible_->synchronize();
+            step_values();
+            return;
+        }
+        const std::size_t samples = load_next(batches);
+        computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
-            if (samples > 0) forward_backward();
+            if (samples > 0) forward_backward(training_.front());
             ddp_->synchronize();
             step_values();
         });
     }
 
-    void reproducible_step(const ImageDataset& dataset, const std::vector<Batches>& shares,
-                           std::size_t index) {
-        for (const Batches& batches : shares) {
-            const std::vector<std::size_t> batch = batches[index];
-            if (!batch.empty()) {
-                load(dataset, batch);
-                forward_backward();
-            }
-            reproducible_->add_shard(batch.size());
-        }
-        reproducible_->synchronize();
-        step_values();
-    }
-
-    void load(const ImageDataset& dataset, std::span<const std::size_t> batch) {
+    /// Loads the next batch. Returns its number of samples.
+    template <class LoadedBatches>
+    [[nodiscard]] std::size_t load_next(LoadedBatches& batches) {
         const trace::Span span("load");
-        computation_.load(dataset, batch);
+        return batches.next();
     }
 
     void forward(Totals& totals) {
@@ -208,8 +230,8 @@ class Trainer {
         computation_.forward(totals);
     }
 
-    void forward_backward() {
-        forward(training_);
+    void forward_backward(Totals& totals) {
+        forward(totals);
         const trace::Span span("backward");
         computation_.backward([&](std::size_t i) {
             if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
@@ -221,11 +243,19 @@ class Trainer {
         computation_.step_values(parameters());
     }
 
-    [[nodiscard]] EpochResult over_all_ranks(const Totals& totals,
+    /// Sums the totals of all shards in the order of the shards, whose results then do not depend on the
+    /// number of ranks.
+    [[nodiscard]] EpochResult over_all_ranks(const std::vector<Totals>& totals,
                                              std::chrono::steady_clock::time_point begin) {
-        const auto own = totals.fetch();
-        double sums[] = {own.loss, own.correct, own.samples};
-        group_.all_reduce(sums);
+        std::vector<double> own;
+        for (const Totals& shard : totals) {
+            const auto fetched = shard.fetch();
+            own.insert(own.end(), {fetched.loss, fetched.correct, fetched.samples});
+        }
+        std::vector<double> all(own.size() * static_cast<std::size_t>(group_.size()));
+        group_.all_gather(own, all);
+        double sums[3] = {};
+        for (std::size_t i = 0; i < all.size(); ++i) sums[i % 3] += all[i];
         const double samples = std::max(sums[2], 1.0);
         return {sums[0] / samples, sums[1] / samples, static_cast<std::size_t>(sums[2]),
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
@@ -256,8 +286,8 @@ class Trainer {
     std::optional<DistributedDataParallel> ddp_;
     std::optional<ReproducibleDataParallel> reproducible_;  // either ddp_ or reproducible_ is set
     Computation computation_;
-    Totals training_;
-    Totals evaluation_;
+    std::vector<Totals> training_;  // by shard of this rank
+    std::vector<Totals> evaluation_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "dptk/core/config.hpp"
+#include "dptk/data/transforms/image_transforms.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/options.hpp"
 #include "dptk/optim/sgd.hpp"
@@ -20,8 +22,17 @@ struct TrainerOptions {
     SGDOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
-    /// The factor that each pixel is multiplied by.
+    /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.
     double pixel_scale = 1.0 / 255;
+    /// The transforms of the images in train_epoch(), for samples that begin with an Image. The values are
+    /// then those of the last transform, or pixel / 255.
+    ImageTransforms transform = {};
+    /// The transforms of the images in evaluate().
+    ImageTransforms evaluation_transform = {};
+    /// The number of threads that read samples, as in DataLoaderOptions. Default: 0 for an ImageDataset,
+    /// whose batches are only copied, and the default of DataLoader for other datasets. Ranks may have
+    /// different values of this option.
+    std::optional<std::size_t> workers = std::nullopt;
     /// With Ready::marked, a background thread sends buckets while backward still runs: useful if the
     /// thread has a CPU core of its own.
     Ready ready = Ready::at_synchronize;
@@ -37,8 +48,9 @@ struct TrainerOptions {
     /// captured, no other thread may wait for a GPU or allocate GPU memory.
     bool cuda_graph = false;
     /// For networks on a GPU: if true, a dataset is copied to the device, one byte per pixel, when a pass
-    /// over it begins, and the two datasets that were used last are kept. If false, each batch is uploaded
-    /// while the previous one is computed. Ranks may have different values of this option.
+    /// over it begins, and the two datasets that were used last are kept; they must be ImageDatasets. If
+    /// false, each batch is uploaded while the previous one is computed. Ranks may have different values of
+    /// this option.
     bool data_on_device = false;
 };
 

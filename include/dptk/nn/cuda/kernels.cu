@@ -317,7 +317,7 @@ __global__ void unfold_kernel(const T* images, T* rows, std::size_t count, Windo
 // ---- the loss
 
 /// Each warp processes one sample.
-__global__ void softmax_kernel(const float* logits, const std::uint8_t* labels, unsigned n, unsigned classes,
+__global__ void softmax_kernel(const float* logits, const std::int32_t* labels, unsigned n, unsigned classes,
                                float* gradient, float* losses, float* hits) {
     const unsigned lane = threadIdx.x % 32;
     const unsigned row = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -343,7 +343,7 @@ __global__ void softmax_kernel(const float* logits, const std::uint8_t* labels, 
     for (unsigned c = lane; c < classes; c += 32) sum += expf(own[c] - largest);
     for (unsigned distance = 16; distance > 0; distance /= 2)
         sum += __shfl_xor_sync(0xffffffff, sum, distance);
-    const unsigned label = labels[row];
+    const auto label = static_cast<unsigned>(labels[row]);
     const float share = 1.0F / static_cast<float>(n);
     float* out = gradient + static_cast<std::size_t>(row) * classes;
     for (unsigned c = lane; c < classes; c += 32)
@@ -382,9 +382,9 @@ __global__ void add_losses_kernel(const float* losses, const float* hits, unsign
 
 // ---- batches
 
-__global__ void load_images_kernel(const std::uint8_t* pixels, const std::uint8_t* labels,
+__global__ void load_images_kernel(const std::uint8_t* pixels, const std::int32_t* labels,
                                    const std::uint32_t* indices, unsigned n, unsigned pixels_per_image,
-                                   float scale, float* images, std::uint8_t* labels_out) {
+                                   float scale, float* images, std::int32_t* labels_out) {
     const std::size_t count = static_cast<std::size_t>(n) * pixels_per_image;
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
         const std::size_t sample = i / pixels_per_image;
@@ -644,7 +644,7 @@ void unfold(const void* images, void* rows, DType type, std::size_t n, std::size
     check_launch("unfold_kernel");
 }
 
-void softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t n, std::size_t classes,
+void softmax_cross_entropy(const float* logits, const std::int32_t* labels, std::size_t n, std::size_t classes,
                            float* gradient, LossTotals* totals, float* scratch, StreamRef stream) {
     const auto rows = static_cast<unsigned>(n);
     const unsigned per_block = block_size / 32;
@@ -655,9 +655,9 @@ void softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std:
     check_launch("add_losses_kernel");
 }
 
-void load_images(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices,
+void load_images(const std::uint8_t* pixels, const std::int32_t* labels, const std::uint32_t* indices,
                  std::size_t n, std::size_t pixels_per_image, float scale, float* images,
-                 std::uint8_t* labels_out, StreamRef stream) {
+                 std::int32_t* labels_out, StreamRef stream) {
     load_images_kernel<<<blocks_for(n * pixels_per_image), block_size, 0, stream.get()>>>(
         pixels, labels, indices, static_cast<unsigned>(n), static_cast<unsigned>(pixels_per_image), scale,
         images, labels_out);

@@ -88,15 +88,15 @@ struct LossTotals {
 /// Computes the softmax cross-entropy of logits [n, classes], like nn::softmax_cross_entropy: writes the
 /// gradient of the mean to `gradient`, and adds to the totals. A label that is not a class makes the loss
 /// NaN. `scratch` has 2 n floats.
-void softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t n,
+void softmax_cross_entropy(const float* logits, const std::int32_t* labels, std::size_t n,
                            std::size_t classes, float* gradient, LossTotals* totals, float* scratch,
                            StreamRef stream);
 
 /// Loads the images and labels at indices[0..n) of a dataset, with every pixel multiplied by `scale`. If
 /// `indices` is null, loads the first n.
-void load_images(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices,
+void load_images(const std::uint8_t* pixels, const std::int32_t* labels, const std::uint32_t* indices,
                  std::size_t n, std::size_t pixels_per_image, float scale, float* images,
-                 std::uint8_t* labels_out, StreamRef stream);
+                 std::int32_t* labels_out, StreamRef stream);
 
 /// A parameter and its optimizer state, all f32. `first` and `second` are the state arrays, in the
 /// optimizer's order.

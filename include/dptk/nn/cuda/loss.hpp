@@ -23,7 +23,7 @@ class DeviceLoss {
     /// the mean over the batch to `gradient`, and adds loss and correct predictions to the totals. `logits`
     /// are [n, classes], with n `labels`. A label that is not a class makes the loss NaN. Throws
     /// ArgumentError if the numbers of labels and samples differ.
-    void add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
+    void add(const DeviceTensor<float>& logits, DeviceSpan<const std::int32_t> labels,
              DeviceTensor<float>& gradient);
 
     /// Returns the totals of all batches since construction or the last reset(). Blocks until these batches

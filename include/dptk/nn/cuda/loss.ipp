@@ -15,7 +15,7 @@ DPTK_INLINE DeviceLoss::DeviceLoss(StreamRef stream) : stream_(stream), totals_(
     reset();
 }
 
-DPTK_INLINE void DeviceLoss::add(const DeviceTensor<float>& logits, DeviceSpan<const std::uint8_t> labels,
+DPTK_INLINE void DeviceLoss::add(const DeviceTensor<float>& logits, DeviceSpan<const std::int32_t> labels,
                                  DeviceTensor<float>& gradient) {
     if (logits.shape().size() != 2 || logits.size() == 0)
         throw ArgumentError(dptk::detail::text("DeviceLoss: expected non-empty logits [n, classes], got ",

@@ -11,13 +11,14 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
-#include "dptk/data/image_dataset.hpp"
+#include "dptk/data/data_loader.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/loss.hpp"
 #include "dptk/nn/sequential.hpp"
 #include "dptk/optim/sgd.hpp"
-#include "dptk/train/image_batch.hpp"
+#include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -40,7 +41,7 @@ class TrainerComputation {
     };
 
     TrainerComputation(nn::Sequential<Backend>& net, const TrainerOptions& options)
-        : net_(net), pixel_scale_(static_cast<Scalar>(options.pixel_scale)), sgd_(options.sgd) {}
+        : net_(net), format_(sample_format(net, options.pixel_scale)), sgd_(options.sgd) {}
 
     /// Returns what is wrong with the options; empty if they are valid.
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
@@ -60,18 +61,37 @@ class TrainerComputation {
                                       ddp.gradient_memory_owner(i));
     }
 
-    /// Loads the samples `indices`, at least one, for subsequent passes.
-    void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
-        batch_.load(dataset, indices, pixel_scale_);
-    }
+    /// The batches of a pass over a dataset. Dataset and indices must outlive this object.
+    template <class Dataset>
+    class Batches {
+      public:
+        Batches(TrainerComputation& computation, const Dataset& dataset, const ShardBatches& indices,
+                const DataLoaderOptions& options)
+            : computation_(computation), loader_(dataset, indices, options, Collation(computation.format_)) {
+            check_images(dataset, computation.format_.input);
+        }
+
+        /// Loads the next batch for subsequent passes. Returns its number of samples, which may be 0.
+        [[nodiscard]] std::size_t next() {
+            const LabeledBatch<Scalar>& batch = loader_.next();
+            computation_.batch_ = &batch;
+            return batch.labels.size();
+        }
+
+      private:
+        using Collation = LabeledCollation<LoadedSample<Dataset>, Scalar>;
+
+        TrainerComputation& computation_;
+        BatchReader<Dataset, Collation> loader_;
+    };
 
     /// Called at the start of an epoch and after on_progress. Only the version for GPUs has a graph.
     /// Collective.
     void drop_stale_graph(ProcessGroup& /*group*/) {}
 
-    /// Runs a step after load(), by calling `step`. The work of `step` may depend only on the number of
-    /// samples, since the version for GPUs captures it in a CUDA graph. `all_are_full` says whether all ranks
-    /// have a full batch.
+    /// Runs a step after a batch is loaded, by calling `step`. The work of `step` may depend only on the
+    /// number of samples, since the version for GPUs captures it in a CUDA graph. `all_are_full` says whether
+    /// all ranks have a full batch.
     template <std::invocable Step>
     void run(bool /*all_are_full*/, Step&& step) {
         std::forward<Step>(step)();
@@ -79,9 +99,9 @@ class TrainerComputation {
 
     /// Adds the batch's loss and number of correct predictions to the totals.
     void forward(Totals& totals) {
-        const nn::Tensor<Scalar>& logits = net_.forward(batch_.images());
-        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_.labels(), output_gradient_);
-        const auto samples = static_cast<double>(batch_.labels().size());
+        const nn::Tensor<Scalar>& logits = net_.forward(batch_->values);
+        const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_->labels, output_gradient_);
+        const auto samples = static_cast<double>(batch_->labels.size());
         totals.loss += result.loss * samples;
         totals.correct += static_cast<double>(result.correct);
         totals.samples += samples;
@@ -106,9 +126,9 @@ class TrainerComputation {
 
   private:
     nn::Sequential<Backend>& net_;
-    Scalar pixel_scale_;
+    SampleFormat format_;
     SGD<Scalar> sgd_;
-    ImageBatch<Scalar> batch_;
+    const LabeledBatch<Scalar>* batch_ = nullptr;  // in the loader of the current pass
     nn::Tensor<Scalar> output_gradient_;
 };
 

@@ -1,5 +1,5 @@
-/// DeviceBatches assembles batches of images in GPU memory, from datasets in host memory or from the
-/// datasets' copies on the device.
+/// DeviceBatches assembles batches in GPU memory, from batches in host memory or from the datasets' copies on
+/// the device.
 #pragma once
 
 #include <array>
@@ -16,9 +16,10 @@
 #include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/nn/cuda/tensor.hpp"
-#include "dptk/core/tensor.hpp"
+#include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -73,40 +74,43 @@ class DeviceBatches {
     /// complete batch.
     DeviceBatches(nn::Shape image, const TrainerOptions& options, StreamRef stream);
 
+    /// Enqueues loading of a batch of at most batch_size samples on the stream: pixels, which are scaled on
+    /// the device, or other values. Blocks only as StagedUploads::send() does.
+    void load(const LabeledBatch<std::uint8_t>& batch);
+    void load(const LabeledBatch<float>& batch);
+
     /// Enqueues loading of the images `indices`, at most batch_size of them, on the stream. Blocks if the
-    /// dataset must first be copied to the device, and otherwise only as StagedUploads::send() does. Throws
-    /// ArgumentError if the images do not have the shape of the network's input.
+    /// dataset must first be copied to the device, and otherwise only as StagedUploads::send() does.
     void load(const ImageDataset& dataset, std::span<const std::size_t> indices);
 
     /// Returns the images, of shape [n, channels, height, width].
     [[nodiscard]] const nn::DeviceTensor<float>& images() const noexcept { return images_; }
 
     /// Returns the n labels.
-    [[nodiscard]] DeviceSpan<const std::uint8_t> labels() const;
+    [[nodiscard]] DeviceSpan<const std::int32_t> labels() const;
 
   private:
     /// A dataset in device memory.
     struct Resident {
         std::uint64_t id;
         cuda::DeviceBuffer<std::uint8_t> pixels;
-        cuda::DeviceBuffer<std::uint8_t> labels;
+        cuda::DeviceBuffer<std::int32_t> labels;
     };
     /// One dataset to train on, and one to test on.
     static constexpr std::size_t max_residents = 2;
 
-    void check(const ImageDataset& dataset) const;
+    [[nodiscard]] std::size_t values_per_sample() const { return element_count(image_); }
 
-    [[nodiscard]] std::size_t pixels_per_image() const { return element_count(image_); }
+    /// Makes room for `count` samples, and the first time for a full batch, so that addresses do not change
+    /// later.
+    void make_room(std::size_t count);
 
-    /// Allocates memory for a full batch, so that addresses do not change later.
-    void make_room();
+    /// Uploads the labels, followed by the values. Then calls `use(values, labels)` with their addresses on
+    /// the device.
+    template <class Value, class Use>
+    void send(const LabeledBatch<Value>& batch, Use&& use);
 
-    /// Uploads the pixels, followed by the labels.
-    void send_images(const ImageDataset& dataset, std::span<const std::size_t> indices);
-
-    void send_indices(const Resident& dataset, std::span<const std::size_t> indices);
-
-    void make_batch(const std::uint8_t* pixels, const std::uint8_t* labels, const std::uint32_t* indices);
+    void make_batch(const std::uint8_t* pixels, const std::int32_t* labels, const std::uint32_t* indices);
 
     /// Returns the dataset's copy on the device, and makes the copy first if necessary. residents_ is sorted
     /// by the time of last use; the most recent is at the end.
@@ -115,11 +119,11 @@ class DeviceBatches {
     nn::Shape image_;
     std::size_t batch_size_;
     float scale_;
-    bool keeps_datasets_;
     StreamRef stream_;
     nn::DeviceTensor<float> images_;
-    cuda::DeviceBuffer<std::uint8_t> labels_;
-    std::optional<StagedUploads<std::uint8_t>> bytes_;  // either bytes_ or indices_ is used
+    cuda::DeviceBuffer<std::int32_t> labels_;
+    std::size_t bytes_per_sample_ = 0;               // those for which there is room in bytes_
+    std::optional<StagedUploads<std::byte>> bytes_;  // either bytes_ or indices_ is used
     std::optional<StagedUploads<std::uint32_t>> indices_;
     std::vector<Resident> residents_;
 };

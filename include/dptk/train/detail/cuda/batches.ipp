@@ -3,6 +3,7 @@
 #include "dptk/train/detail/cuda/batches.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "dptk/core/detail/algorithms.hpp"
@@ -16,71 +17,69 @@ DPTK_INLINE DeviceBatches::DeviceBatches(nn::Shape image, const TrainerOptions& 
     : image_(std::move(image)),
       batch_size_(options.batch_size),
       scale_(static_cast<float>(options.pixel_scale)),
-      keeps_datasets_(options.data_on_device),
       stream_(stream) {}
 
+DPTK_INLINE void DeviceBatches::load(const LabeledBatch<std::uint8_t>& batch) {
+    send(batch, [&](const std::uint8_t* pixels, const std::int32_t* labels) {
+        make_batch(pixels, labels, nullptr);
+    });
+}
+
+DPTK_INLINE void DeviceBatches::load(const LabeledBatch<float>& batch) {
+    send(batch, [&](const float* values, const std::int32_t* labels) {
+        cuda::detail::copy_bytes(images_.data(), values, images_.size() * sizeof(float), stream_);
+        cuda::detail::copy_bytes(labels_.data(), labels, batch.labels.size() * sizeof(std::int32_t), stream_);
+    });
+}
+
 DPTK_INLINE void DeviceBatches::load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
-    check(dataset);
-    make_room();
-    images_.resize(indices.size(), image_);
-    if (keeps_datasets_) {
-        send_indices(resident(dataset), indices);
-    } else {
-        send_images(dataset, indices);
-    }
-}
-
-DPTK_INLINE DeviceSpan<const std::uint8_t> DeviceBatches::labels() const {
-    return std::as_const(labels_).span().subspan(0, images_.shape()[0]);
-}
-
-DPTK_INLINE void DeviceBatches::check(const ImageDataset& dataset) const {
-    const nn::Shape found = {dataset.channels(), dataset.height(), dataset.width()};
-    if (found == image_) return;
-    throw ArgumentError(text("Trainer: expected images of shape ", shape_text(image_),
-                             ", the network's input, got ", shape_text(found)));
-}
-
-DPTK_INLINE void DeviceBatches::make_room() {
-    if (labels_.size() > 0) return;
-    images_.resize(batch_size_, image_);
-    if (keeps_datasets_) {
-        indices_.emplace(batch_size_);
-    } else {
-        bytes_.emplace(batch_size_ * (pixels_per_image() + 1));
-    }
-    labels_ = cuda::DeviceBuffer<std::uint8_t>(batch_size_);
-}
-
-DPTK_INLINE void DeviceBatches::send_images(const ImageDataset& dataset,
-                                            std::span<const std::size_t> indices) {
-    const std::size_t pixels = indices.size() * pixels_per_image();
-    const auto fill = [&](std::span<std::uint8_t> bytes) {
-        auto pixel = bytes.begin();
-        auto label = bytes.begin() + static_cast<std::ptrdiff_t>(pixels);
-        for (const std::size_t index : indices) {
-            const LabeledImageRef image = dataset[index];
-            pixel = dptk::detail::copy(image.pixels, pixel);
-            *label++ = image.label;
-        }
-    };
-    bytes_->send(pixels + indices.size(), stream_, fill,
-                 [&](const std::uint8_t* bytes) { make_batch(bytes, bytes + pixels, nullptr); });
-}
-
-DPTK_INLINE void DeviceBatches::send_indices(const Resident& dataset, std::span<const std::size_t> indices) {
+    make_room(indices.size());
+    const Resident& images = resident(dataset);
+    if (!indices_) indices_.emplace(batch_size_);
     const auto fill = [&](std::span<std::uint32_t> places) {
         std::transform(indices.begin(), indices.end(), places.begin(),
                        [](std::size_t index) { return static_cast<std::uint32_t>(index); });
     };
     indices_->send(indices.size(), stream_, fill, [&](const std::uint32_t* places) {
-        make_batch(dataset.pixels.data(), dataset.labels.data(), places);
+        make_batch(images.pixels.data(), images.labels.data(), places);
     });
 }
 
-DPTK_INLINE void DeviceBatches::make_batch(const std::uint8_t* pixels, const std::uint8_t* labels,
+DPTK_INLINE DeviceSpan<const std::int32_t> DeviceBatches::labels() const {
+    return std::as_const(labels_).span().subspan(0, images_.shape()[0]);
+}
+
+DPTK_INLINE void DeviceBatches::make_room(std::size_t count) {
+    if (labels_.size() == 0) {
+        images_.resize(batch_size_, image_);
+        labels_ = cuda::DeviceBuffer<std::int32_t>(batch_size_);
+    }
+    images_.resize(count, image_);
+}
+
+template <class Value, class Use>
+void DeviceBatches::send(const LabeledBatch<Value>& batch, Use&& use) {
+    const std::size_t count = batch.labels.size();
+    make_room(count);
+    const std::size_t bytes_per_sample = sizeof(std::int32_t) + values_per_sample() * sizeof(Value);
+    if (bytes_per_sample > bytes_per_sample_) {
+        bytes_.emplace(batch_size_ * bytes_per_sample);
+        bytes_per_sample_ = bytes_per_sample;
+    }
+    const std::size_t label_bytes = count * sizeof(std::int32_t);
+    const auto fill = [&](std::span<std::byte> bytes) {
+        std::memcpy(bytes.data(), batch.labels.data(), label_bytes);
+        std::memcpy(bytes.data() + label_bytes, batch.values.data(), bytes.size() - label_bytes);
+    };
+    bytes_->send(count * bytes_per_sample, stream_, fill, [&](const std::byte* bytes) {
+        use(reinterpret_cast<const Value*>(bytes + label_bytes),
+            reinterpret_cast<const std::int32_t*>(bytes));
+    });
+}
+
+DPTK_INLINE void DeviceBatches::make_batch(const std::uint8_t* pixels, const std::int32_t* labels,
                                            const std::uint32_t* indices) {
-    nn::cuda::kernels::load_images(pixels, labels, indices, images_.shape()[0], pixels_per_image(), scale_,
+    nn::cuda::kernels::load_images(pixels, labels, indices, images_.shape()[0], values_per_sample(), scale_,
                                    images_.data(), labels_.data(), stream_);
 }
 
@@ -94,8 +93,9 @@ DPTK_INLINE const DeviceBatches::Resident& DeviceBatches::resident(const ImageDa
         throw ArgumentError(
             text("Trainer: data_on_device: expected at most 2^32 - 1 images, got ", dataset.size()));
     if (residents_.size() == max_residents) residents_.erase(residents_.begin());
-    residents_.push_back({dataset.id(), cuda::to_device(dataset.pixels(), stream_),
-                          cuda::to_device(dataset.labels(), stream_)});
+    const std::vector<std::int32_t> labels(dataset.labels().begin(), dataset.labels().end());
+    residents_.push_back(
+        {dataset.id(), cuda::to_device(dataset.pixels(), stream_), cuda::to_device(labels, stream_)});
     return residents_.back();
 }
 

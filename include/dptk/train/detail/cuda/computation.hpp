@@ -9,7 +9,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/detail/device_registry.hpp"
 #include "dptk/core/config.hpp"
@@ -25,6 +27,8 @@
 #include "dptk/nn/sequential.hpp"
 #include "dptk/train/detail/cuda/batches.hpp"
 #include "dptk/train/detail/host_computation.hpp"
+#include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -42,6 +46,8 @@ class TrainerComputation<nn::Cuda> {
           stream_(net.backend().stream()),
           wants_graph_(options.cuda_graph),
           comm_hook_(options.comm_hook),
+          format_(sample_format(net, options.pixel_scale)),
+          keeps_datasets_(options.data_on_device),
           batches_(net.input_shape(), options, stream_),
           sgd_(options.sgd, stream_) {}
 
@@ -70,9 +76,46 @@ class TrainerComputation<nn::Cuda> {
         }
     }
 
-    void load(const ImageDataset& dataset, std::span<const std::size_t> indices) {
-        batches_.load(dataset, indices);
-    }
+    template <class Dataset>
+    class Batches {
+      public:
+        Batches(TrainerComputation& computation, const Dataset& dataset, const ShardBatches& indices,
+                const DataLoaderOptions& options)
+            : batches_(computation.batches_), dataset_(dataset), indices_(indices) {
+            check_images(dataset, computation.format_.input);
+            if (computation.keeps_datasets_) {
+                if constexpr (!std::same_as<Dataset, ImageDataset>)
+                    throw ArgumentError("Trainer: data_on_device requires an ImageDataset");
+            } else {
+                reader_.emplace(dataset, indices, options, Collation(computation.format_));
+            }
+        }
+
+        [[nodiscard]] std::size_t next() {
+            const std::size_t place = next_++;
+            if constexpr (std::same_as<Dataset, ImageDataset>) {
+                if (!reader_) {
+                    const std::vector<std::size_t> indices = indices_[place];
+                    if (!indices.empty()) batches_.load(dataset_, indices);
+                    return indices.size();
+                }
+            }
+            const LabeledBatch<Value>& batch = reader_->next();
+            if (!batch.labels.empty()) batches_.load(batch);
+            return batch.labels.size();
+        }
+
+      private:
+        using Sample = LoadedSample<Dataset>;
+        using Value = std::conditional_t<has_bytes<Sample>, std::uint8_t, float>;
+        using Collation = LabeledCollation<Sample, Value>;
+
+        DeviceBatches& batches_;
+        const Dataset& dataset_;
+        const ShardBatches& indices_;
+        std::size_t next_ = 0;
+        std::optional<BatchReader<Dataset, Collation>> reader_;  // unless the dataset is on the device
+    };
 
     /// If the network of any rank has reallocated memory, makes all ranks capture the graph again: NCCL
     /// requires that a graph with collectives is launched on all ranks or on none.
@@ -128,6 +171,8 @@ class TrainerComputation<nn::Cuda> {
     StreamRef stream_;
     bool wants_graph_;
     std::shared_ptr<const CommHook> comm_hook_;
+    SampleFormat format_;
+    bool keeps_datasets_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
     nn::FusedSGD sgd_;

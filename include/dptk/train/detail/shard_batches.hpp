@@ -1,0 +1,55 @@
+/// ShardBatches, the batches of a rank that trains one or several shards of a dataset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/data/batch_sampler.hpp"
+#include "dptk/data/distributed_sampler.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+/// A sampler of batches for DataLoader. In each step, the batches of all shards follow each other.
+class ShardBatches {
+  public:
+    /// At least one sampler, one for each shard, all of the same epoch.
+    ShardBatches(std::vector<DistributedSampler> shards, std::size_t batch_size)
+        : shards_(std::move(shards)) {
+        for (const DistributedSampler& shard : shards_) batches_.emplace_back(shard, batch_size);
+    }
+    ShardBatches(const ShardBatches&) = delete;
+    ShardBatches& operator=(const ShardBatches&) = delete;
+
+    [[nodiscard]] std::size_t shards() const noexcept { return shards_.size(); }
+
+    /// The number of steps, which is equal on all ranks.
+    [[nodiscard]] std::size_t steps() const noexcept { return batches_.front().size(); }
+
+    /// The number of batches.
+    [[nodiscard]] std::size_t size() const noexcept { return steps() * shards(); }
+
+    /// The indices of batch `index`, which may be empty.
+    [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
+        return batches_[index % shards()][index / shards()];
+    }
+
+    /// Whether all ranks have full batches in a step.
+    [[nodiscard]] bool is_full_everywhere(std::size_t step) const {
+        return batches_.front().is_full_everywhere(step);
+    }
+
+    // The random numbers of the samples' transforms depend on these.
+    [[nodiscard]] const DistributedSamplerOptions& options() const noexcept {
+        return shards_.front().options();
+    }
+    [[nodiscard]] std::int64_t epoch() const noexcept { return shards_.front().epoch(); }
+
+  private:
+    std::vector<DistributedSampler> shards_;
+    std::vector<BatchSampler<DistributedSampler>> batches_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail
