@@ -1,5 +1,6 @@
 #include "data.hpp"
 
+#include <dptk/data/random_split.hpp>
 #include <dptk/data/readers/cifar.hpp>
 #include <dptk/data/readers/idx_images.hpp>
 #include <dptk/data/readers/npy.hpp>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -31,8 +33,20 @@ dptk::ImageDataset read_split(const fs::path& dir, const std::string& prefix) {
                                  plain_or_gzip(dir, prefix + "-labels-idx1-ubyte"), {.classes = classes});
 }
 
-Data load_digits(const fs::path& dir) {
-    return {read_split(dir, "train"), read_split(dir, "test"), 1.0 / 16, ""};
+using Images = Data<dptk::ImageDataset>;
+
+Images data_of(dptk::ImageDataset train, dptk::ImageDataset test, std::string remark = "") {
+    Images data{.train = std::move(train), .test = std::move(test)};
+    data.image = {data.train.channels(), data.train.height(), data.train.width()};
+    data.classes = data.train.classes();
+    data.remark = std::move(remark);
+    return data;
+}
+
+Images load_digits(const fs::path& dir) {
+    Images data = data_of(read_split(dir, "train"), read_split(dir, "test"));
+    data.pixel_scale = 1.0 / 16;
+    return data;
 }
 
 std::vector<std::size_t> range(std::size_t first, std::size_t last) {
@@ -42,34 +56,32 @@ std::vector<std::size_t> range(std::size_t first, std::size_t last) {
 }
 
 /// MNIST and Fashion-MNIST have the same format.
-Data load_mnist(const fs::path& dir) {
-    constexpr double scale = 1.0 / 255;
-    if (fs::exists(plain_or_gzip(dir, "train-images-idx3-ubyte"))) {
-        return {read_split(dir, "train"), read_split(dir, "t10k"), scale, ""};
-    }
+Images load_mnist(const fs::path& dir) {
+    if (fs::exists(plain_or_gzip(dir, "train-images-idx3-ubyte")))
+        return data_of(read_split(dir, "train"), read_split(dir, "t10k"));
     const dptk::ImageDataset all = read_split(dir, "t10k");
     const std::size_t trained = all.size() * 8 / 10;
-    return {all.subset(range(0, trained)), all.subset(range(trained, all.size())), scale,
-            "no train-images-idx3-ubyte in " + dir.string() +
-                ": training on the first 80 % of the test images, and testing on the others"};
+    return data_of(all.subset(range(0, trained)), all.subset(range(trained, all.size())),
+                   "no train-images-idx3-ubyte in " + dir.string() +
+                       ": training on the first 80 % of the test images, and testing on the others");
 }
 
-Data load_cifar10(const fs::path& dir) {
+Images load_cifar10(const fs::path& dir) {
     std::vector<fs::path> train;
     for (int i = 1; i <= 5; ++i) train.push_back(dir / ("data_batch_" + std::to_string(i) + ".bin"));
-    return {dptk::read_cifar10(train), dptk::read_cifar10(std::array{dir / "test_batch.bin"}), 1.0 / 255, ""};
+    return data_of(dptk::read_cifar10(train), dptk::read_cifar10(std::array{dir / "test_batch.bin"}));
 }
 
-Data load_cifar100(const fs::path& dir) {
+Images load_cifar100(const fs::path& dir) {
     const auto read = [&](const char* name) { return dptk::read_cifar100(std::array{dir / name}); };
-    return {read("train.bin"), read("test.bin"), 1.0 / 255, ""};
+    return data_of(read("train.bin"), read("test.bin"));
 }
 
-Data load_npy(const fs::path& dir) {
+Images load_npy(const fs::path& dir) {
     const auto read = [&](const std::string& part) {
         return dptk::read_npy_images(dir / (part + "_images.npy"), dir / (part + "_labels.npy"));
     };
-    Data data{read("train"), read("test"), 1.0 / 255, ""};
+    Images data = data_of(read("train"), read("test"));
     if (data.test.classes() > data.train.classes())
         throw dptk::ArgumentError("test_labels.npy has labels that train_labels.npy does not have");
     return data;
@@ -77,7 +89,7 @@ Data load_npy(const fs::path& dir) {
 
 struct NamedDataset {
     std::string_view name;
-    Data (*load)(const fs::path& dir);
+    Images (*load)(const fs::path& dir);
     std::string_view files;
 };
 
@@ -112,22 +124,74 @@ dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
 
 }  // namespace
 
-Data load_data(const Options& options) {
-    if (options.dataset == "synthetic")
-        return {make_synthetic(2048, 1), make_synthetic(512, 2), 1.0 / 255, ""};
-    if (options.dataset == "digits") {
-        return load_digits(options.data.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits"
-                                                : fs::path(options.data));
-    }
+Images load_data(const Options& options) {
+    if (options.dataset == "synthetic") return data_of(make_synthetic(2048, 1), make_synthetic(512, 2));
+    if (options.data.size() > 1) throw dptk::ArgumentError("--data: only --dataset images has several");
+    const fs::path dir = options.data.empty() ? fs::path() : fs::path(options.data.front());
+    if (options.dataset == "digits")
+        return load_digits(dir.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits" : dir);
     const auto* const dataset = std::find_if(datasets.begin(), datasets.end(), [&](const NamedDataset& one) {
         return one.name == options.dataset;
     });
     const std::string files = "the folder of " + std::string(dataset->files);
-    if (options.data.empty())
+    if (dir.empty())
         throw dptk::ArgumentError("--dataset " + options.dataset + " needs --data DIR, " + files);
     try {
-        return dataset->load(options.data);
+        return dataset->load(dir);
     } catch (const dptk::FormatError& error) {
         throw dptk::FormatError(std::string(error.what()) + "; --data must be " + files);
     }
 }
+
+#ifdef DPTK_WITH_IMAGES
+namespace {
+
+/// Returns the sources that are in a folder of each of the folders; empty if one of them has no such folder.
+std::vector<std::string> parts(const std::vector<std::string>& folders, const std::string& name) {
+    std::vector<std::string> found;
+    for (const std::string& folder : folders) {
+        if (fs::is_directory(fs::path(folder) / name)) found.push_back(fs::path(folder) / name);
+    }
+    return found.size() == folders.size() ? found : std::vector<std::string>();
+}
+
+}  // namespace
+
+Data<ImageFiles> find_images(const Options& options) {
+    if (options.data.empty())
+        throw dptk::ArgumentError(
+            "--dataset images needs --data DIR..., folders with the folders train and val, in which each "
+            "class "
+            "has a folder of its own; or without these two folders, and a fifth of the images is for "
+            "testing");
+    const auto open = [](const std::vector<std::string>& sources) {
+        return std::make_shared<const dptk::ImageFolder>(dptk::ImageFolder::from(sources));
+    };
+    const auto whole = [](const std::shared_ptr<const dptk::ImageFolder>& folder) {
+        return ImageFiles(folder, range(0, folder->size()));
+    };
+    const std::size_t size = options.image_size;
+    const auto data_of_files = [&](const dptk::ImageFolder& folder, ImageFiles train, ImageFiles test) {
+        return Data<ImageFiles>{.train = std::move(train),
+                                .test = std::move(test),
+                                .image = {3, size, size},
+                                .classes = folder.classes(),
+                                .transform = {dptk::RandomResizedCrop(size), dptk::RandomHorizontalFlip(),
+                                              dptk::Normalize(dptk::imagenet)},
+                                .test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),
+                                                   dptk::Normalize(dptk::imagenet)}};
+    };
+    const std::vector<std::string> train = parts(options.data, "train");
+    const std::vector<std::string> test = parts(options.data, "val");
+    if (!train.empty() && !test.empty()) {
+        const auto trained = open(train);
+        const auto tested = open(test);
+        if (trained->class_names() != tested->class_names())
+            throw dptk::ArgumentError("--data: the classes in val are not those in train");
+        return data_of_files(*trained, whole(trained), whole(tested));
+    }
+    const auto all = open(options.data);
+    dptk::SplitIndices split = dptk::random_split(all->size(), 0.2, options.seed);
+    return data_of_files(*all, {all, std::move(split.training)}, {all, std::move(split.validation)});
+}
+#endif

@@ -64,11 +64,10 @@ std::string format(const char* pattern, Arguments... arguments) {
 
 /// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
 /// on each rank.
-template <class Backend>
-void train(dptk::ProcessGroup& group, const Options& options, const Data& data, Backend backend, bool overlap,
-           const std::string& computed_by) {
-    dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.train.classes()),
-                                      {data.train.channels(), data.train.height(), data.train.width()},
+template <class Backend, class Dataset>
+void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data, Backend backend,
+           bool overlap, const std::string& computed_by) {
+    dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.classes), data.image,
                                       options.seed, std::move(backend));
     dptk::Trainer<Backend> trainer(
         group, net,
@@ -77,6 +76,9 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data& data, 
          .sgd = {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
          .seed = options.seed,
          .pixel_scale = data.pixel_scale,
+         .transform = data.transform,
+         .evaluation_transform = data.test_transform,
+         .workers = options.workers,
          .ready = overlap ? dptk::Ready::marked : dptk::Ready::at_synchronize,
          .comm_hook = comm_hook(options.comm_hook),
          .reproducible_shards = options.reproducible_shards,
@@ -106,7 +108,8 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data& data, 
     printer.line(format("test accuracy: %.3f", accuracy));
 }
 
-void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data& data) {
+template <class Dataset>
+void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data) {
     const int cores = cores_of_rank(group);
     const int threads = options.threads == 0 ? cores : options.threads;
     set_threads(threads);
@@ -116,7 +119,8 @@ void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data
 }
 
 #ifdef DPTK_WITH_CUDNN
-void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data& data) {
+template <class Dataset>
+void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data) {
     // Must be the first CUDA call. Fails on all ranks or on none.
     dptk::on_all_or_none(group,
                          [&] { dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank())); });
@@ -129,8 +133,28 @@ void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data&
           "a GPU in " + options.precision);
 }
 #else
-void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data&) {}  // parse_options refuses --device cuda
+template <class Dataset>
+void train_on_gpu(dptk::ProcessGroup&, const Options&, const Data<Dataset>&) {
+}  // parse_options refuses --device cuda
 #endif
+
+/// Reads the dataset, on all ranks or on none, and trains.
+template <class Load>
+void load_and_train(dptk::ProcessGroup& group, const Options& options, Load load) {
+    const auto data = dptk::on_all_or_none(group, [&] { return load(options); });
+    if (options.device == "cuda") {
+        train_on_gpu(group, options, data);
+    } else {
+        train_on_host(group, options, data);
+    }
+}
+
+void run(dptk::ProcessGroup& group, const Options& options) {
+#ifdef DPTK_WITH_IMAGES
+    if (options.dataset == "images") return load_and_train(group, options, find_images);
+#endif
+    load_and_train(group, options, load_data);
+}
 
 }  // namespace
 
@@ -141,13 +165,7 @@ int main(int argc, char** argv) {
         rank = group.rank();
         const ParsedOptions parsed = parse_options(argc, argv);
         if (parsed.options) {
-            const Options& options = *parsed.options;
-            const Data data = dptk::on_all_or_none(group, [&] { return load_data(options); });
-            if (options.device == "cuda") {
-                train_on_gpu(group, options, data);
-            } else {
-                train_on_host(group, options, data);
-            }
+            run(group, *parsed.options);
         } else if (rank == 0) {
             std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
         }

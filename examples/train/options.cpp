@@ -12,6 +12,24 @@ constexpr bool is_built_with_cuda = true;
 constexpr bool is_built_with_cuda = false;
 #endif
 
+#ifdef DPTK_WITH_IMAGES
+constexpr bool is_built_with_images = true;
+#else
+constexpr bool is_built_with_images = false;
+#endif
+
+void check_dataset(const CLI::App& app, const Options& options) {
+    if (options.dataset == "images") {
+        if (!is_built_with_images)
+            throw CLI::ValidationError(
+                "--dataset images",
+                "this program was built without libjpeg-turbo and libpng; install libjpeg62-turbo-dev and "
+                "libpng-dev (Debian), or libjpeg-turbo-devel and libpng-devel (Fedora), and build it again");
+    } else if (app.count("--image-size") > 0) {
+        throw CLI::ValidationError("--image-size", "needs --dataset images");
+    }
+}
+
 /// Checks combinations of options, which CLI11 does not check.
 void check_device(const CLI::App& app, const Options& options) {
     if (options.device == "cuda") {
@@ -21,6 +39,8 @@ void check_device(const CLI::App& app, const Options& options) {
                 "this program was built without the trainer on a GPU, which needs nvcc and cuDNN 9");
         if (options.reproducible_shards > 0)
             throw CLI::ValidationError("--reproducible", "needs --device cpu");
+        if (options.data_on_device && options.dataset == "images")
+            throw CLI::ValidationError("--data-on-device", "--dataset images cannot be kept on the device");
         return;
     }
     for (const char* name : {"--precision", "--cuda-graph", "--data-on-device"}) {
@@ -37,11 +57,19 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.option_defaults()->always_capture_default();
     app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
     app.add_option("--dataset", options.dataset)
-        ->check(
-            CLI::IsMember({"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "npy", "synthetic"}));
-    app.add_option("--data", options.data,
-                   "folder of the dataset's files (default: the digits that ship with dptk)")
+        ->check(CLI::IsMember(
+            {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
+    app.add_option(
+           "--data", options.data,
+           "folder of the dataset's files (default: the digits that ship with dptk); --dataset images "
+           "may have several")
         ->type_name("DIR");
+    app.add_option("--image-size", options.image_size, "width and height to which --dataset images crops")
+        ->check(CLI::PositiveNumber);
+    app.add_option(
+           "--workers", options.workers,
+           "threads per rank that read samples; default: 0, or for --dataset images, one for each core")
+        ->check(CLI::Range(0, 1024));
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
         ->check(CLI::PositiveNumber);
@@ -71,6 +99,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");
     try {
         app.parse(argc, argv);
+        check_dataset(app, options);
         check_device(app, options);
         return {options, "", 0};
     } catch (const CLI::ParseError& error) {

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 struct Options {
     std::string model = "convnet";
     std::string dataset = "digits";
-    std::string data;  // a folder; empty: the digits that are part of dptk
+    std::vector<std::string> data;  // folders or files; empty: the digits that are part of dptk
+    std::size_t image_size = 32;    // of the dataset `images`
+    std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;
     double lr = 0.05;
