@@ -64,7 +64,8 @@ target_link_libraries(dptk_mpi INTERFACE ${CMAKE_DL_LIBS})
 dptk_add_headers(gloo comm/gloo.[hi]pp comm/gloo/*.[hi]pp)
 target_compile_definitions(dptk_gloo INTERFACE DPTK_WITH_GLOO)
 
-dptk_add_headers(cuda core/cuda.hpp core/cuda/*.[hi]pp core/cuda/detail/*.[hi]pp comm/staged.[hi]pp comm/staged/*.[hi]pp)
+dptk_add_headers(cuda core/cuda.hpp core/cuda/*.[hi]pp core/cuda/detail/*.[hi]pp comm/staged.[hi]pp comm/staged/*.[hi]pp
+    data/cuda/*.[hi]pp)
 target_compile_definitions(dptk_cuda INTERFACE DPTK_WITH_CUDA)
 if(TARGET dptk::cuda AND CUDAToolkit_NVCC_EXECUTABLE)
     include(DptkKernels)

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/page_lock.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -38,11 +39,12 @@ class AlignedArray {
     explicit AlignedArray(std::size_t count) { reserve(count); }
 
     AlignedArray(AlignedArray&& other) noexcept
-        : data_(std::move(other.data_)), capacity_(std::exchange(other.capacity_, 0)) {}
+        : data_(std::move(other.data_)), capacity_(std::exchange(other.capacity_, 0)), how_(other.how_) {}
 
     AlignedArray& operator=(AlignedArray&& other) noexcept {
         data_ = std::move(other.data_);
         capacity_ = std::exchange(other.capacity_, 0);
+        how_ = other.how_;
         return *this;
     }
 
@@ -52,11 +54,19 @@ class AlignedArray {
         if (count <= capacity_) return data_.get();
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
         data_.reset();
+        data_.get_deleter() = {};
         capacity_ = 0;
         data_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{alignment})));
         std::uninitialized_fill_n(data_.get(), count, T{});
         capacity_ = count;
+        lock();
         return data_.get();
+    }
+
+    /// Page-locks the memory, now and whenever it grows.
+    void page_lock(const detail::PageLock& how) {
+        how_ = how;
+        lock();
     }
 
     /// Returns the address of the first element, which is valid until reserve() must grow; null if no
@@ -68,11 +78,22 @@ class AlignedArray {
 
   private:
     struct Free {
-        void operator()(T* data) const noexcept { ::operator delete(data, std::align_val_t{alignment}); }
+        void operator()(T* data) const noexcept {
+            if (locked_by != nullptr) locked_by->unlock(data);
+            ::operator delete(data, std::align_val_t{alignment});
+        }
+        const detail::PageLockCalls* locked_by = nullptr;
     };
+
+    void lock() {
+        if (capacity_ == 0 || how_.calls == nullptr || data_.get_deleter().locked_by != nullptr) return;
+        how_.calls->lock(data_.get(), capacity_ * sizeof(T), how_.device);
+        data_.get_deleter().locked_by = how_.calls;
+    }
 
     std::unique_ptr<T, Free> data_;
     std::size_t capacity_ = 0;
+    detail::PageLock how_;
 };
 
 /// A row-major array of `T`; the last dimension is contiguous. Movable, not copyable.
@@ -136,6 +157,9 @@ class Tensor {
 
     /// Returns element `index` for reading. `index` must be less than size(); this is not checked.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
+
+    /// Page-locks the memory, now and whenever it grows, so that copies from it to a GPU do not block.
+    void page_lock(const detail::PageLock& how) { memory_.page_lock(how); }
 
     /// Sets all elements to `value`.
     void fill(T value) { std::fill_n(data(), size_, value); }

@@ -10,11 +10,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/page_lock.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/data/batch_sampler.hpp"
 #include "dptk/data/collate.hpp"
@@ -100,6 +102,16 @@ template <class Sampler>
     return sampler;
 }
 
+/// Page-locks a tensor, or the tensors of a tuple.
+template <class Batch>
+void page_lock(Batch& batch, const PageLock& how) {
+    if constexpr (requires { batch.page_lock(how); }) {
+        batch.page_lock(how);
+    } else if constexpr (requires { std::tuple_size<Batch>::value; }) {
+        std::apply([&](auto&... element) { (page_lock(element, how), ...); }, batch);
+    }
+}
+
 template <class Dataset>
 using SampleOf = std::remove_cvref_t<decltype(sample_of(std::declval<const Dataset&>(), std::size_t{}))>;
 
@@ -163,6 +175,13 @@ class DataLoader {
 
     /// Returns the number of batches in a pass over the current epoch, which is equal on all ranks.
     [[nodiscard]] std::size_t size() const noexcept { return batches_.size(); }
+
+    /// Page-locks the memory of the batches' tensors: see cuda::DeviceLoader, which calls it. Throws
+    /// ArgumentError if a pass is under way.
+    void page_lock(const detail::PageLock& how) {
+        if (is_under_way_) detail::throw_pass_under_way("page_lock()");
+        for (Batch& slot : slots_) detail::page_lock(slot, how);
+    }
 
     /// Begins a pass, and blocks until its first batch is made. Throws ArgumentError if a pass is under way.
     [[nodiscard]] Iterator begin() {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/cuda/tensor.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
-#include "dptk/nn/cuda/tensor.hpp"
 #include "dptk/nn/layers.hpp"
 
 namespace DPTK_NAMESPACE::nn {

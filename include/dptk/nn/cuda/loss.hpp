@@ -5,9 +5,9 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
+#include "dptk/core/cuda/tensor.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
-#include "dptk/nn/cuda/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 

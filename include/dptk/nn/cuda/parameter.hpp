@@ -11,9 +11,9 @@
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/float16.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/initialize.hpp"
-#include "dptk/core/tensor.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 

@@ -16,9 +16,9 @@
 #include "dptk/core/cuda/event.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/cuda/tensor.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/data/image_dataset.hpp"
-#include "dptk/nn/cuda/tensor.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/trainer_options.hpp"
 

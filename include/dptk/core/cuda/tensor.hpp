@@ -1,4 +1,4 @@
-/// DeviceTensor, a dense row-major array in device memory: the counterpart of nn::Tensor.
+/// DeviceTensor, a dense row-major array in device memory: the counterpart of Tensor.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/tensor.hpp"
 
-namespace DPTK_NAMESPACE::nn {
+namespace DPTK_NAMESPACE {
 
 /// A row-major array; the last dimension is contiguous. Memory is allocated on the device that is current
 /// when the array grows, and never shrinks. Movable, not copyable.
@@ -37,30 +37,40 @@ class DeviceTensor {
         make_room();
     }
 
+    /// Returns the size of each dimension, outermost first.
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
 
     /// Returns the number of elements.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
+    /// Returns the address of the first element, for kernels and copies.
     [[nodiscard]] T* data() noexcept { return memory_.data(); }
+    /// Returns the address of the first element, for reading.
     [[nodiscard]] const T* data() const noexcept { return memory_.data(); }
 
+    /// Returns the device in whose memory the elements lie.
     [[nodiscard]] Device device() const noexcept { return memory_.device(); }
 
+    /// Returns a view of all elements, in row-major order, valid until the next resize().
     [[nodiscard]] DeviceSpan<T> values() noexcept { return {data(), size_, device()}; }
+    /// Returns a read-only view of all elements.
     [[nodiscard]] DeviceSpan<const T> values() const noexcept { return {data(), size_, device()}; }
 
   private:
     void make_room() {
         size_ = 0;  // stays 0 if a call below throws
         const std::size_t count = element_count(shape_);
-        if (count > memory_.size()) memory_ = dptk::cuda::DeviceBuffer<T>(count);
+        if (count > memory_.size()) memory_ = cuda::DeviceBuffer<T>(count);
         size_ = count;
     }
 
     std::size_t size_ = 0;
-    dptk::cuda::DeviceBuffer<T> memory_;
+    cuda::DeviceBuffer<T> memory_;
     Shape shape_;
 };
 
-}  // namespace DPTK_NAMESPACE::nn
+namespace nn {
+using dptk::DeviceTensor;
+}  // namespace nn
+
+}  // namespace DPTK_NAMESPACE

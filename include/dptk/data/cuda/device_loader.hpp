@@ -1,0 +1,183 @@
+/// DeviceLoader copies the batches of a DataLoader to a GPU, while the GPU computes with earlier ones.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/cuda/copy.hpp"
+#include "dptk/core/cuda/detail/page_lock.hpp"
+#include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/stream.hpp"
+#include "dptk/core/cuda/tensor.hpp"
+#include "dptk/core/stream_ref.hpp"
+#include "dptk/core/tensor.hpp"
+#include "dptk/data/collate.hpp"
+
+namespace DPTK_NAMESPACE::cuda {
+
+namespace detail {
+
+/// What a batch becomes on a device. A batch that is not a tensor, a vector of numbers, or a tuple of these
+/// is an error when compiled.
+template <class Batch>
+struct OnDevice {
+    static_assert(
+        !std::is_same_v<Batch, Batch>,
+        "dptk: DeviceLoader copies batches that are tensors, vectors of numbers, or tuples of these");
+};
+template <class T>
+struct OnDevice<Tensor<T>> {
+    using type = DeviceTensor<T>;
+};
+template <dptk::detail::Number T>
+struct OnDevice<std::vector<T>> {
+    using type = DeviceTensor<T>;
+};
+template <class... Element>
+struct OnDevice<std::tuple<Element...>> {
+    using type = std::tuple<typename OnDevice<Element>::type...>;
+};
+
+template <class T>
+void copy_batch(const Tensor<T>& from, DeviceTensor<T>& to, StreamRef stream) {
+    to.resize(from.shape());
+    copy_to_device(from.values(), to.values(), stream);
+}
+template <class T>
+void copy_batch(const std::vector<T>& from, DeviceTensor<T>& to, StreamRef stream) {
+    to.resize(Shape{from.size()});
+    copy_to_device(from, to.values(), stream);
+}
+template <class... From, class... To>
+void copy_batch(const std::tuple<From...>& from, std::tuple<To...>& to, StreamRef stream) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+        (copy_batch(std::get<I>(from), std::get<I>(to), stream), ...);
+    }(std::index_sequence_for<From...>());
+}
+
+}  // namespace detail
+
+/// A range of batches on a GPU, in the order of a DataLoader:
+///
+///     dptk::DataLoader loader(dataset, sampler, {.batch_size = 32, .workers = 4});
+///     dptk::cuda::DeviceLoader on_gpu(loader, stream);
+///     for (const auto& [pixels, labels] : on_gpu) net.forward_backward(pixels, labels);
+///
+/// Tensors and vectors of numbers become DeviceTensors. Work that the program enqueues on `stream` finds the
+/// batch complete, and the next but one batch replaces it after that work. Copies run on a stream of their
+/// own, from page-locked memory. A batch is valid until the iterator is incremented. The loader must outlive
+/// this object, and the device that is current at construction must be current in all calls.
+template <class Loader>
+class DeviceLoader {
+  public:
+    /// The type of a batch.
+    using Batch = typename detail::OnDevice<typename Loader::Batch>::type;
+    class Iterator;
+
+    /// Makes the loader's batches page-locked. Throws ArgumentError if a pass over the loader is under way.
+    DeviceLoader(Loader& loader, StreamRef stream) : loader_(loader), stream_(stream) {
+        loader.page_lock(detail::page_lock());
+    }
+    DeviceLoader(const DeviceLoader&) = delete;
+    DeviceLoader& operator=(const DeviceLoader&) = delete;
+
+    /// Returns the number of batches in a pass.
+    [[nodiscard]] std::size_t size() const { return loader_.size(); }
+
+    /// Begins a pass of the loader, and enqueues the copy of its first batch. Blocks until the batch is made.
+    [[nodiscard]] Iterator begin() {
+        auto first = loader_.begin();
+        if (first != loader_.end()) copy(*first);
+        return Iterator(*this, std::move(first));
+    }
+
+    /// Returns the end of each pass.
+    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+  private:
+    using HostIterator = decltype(std::declval<Loader&>().begin());
+
+    /// One of two batches. Events that were never recorded block nothing.
+    struct Place {
+        Batch batch;
+        Event copied;
+        Event used;
+    };
+
+    [[nodiscard]] Place& current() noexcept { return places_[copies_made_ % places_.size()]; }
+
+    /// Enqueues the copy of a batch, after the program's work with the batch that it replaces.
+    void copy(const typename Loader::Batch& batch) {
+        ++copies_made_;
+        Place& place = current();
+        place.used.order_before(copies_);
+        detail::copy_batch(batch, place.batch, copies_);
+        place.copied.record(copies_);
+        place.copied.order_before(stream_);
+    }
+
+    /// Waits until the loader's memory is no longer read. An error is that of the next CUDA call as well.
+    void finish_copy() noexcept { static_cast<void>(cudaEventSynchronize(current().copied.get())); }
+
+    void advance(HostIterator& place) {
+        current().used.record(stream_);
+        current().copied.synchronize();  // the loader may now reuse the memory
+        ++place;
+        if (place != loader_.end()) copy(*place);
+    }
+
+    Loader& loader_;
+    StreamRef stream_;
+    std::array<Place, 2> places_;
+    std::size_t copies_made_ = 0;
+    Stream copies_;  // the last member: its destructor waits for the copies
+};
+
+/// An input iterator over the batches of one pass. Destroying it ends the pass. Must not outlive the loader.
+template <class Loader>
+class DeviceLoader<Loader>::Iterator {
+  public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    Iterator(Iterator&& other) noexcept = default;
+    Iterator& operator=(Iterator&& other) noexcept = default;
+    ~Iterator() {
+        if (place_ != std::default_sentinel) loader_->finish_copy();
+    }
+
+    /// Returns the current batch, for work on the stream.
+    [[nodiscard]] const Batch& operator*() const noexcept { return loader_->current().batch; }
+
+    /// Enqueues the copy of the next batch. Blocks until the copy of the current one is done and the next one
+    /// is made. Throws what the DataLoader throws.
+    Iterator& operator++() {
+        loader_->advance(place_);
+        return *this;
+    }
+
+    void operator++(int) { ++*this; }
+
+    friend bool operator==(const Iterator& it, std::default_sentinel_t end) noexcept {
+        return it.place_ == end;
+    }
+
+  private:
+    friend class DeviceLoader;
+
+    Iterator(DeviceLoader& loader, HostIterator place) noexcept
+        : loader_(&loader), place_(std::move(place)) {}
+
+    DeviceLoader* loader_;
+    HostIterator place_;
+};
+
+}  // namespace DPTK_NAMESPACE::cuda
