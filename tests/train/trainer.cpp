@@ -1,5 +1,6 @@
 // Tests the Trainer's ways of summing gradients, on the digits that ship with dptk.
 #include <doctest/doctest.h>
+#include <dptk/data/dataset_views.hpp>
 #include <dptk/data/readers/idx_images.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
@@ -197,8 +198,11 @@ TEST_CASE("a trainer takes any labeled samples, with the same result, and labels
         for (const std::uint8_t pixel : digit.pixels) values.push_back(static_cast<float>(pixel) / 256);
         return std::pair(values, static_cast<int>(digit.label));
     });
+    const std::vector<int> labels(images.labels().begin(), images.labels().end());
+    const dptk::TensorDataset arrays(images.size(), images.pixels(), labels);
     test::on_ranks([&](ProcessGroup& group) {
         const Losses expected = losses(group, images);
+        CHECK(losses(group, arrays) == expected);
         CHECK(expected.evaluated < expected.trained);
         CHECK(losses(group, as_bytes) == expected);
         const Losses divided = losses(group, as_images);  // pixel / 255 differs from pixel * (1 / 255)
@@ -253,6 +257,13 @@ TEST_CASE("a sample that the network does not accept is an error that names it")
         samples[70] = {samples[70].first.first(63), 1};
         fails(samples, "samples of shape [1, 8, 8], the network's input, found [63]");
     }
+    const std::vector<int> labels(2 * images.size());
+    std::string text;
+    CHECK(test::throws<dptk::SampleError>(text, [&] {
+        const dptk::TensorDataset two_labels(images.size(), images.pixels(), labels);
+        dptk::launch_threads(1, [&](ProcessGroup& group) { static_cast<void>(losses(group, two_labels)); });
+    }));
+    CHECK(test::contains(text, "Trainer: expected one label, found 2"));
     auto sized = digits_as(images, [](const dptk::LabeledImageRef& digit) {
         return std::pair(image_of(digit), static_cast<int>(digit.label));
     });

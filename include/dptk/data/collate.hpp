@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <ranges>
 #include <span>
@@ -97,18 +98,22 @@ struct Collate<R> {
     using Batch = Tensor<T>;                        ///< The type of a batch.
 
     /// Prepares a batch of `count` samples, whose length the first one sets.
-    static void begin(Batch& batch, std::size_t count) { batch.resize(Shape{count, 0}); }
+    static void begin(Batch& batch, std::size_t count) { batch.resize(std::array{count, std::size_t{0}}); }
 
     /// Writes sample `i` of the batch. Throws ArgumentError if its length differs from that of the first one.
     static void put(Batch& batch, std::size_t i, const R& sample) {
         const std::span<const T> elements(std::ranges::data(sample), std::ranges::size(sample));
-        if (i == 0) batch.resize(Shape{batch.shape()[0], elements.size()});
+        if (i == 0) batch.resize(std::array{batch.shape()[0], elements.size()});
         const std::size_t expected = batch.shape()[1];
         if (elements.size() != expected)
             throw ArgumentError(detail::text("expected ", expected,
                                              " elements, as in the first sample of the batch, got ",
                                              elements.size()));
-        std::copy(elements.begin(), elements.end(), batch.data() + i * expected);
+        if (expected == 1) {  // faster than a call of memcpy
+            batch[i] = elements[0];
+        } else {
+            std::copy(elements.begin(), elements.end(), batch.data() + i * expected);
+        }
     }
 };
 

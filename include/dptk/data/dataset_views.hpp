@@ -101,7 +101,7 @@ class TensorDataset {
   public:
     /// Each array is a contiguous range. Throws ArgumentError if its size is not a multiple of `samples`.
     explicit TensorDataset(std::size_t samples, std::span<const T>... arrays)
-        : samples_(samples), arrays_(arrays...) {
+        : samples_(samples), arrays_(Rows<T>{arrays.data(), samples == 0 ? 0 : arrays.size() / samples}...) {
         const auto check = [&](std::size_t size) {
             if (samples == 0 ? size != 0 : size % samples != 0)
                 throw ArgumentError(detail::text("TensorDataset: expected arrays of a multiple of ", samples,
@@ -115,16 +115,22 @@ class TensorDataset {
 
     /// Returns row `i` of each array, as spans. `i` must be below size().
     [[nodiscard]] std::tuple<std::span<const T>...> operator[](std::size_t i) const noexcept {
-        return std::apply(
-            [&](const auto&... array) {
-                return std::tuple(array.subspan(i * (array.size() / samples_), array.size() / samples_)...);
-            },
-            arrays_);
+        return std::apply([&](const auto&... array) { return std::tuple(array[i]...); }, arrays_);
     }
 
   private:
+    template <class Element>
+    struct Rows {
+        const Element* first;
+        std::size_t length;  // of each row
+
+        [[nodiscard]] std::span<const Element> operator[](std::size_t i) const noexcept {
+            return {first + i * length, length};
+        }
+    };
+
     std::size_t samples_;
-    std::tuple<std::span<const T>...> arrays_;
+    std::tuple<Rows<T>...> arrays_;
 };
 
 /// Deduces the element types from the arrays.

@@ -47,6 +47,9 @@ template <class Net>
 /// Throws ArgumentError for a label that is not a class.
 [[noreturn]] void throw_no_class(std::int64_t label, std::size_t classes);
 
+/// Throws ArgumentError for a range of labels.
+[[noreturn]] void throw_not_one_label(std::size_t count);
+
 /// Throws ArgumentError for a sample that the network does not accept.
 [[noreturn]] void throw_other_input(const Shape& found, const Shape& input);
 
@@ -67,11 +70,15 @@ template <class Pair>
     return std::get<1>(sample);
 }
 
+/// A label: an integer, or a range of one integer, as TensorDataset has it.
+template <class T>
+concept Label = std::integral<T> || (NumberRange<T> && std::integral<std::ranges::range_value_t<const T>>);
+
 /// Samples that a Trainer accepts: an image or a range of numbers, and a label.
 template <class Sample>
 concept LabeledSample = requires(const Sample& sample) {
     values_of(sample);
-    { label_of(sample) } -> std::integral;
+    { label_of(sample) } -> Label;
     requires std::same_as<std::remove_cvref_t<decltype(values_of(sample))>, TransformedImage> ||
                  NumberRange<std::remove_cvref_t<decltype(values_of(sample))>>;
 };
@@ -134,8 +141,14 @@ class LabeledCollation {
         }
     }
 
-    template <std::integral Label>
-    [[nodiscard]] std::int32_t class_of(Label label) const {
+    template <NumberRange Range>
+    [[nodiscard]] std::int32_t class_of(const Range& labels) const {
+        if (std::ranges::size(labels) != 1) throw_not_one_label(std::ranges::size(labels));
+        return class_of(*std::ranges::data(labels));
+    }
+
+    template <std::integral T>
+    [[nodiscard]] std::int32_t class_of(T label) const {
         if (!std::in_range<std::int32_t>(label) || std::cmp_less(label, 0) ||
             !std::cmp_less(label, format_.classes))
             throw_no_class(static_cast<std::int64_t>(label), format_.classes);
