@@ -24,3 +24,4 @@
 #include "dptk/data/transforms/image_transforms.ipp"
 #include "dptk/data/transforms/resample.ipp"
 #include "dptk/optim/optimizer.ipp"
+#include "dptk/optim/schedule.ipp"

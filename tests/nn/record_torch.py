@@ -5,6 +5,7 @@ Inputs, parameters and output gradients come from `pattern`, which the C++ side 
 name, a count and that many values. Run it with any PyTorch from 1.13 on; the result is deterministic.
 """
 
+import math
 import pathlib
 
 import torch
@@ -109,6 +110,34 @@ def record_steps(name, optimizer_class, dtype, digits, **options):
         record(f"{name}/step{step + 1}", parameter, digits)
 
 
+def record_groups(name, optimizer_class, **options):
+    """Two groups, whose rates a schedule changes: all values after 100 steps. And their average."""
+    decayed, other = nn.Parameter(pattern(1, 12)), nn.Parameter(pattern(2, 5))
+    lr = options["lr"]
+    optimizer = optimizer_class([{"params": [decayed]}, {"params": [other], "lr": 0.5 * lr, "weight_decay": 0}], **options)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [30, 70])
+    averaged = torch.optim.swa_utils.AveragedModel(
+        nn.ParameterList([decayed, other]), multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    for step in range(100):
+        decayed.grad, other.grad = pattern(10 + step, 12), pattern(200 + step, 5)
+        optimizer.step()
+        schedule.step()
+        averaged.update_parameters(nn.ParameterList([decayed, other]))
+    record(f"{name}/values", torch.cat([decayed, other]))
+    record(f"{name}/averages", torch.cat(list(averaged.module)))
+
+
+def record_schedule(name, scheduler_class, *arguments, steps=40, **options):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = scheduler_class(optimizer, *arguments, **options)
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    record(f"schedule_{name}", torch.tensor(rates, dtype=torch.float64))
+
+
 torch.manual_seed(0)
 torch.set_num_threads(1)
 for case_name, case in CASES.items():
@@ -121,5 +150,14 @@ for suffix, element, precision in (("f32", torch.float32, 9), ("f64", torch.floa
     record_steps(f"adam_{suffix}", adam, element, precision, lr=0.1)
     record_steps(f"adam_decay_{suffix}", adam, element, precision, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1)
     record_steps(f"adamw_{suffix}", adamw, element, precision, lr=0.1)
+record_groups("groups_sgd", torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+record_groups("groups_dampened", torch.optim.SGD, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.01)
+record_groups("groups_adam", torch.optim.Adam, lr=0.01, weight_decay=0.1)
+record_groups("groups_adamw", torch.optim.AdamW, lr=0.01, weight_decay=0.1)
+rates = torch.optim.lr_scheduler
+record_schedule("cosine", rates.CosineAnnealingLR, T_max=39, eta_min=0.05)
+record_schedule("multi_step", rates.MultiStepLR, [7, 20, 21], gamma=0.3)
+record_schedule("linear", rates.LinearLR, start_factor=0.25, end_factor=0.75, total_iters=13)
+record_schedule("warmup", rates.LambdaLR, lambda step: min((step + 1) / 6, 1) * (1 + math.cos(math.pi * step / 40)) / 2)
 path = pathlib.Path(__file__).with_name("torch_outputs.txt")
 path.write_text("\n".join(lines) + "\n")

@@ -197,6 +197,23 @@ class ShardedOptimizer : public DataParallelSteps {
         return shards_->value_memory(reducer().first_of_tied(i));
     }
 
+    /// Sets how the optimizer steps these parameters from now on. All ranks must pass the same ones. Throws
+    /// ArgumentError if a parameter does not exist, or a number is negative or not finite.
+    void set_group(std::span<const std::size_t> of_parameters, const ParameterGroup& group)
+        requires requires(O& optimizer) { optimizer.set_group(std::span<const std::size_t>(), group); }
+    {
+        std::vector<std::size_t> slots;
+        for (const std::size_t parameter : of_parameters) {
+            if (parameter >= parameters().size())
+                throw ArgumentError(detail::text("set_group: expected parameters below ", parameters().size(),
+                                                 ", found ", parameter));
+            for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
+                if (pieces()[slot].parameter == parameter) slots.push_back(slot);
+            }
+        }
+        optimizer_.set_group(slots, group);
+    }
+
     /// Returns the optimizer that steps this rank's part, for example to change the learning rate. All
     /// ranks must make the same changes.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }

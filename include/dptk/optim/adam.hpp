@@ -49,16 +49,18 @@ class AdamBase {
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const auto t = static_cast<double>(state.steps);
-        const T step_size = static_cast<T>(options_.lr / (1 - std::pow(options_.beta1, t)));
+        const ParameterGroup& group = slots_.group(slot);
+        const double lr = options_.lr * group.lr_factor;
+        const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
+        const T step_size = static_cast<T>(lr / (1 - std::pow(options_.beta1, t)));
         const T root = static_cast<T>(std::sqrt(1 - std::pow(options_.beta2, t)));
         const T beta1 = static_cast<T>(options_.beta1);
         const T beta2 = static_cast<T>(options_.beta2);
         const T rest1 = static_cast<T>(1 - options_.beta1);
         const T rest2 = static_cast<T>(1 - options_.beta2);
         const T eps = static_cast<T>(options_.eps);
-        const T penalty = decay == WeightDecay::in_gradient ? static_cast<T>(options_.weight_decay) : T{0};
-        const T shrink =
-            decay == WeightDecay::of_values ? static_cast<T>(1 - options_.lr * options_.weight_decay) : T{1};
+        const T penalty = decay == WeightDecay::in_gradient ? static_cast<T>(weight_decay) : T{0};
+        const T shrink = decay == WeightDecay::of_values ? static_cast<T>(1 - lr * weight_decay) : T{1};
         const std::span<T> first = state.arrays[0];
         const std::span<T> second = state.arrays[1];
         for (std::size_t i = 0; i < value.size(); ++i) {
@@ -68,6 +70,12 @@ class AdamBase {
             second[i] = beta2 * second[i] + rest2 * g * g;
             value[i] -= step_size * first[i] / (std::sqrt(second[i]) / root + eps);
         }
+    }
+
+    /// Sets how these slots are stepped from now on. Throws ArgumentError if a number is negative or not
+    /// finite.
+    void set_group(std::span<const std::size_t> slots, const ParameterGroup& group) {
+        slots_.set_group(slots, group);
     }
 
     /// Sets the learning rate of subsequent steps. Throws ArgumentError if it is negative or not finite.

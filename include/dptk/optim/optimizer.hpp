@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,18 @@ struct OptimizerState {
     std::vector<std::vector<T>> arrays = {};
 };
 
+/// How an optimizer steps some of the slots, as one of PyTorch's parameter groups does. By default, as all
+/// others.
+struct ParameterGroup {
+    double lr_factor = 1;  ///< The factor of the optimizer's learning rate; not negative.
+    /// Replaces the optimizer's weight_decay; not negative.
+    std::optional<double> weight_decay = std::nullopt;
+};
+
+/// Returns the indices of the parameters that usually have no weight decay: biases and the parameters of
+/// norms, which have at most one dimension.
+[[nodiscard]] std::vector<std::size_t> parameters_without_decay(std::span<const ParameterRef> parameters);
+
 /// An optimizer: `step(slot, value, gradient)` updates `value`; slots are numbered from 0.
 template <class O>
 concept Optimizer =
@@ -42,7 +55,10 @@ concept Optimizer =
 
 namespace detail {
 
-/// The states of all slots of an optimizer.
+/// Throws ArgumentError if an option is negative or not finite.
+void require_not_negative(std::string_view optimizer, std::string_view option, double value);
+
+/// The states and groups of all slots of an optimizer.
 template <std::floating_point T>
 class OptimizerSlots {
   public:
@@ -80,10 +96,27 @@ class OptimizerSlots {
         slots_[slot] = std::move(state);
     }
 
+    [[nodiscard]] const ParameterGroup& group(std::size_t slot) const noexcept {
+        return groups_[slot < group_of_.size() ? group_of_[slot] : 0];
+    }
+
+    /// Throws ArgumentError if a number is negative or not finite.
+    void set_group(std::span<const std::size_t> slots, const ParameterGroup& group) {
+        require_not_negative(name_, "lr_factor", group.lr_factor);
+        require_not_negative(name_, "weight_decay", group.weight_decay.value_or(0));
+        groups_.push_back(group);
+        for (const std::size_t slot : slots) {
+            if (slot >= group_of_.size()) group_of_.resize(slot + 1);
+            group_of_[slot] = groups_.size() - 1;
+        }
+    }
+
   private:
     std::string_view name_;
     std::size_t arrays_;
     std::vector<OptimizerState<T>> slots_;
+    std::vector<ParameterGroup> groups_{1};
+    std::vector<std::size_t> group_of_;  // by slot; the first group if the slot is not there
 };
 
 /// Returns the indices of the parameters that a step updates: those whose gradients exist, and only the first
@@ -111,9 +144,6 @@ void step_parameters(O& optimizer, std::span<const ParameterRef> parameters) {
         optimizer.step(i, parameter.values<T>(), gradient);
     }
 }
-
-/// Throws ArgumentError if an option is negative or not finite.
-void require_not_negative(std::string_view optimizer, std::string_view option, double value);
 
 }  // namespace detail
 

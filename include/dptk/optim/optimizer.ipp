@@ -37,3 +37,15 @@ DPTK_INLINE void require_not_negative(std::string_view optimizer, std::string_vi
 }
 
 }  // namespace DPTK_NAMESPACE::detail
+
+namespace DPTK_NAMESPACE {
+
+DPTK_INLINE std::vector<std::size_t> parameters_without_decay(std::span<const ParameterRef> parameters) {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        if (parameters[i].shape.size() <= 1) indices.push_back(i);
+    }
+    return indices;
+}
+
+}  // namespace DPTK_NAMESPACE

@@ -1,4 +1,4 @@
-/// Stochastic gradient descent (SGD) with momentum and weight decay, by PyTorch's formula.
+/// Stochastic gradient descent (SGD) with momentum, Nesterov momentum and weight decay, by PyTorch's formula.
 #pragma once
 
 #include <concepts>
@@ -20,19 +20,27 @@ struct SGDOptions {
     double momentum = 0;
     /// The factor of the L2 penalty: weight_decay times the value is added to the gradient.
     double weight_decay = 0;
+    /// The fraction of a gradient that is not added to the momentum, from the second step on.
+    double dampening = 0;
+    /// Nesterov momentum; needs a momentum, and a dampening of 0.
+    bool nesterov = false;
 };
 
-/// `torch.optim.SGD` (dampening 0, no Nesterov):
-/// g += weight_decay · p; buf = g at the first step, then momentum · buf + g; p -= lr · buf.
+/// `torch.optim.SGD`: g += weight_decay · p; buf = g at the first step, then momentum · buf + (1 - dampening)
+/// · g; p -= lr · buf, or with Nesterov momentum, p -= lr · (g + momentum · buf).
 template <std::floating_point T>
 class SGD {
   public:
     using Scalar = T;  ///< The element type of values, gradients and momentum.
 
-    /// Throws ArgumentError if an option is negative or not finite.
+    /// Throws ArgumentError if an option is negative or not finite, or if Nesterov momentum has no momentum
+    /// or a dampening.
     explicit SGD(SGDOptions options) : options_(options), slots_("SGD", options.momentum == 0 ? 0 : 1) {
         detail::require_not_negative("SGD", "momentum", options.momentum);
         detail::require_not_negative("SGD", "weight_decay", options.weight_decay);
+        detail::require_not_negative("SGD", "dampening", options.dampening);
+        if (options.nesterov && (options.momentum == 0 || options.dampening != 0))
+            throw ArgumentError("SGD: nesterov needs a momentum above 0 and a dampening of 0");
         set_lr(options.lr);
     }
 
@@ -47,18 +55,27 @@ class SGD {
     /// differ in size, or if the slot had another size before.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
-        const T lr = static_cast<T>(options_.lr);
-        const T decay = static_cast<T>(options_.weight_decay);
+        const ParameterGroup& group = slots_.group(slot);
+        const T lr = static_cast<T>(options_.lr * group.lr_factor);
+        const T decay = static_cast<T>(group.weight_decay.value_or(options_.weight_decay));
         if (state.arrays.empty()) {
             for (std::size_t i = 0; i < value.size(); ++i) value[i] -= lr * (gradient[i] + decay * value[i]);
             return;
         }
         const T factor = static_cast<T>(options_.momentum);
-        const std::span<T> momentum = state.arrays[0];  // factor · 0 + g is PyTorch's first step, buf = g
+        const T added = static_cast<T>(state.steps == 1 ? 1 : 1 - options_.dampening);
+        const std::span<T> momentum = state.arrays[0];  // zeros at the first step
         for (std::size_t i = 0; i < value.size(); ++i) {
-            momentum[i] = factor * momentum[i] + (gradient[i] + decay * value[i]);
-            value[i] -= lr * momentum[i];
+            const T g = gradient[i] + decay * value[i];
+            momentum[i] = factor * momentum[i] + added * g;
+            value[i] -= lr * (options_.nesterov ? g + factor * momentum[i] : momentum[i]);
         }
+    }
+
+    /// Sets how these slots are stepped from now on. Throws ArgumentError if a number is negative or not
+    /// finite.
+    void set_group(std::span<const std::size_t> slots, const ParameterGroup& group) {
+        slots_.set_group(slots, group);
     }
 
     /// Sets the learning rate of subsequent steps. Throws ArgumentError if it is negative or not finite.

@@ -157,7 +157,8 @@ class Trainer {
             group_, "TrainerOptions",
             detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\nseed ",
                          options_.seed, "\nlr ", options_.sgd.lr, "\nmomentum ", options_.sgd.momentum,
-                         "\nweight_decay ", options_.sgd.weight_decay, "\npixel_scale ", options_.pixel_scale,
+                         "\nweight_decay ", options_.sgd.weight_decay, "\ndampening ", options_.sgd.dampening,
+                         "\nnesterov ", options_.sgd.nesterov, "\npixel_scale ", options_.pixel_scale,
                          "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
                          options_.cuda_graph));
     }

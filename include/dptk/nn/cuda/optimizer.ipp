@@ -71,7 +71,10 @@ namespace DPTK_NAMESPACE::nn {
 
 DPTK_INLINE FusedSGD::FusedSGD(SGDOptions options, StreamRef stream)
     : FusedOptimizer(dptk::SGD<float>(options).lr(), options.momentum == 0 ? 0 : 1, stream),
-      options_(options) {}
+      options_(options) {
+    if (options.nesterov || options.dampening != 0)
+        throw ArgumentError("FusedSGD: nesterov and dampening are only available in host memory");
+}
 
 DPTK_INLINE void FusedSGD::step(std::span<const ParameterRef> parameters) {
     cuda::kernels::sgd_step(
