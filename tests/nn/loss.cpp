@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "support.hpp"
@@ -62,6 +64,56 @@ TEST_CASE("the gradient of the loss agrees with finite differences") {
         logits[i] = at;
         CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-9);
     }
+}
+
+TEST_CASE("label smoothing and class weights are PyTorch's, and agree with finite differences") {
+    const double weights[] = {0.5, 1, 2, 0, 3, 0.25};
+    const std::array<std::uint8_t, 5> labels{0, 5, 2, 2, 4};
+    const auto check = [&](const std::string& name, const CrossEntropyOptions& options) {
+        CAPTURE(name);
+        Tensor<double> logits = testing::pattern_tensor<double>(1, {5, 6}, 10);
+        Tensor<double> gradient, unused;
+        const double loss = softmax_cross_entropy(logits, labels, gradient, options).loss;
+        CHECK(loss == doctest::Approx(testing::torch_output(name + "/loss")[0]).epsilon(1e-14));
+        CHECK(testing::difference(gradient.values(), testing::torch_output(name + "/gradient")) < 1e-15);
+        for (std::size_t i = 0; i < logits.size(); ++i) {
+            const double at = logits[i];
+            constexpr double h = 1e-5;
+            logits[i] = at + h;
+            const double above = softmax_cross_entropy(logits, labels, unused, options).loss;
+            logits[i] = at - h;
+            const double below = softmax_cross_entropy(logits, labels, unused, options).loss;
+            logits[i] = at;
+            CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-9);
+        }
+    };
+    check("loss_smoothed", {.label_smoothing = 0.1});
+    check("loss_weighted", {.weight = weights});
+    check("loss_smoothed_weighted", {.label_smoothing = 0.3, .weight = weights});
+    const Tensor<double> logits(Shape{1, 6});
+    Tensor<double> gradient;
+    const auto refuses = [&](const CrossEntropyOptions& options, int label = 1) {
+        CHECK_THROWS_AS(softmax_cross_entropy(logits, std::vector<int>{label}, gradient, options),
+                        dptk::ArgumentError);
+    };
+    refuses({.label_smoothing = 1});
+    refuses({.label_smoothing = std::nan("")});
+    refuses({.weight = std::span(weights).first(5)});
+    refuses({.weight = weights}, 3);
+    const double negative[] = {1, 1, -1, 1, 1, 1};
+    refuses({.weight = negative});
+}
+
+TEST_CASE("the mean squared error is PyTorch's") {
+    const Tensor<double> outputs = testing::pattern_tensor<double>(1, {3, 4}, 1);
+    const Tensor<double> targets = testing::pattern_tensor<double>(2, {3, 4}, 1);
+    Tensor<double> gradient;
+    CHECK(mean_squared_error(outputs, targets, gradient) ==
+          doctest::Approx(testing::torch_output("mse/loss")[0]).epsilon(1e-14));
+    CHECK(gradient.shape() == Shape{3, 4});
+    CHECK(testing::difference(gradient.values(), testing::torch_output("mse/gradient")) < 1e-16);
+    CHECK_THROWS_AS(mean_squared_error(outputs, Tensor<double>(Shape{4, 3}), gradient), dptk::ArgumentError);
+    CHECK_THROWS_AS(mean_squared_error(Tensor<double>(), Tensor<double>(), gradient), dptk::ArgumentError);
 }
 
 TEST_CASE("labels that are not a class, too few or too many are refused") {

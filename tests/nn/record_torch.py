@@ -154,6 +154,21 @@ record_groups("groups_sgd", torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True
 record_groups("groups_dampened", torch.optim.SGD, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.01)
 record_groups("groups_adam", torch.optim.Adam, lr=0.01, weight_decay=0.1)
 record_groups("groups_adamw", torch.optim.AdamW, lr=0.01, weight_decay=0.1)
+for loss_name, options in {
+        "smoothed": dict(label_smoothing=0.1),
+        "weighted": dict(weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
+        "smoothed_weighted": dict(label_smoothing=0.3, weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
+}.items():
+    logits = (10 * pattern(1, 30)).reshape(5, 6).requires_grad_()
+    loss = nn.functional.cross_entropy(logits, torch.tensor([0, 5, 2, 2, 4]), **options)
+    loss.backward()
+    record(f"loss_{loss_name}/loss", loss)
+    record(f"loss_{loss_name}/gradient", logits.grad)
+outputs = pattern(1, 12).reshape(3, 4).requires_grad_()
+loss = nn.functional.mse_loss(outputs, pattern(2, 12).reshape(3, 4))
+loss.backward()
+record("mse/loss", loss)
+record("mse/gradient", outputs.grad)
 rates = torch.optim.lr_scheduler
 record_schedule("cosine", rates.CosineAnnealingLR, T_max=39, eta_min=0.05)
 record_schedule("multi_step", rates.MultiStepLR, [7, 20, 21], gamma=0.3)
