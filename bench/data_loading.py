@@ -1,4 +1,4 @@
-"""data_loader.py PROGRAM [FOLDER]: measures bench/data_loader beside PyTorch's DataLoader, alternating, and prints medians
+"""data_loading.py PROGRAM [FOLDER]: measures bench/data_loading beside PyTorch's DataLoader, alternating, and prints medians
 and ratios. With a folder of images by class, also beside torchvision's ImageFolder."""
 import statistics
 import subprocess

@@ -1,6 +1,6 @@
 // Measures the DataLoader: samples in memory, beside a loop without a loader; the first batch of a large
-// dataset; and a folder of images. bench/data_loader.py runs it beside PyTorch's DataLoader.
-//   data_loader memory WORKERS | loop | first | images WORKERS FOLDER
+// dataset; and a folder of images. bench/data_loading.py runs it beside PyTorch's DataLoader.
+//   data_loading memory WORKERS | loop | first | images WORKERS FOLDER
 #include <dptk/data/data_loader.hpp>
 #include <dptk/data/dataset_views.hpp>
 
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
         measure_images(std::stoul(argv[2]), argv[3]);
 #endif
     } else {
-        std::fputs("data_loader memory WORKERS | loop | first | images WORKERS FOLDER\n", stderr);
+        std::fputs("data_loading memory WORKERS | loop | first | images WORKERS FOLDER\n", stderr);
         return 2;
     }
 }
