@@ -61,7 +61,7 @@ double shared_bytes() {
 
 TEST_CASE("a host's copy has the samples of the dataset, each of which one rank reads") {
     test::on_ranks([](ProcessGroup& group) {
-        for (const std::size_t count : {0, 1, 3, 700}) {
+        for (const std::size_t count : {0U, 1U, 3U, 700U}) {
             Pictures pictures;
             pictures.count = count;
             const HostDataset copy(pictures, group);

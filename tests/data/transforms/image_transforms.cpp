@@ -1,6 +1,7 @@
 #include "dptk/data/transforms/image_transforms.hpp"
 
 #include <doctest/doctest.h>
+#include <dptk/core/error.hpp>
 #include <dptk/data/transforms/resample.hpp>
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "dptk/data/transforms/resample.hpp"
 
 #include <doctest/doctest.h>
+#include <dptk/core/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
