@@ -787,24 +787,6 @@ cudaError_t cudaFreeHost(void* data) {
     return cuda_double::release_memory(data, "cudaFreeHost") ? injected : failed(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
-    DOUBLE_CALL(cuda_double::current_device());
-    cuda_double::refuse_while_captured(__func__);
-    const std::lock_guard lock(state().mutex);
-    if (cuda_double::find_memory(data) != state().memory.end())
-        return failed(cudaErrorHostMemoryAlreadyRegistered);
-    state().memory[reinterpret_cast<std::uintptr_t>(data)] = {
-        bytes, cuda_double::current_device(), cuda_double::MemoryKind::pinned, static_cast<std::byte*>(data)};
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostUnregister(void* data) {
-    DOUBLE_END(cuda_double::current_device());
-    const std::lock_guard lock(state().mutex);
-    const bool was_registered = state().memory.erase(reinterpret_cast<std::uintptr_t>(data)) == 1;
-    return was_registered ? injected : failed(cudaErrorHostMemoryNotRegistered);
-}
-
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     cuda_double::Stream& its = cuda_double::stream_of(nullptr);
     DOUBLE_CALL(its.device());

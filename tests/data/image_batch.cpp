@@ -71,6 +71,30 @@ TEST_CASE("the loader's random transforms change with the epoch, and not with th
     CHECK(second[5][0] == static_cast<float>(expected.pixels[0]) / 255);
 }
 
+TEST_CASE("with a sampler of batches, the random transforms change with its epoch, or else with the pass") {
+    const std::vector<Image> dataset(8, test::picture(12, 12));
+    const dptk::DataLoaderOptions options{.workers = 1, .transform = {dptk::RandomCrop(4)}};
+    const auto values_of = [](auto& loader) {
+        std::vector<float> all;
+        for (const dptk::Tensor<float>& pixels : loader)
+            all.insert(all.end(), pixels.values().begin(), pixels.values().end());
+        return all;
+    };
+    DistributedSampler sampler = in_order(dataset.size());
+    const dptk::BatchSampler batches(sampler, 3);
+    DataLoader loader(dataset, batches, options);
+    DataLoader by_index(dataset, sampler, options);
+    const std::vector<float> first = values_of(loader);
+    CHECK(first == values_of(loader));
+    CHECK(first == values_of(by_index));
+    sampler.set_epoch(1);
+    CHECK(first != values_of(loader));
+
+    const std::vector<std::vector<std::size_t>> plain = {{0, 1}, {7}};
+    DataLoader other(dataset, plain, options);
+    CHECK(values_of(other) != values_of(other));
+}
+
 TEST_CASE("a collate function of the program gets transformed images of bytes") {
     const std::vector<std::pair<Image, int>> dataset(4, {test::picture(5, 6), 1});
     DistributedSampler sampler = in_order(dataset.size());

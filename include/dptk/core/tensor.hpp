@@ -39,12 +39,14 @@ class AlignedArray {
     explicit AlignedArray(std::size_t count) { reserve(count); }
 
     AlignedArray(AlignedArray&& other) noexcept
-        : data_(std::move(other.data_)), capacity_(std::exchange(other.capacity_, 0)), how_(other.how_) {}
+        : data_(std::move(other.data_)),
+          capacity_(std::exchange(other.capacity_, 0)),
+          page_lock_(other.page_lock_) {}
 
     AlignedArray& operator=(AlignedArray&& other) noexcept {
         data_ = std::move(other.data_);
         capacity_ = std::exchange(other.capacity_, 0);
-        how_ = other.how_;
+        page_lock_ = other.page_lock_;
         return *this;
     }
 
@@ -54,19 +56,21 @@ class AlignedArray {
         if (count <= capacity_) return data_.get();
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
         data_.reset();
-        data_.get_deleter() = {};
         capacity_ = 0;
-        data_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{alignment})));
+        const std::size_t bytes = count * sizeof(T);
+        void* const memory = page_lock_.calls != nullptr
+                                 ? page_lock_.calls->allocate(bytes, page_lock_.device)
+                                 : ::operator new(bytes, std::align_val_t{alignment});
+        data_ = std::unique_ptr<T, Free>(static_cast<T*>(memory), Free{page_lock_});
         std::uninitialized_fill_n(data_.get(), count, T{});
         capacity_ = count;
-        lock();
         return data_.get();
     }
 
-    /// Page-locks the memory, now and whenever it grows.
+    /// Makes the memory page-locked, now and when it grows. The elements are zero afterwards.
     void page_lock(const detail::PageLock& how) {
-        how_ = how;
-        lock();
+        page_lock_ = how;
+        reserve(std::exchange(capacity_, 0));
     }
 
     /// Returns the address of the first element, which is valid until reserve() must grow; null if no
@@ -79,21 +83,15 @@ class AlignedArray {
   private:
     struct Free {
         void operator()(T* data) const noexcept {
-            if (locked_by != nullptr) locked_by->unlock(data);
+            if (page_lock.calls != nullptr) return page_lock.calls->free(data, page_lock.device);
             ::operator delete(data, std::align_val_t{alignment});
         }
-        const detail::PageLockCalls* locked_by = nullptr;
+        detail::PageLock page_lock = {};
     };
-
-    void lock() {
-        if (capacity_ == 0 || how_.calls == nullptr || data_.get_deleter().locked_by != nullptr) return;
-        how_.calls->lock(data_.get(), capacity_ * sizeof(T), how_.device);
-        data_.get_deleter().locked_by = how_.calls;
-    }
 
     std::unique_ptr<T, Free> data_;
     std::size_t capacity_ = 0;
-    detail::PageLock how_;
+    detail::PageLock page_lock_;
 };
 
 /// A row-major array of `T`; the last dimension is contiguous. Movable, not copyable.
@@ -158,7 +156,8 @@ class Tensor {
     /// Returns element `index` for reading. `index` must be less than size(); this is not checked.
     [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return data()[index]; }
 
-    /// Page-locks the memory, now and whenever it grows, so that copies from it to a GPU do not block.
+    /// Makes the memory page-locked, now and when it grows, so that copies from it to a GPU do not block. The
+    /// elements are unspecified afterwards.
     void page_lock(const detail::PageLock& how) { memory_.page_lock(how); }
 
     /// Sets all elements to `value`.

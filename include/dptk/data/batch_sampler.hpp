@@ -75,6 +75,20 @@ class BatchSampler {
         return index < sampler_->smallest_share() / batch_size_;
     }
 
+    /// Returns the options of the sampler of indices.
+    [[nodiscard]] const auto& options() const noexcept
+        requires requires(const Sampler& sampler) { sampler.options(); }
+    {
+        return sampler_->options();
+    }
+
+    /// Returns the current epoch of the sampler of indices.
+    [[nodiscard]] auto epoch() const noexcept
+        requires requires(const Sampler& sampler) { sampler.epoch(); }
+    {
+        return sampler_->epoch();
+    }
+
     /// Returns an iterator to the first batch. Each batch is made when the iterator reaches it.
     [[nodiscard]] Iterator begin() const {
         if constexpr (requires { sampler_->note_pass(); }) sampler_->note_pass();

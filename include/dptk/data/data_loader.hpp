@@ -72,8 +72,12 @@ class DPTK_EXPORT SampleError : public Error {
 
 namespace detail {
 
-/// Returns the number of worker threads. Throws ArgumentError if an option is not valid.
-[[nodiscard]] std::size_t worker_count(const DataLoaderOptions& options);
+/// The largest number of workers.
+inline constexpr std::size_t most_workers = 1024;
+
+/// Returns the number of worker threads, which by default is at most `useful`. Throws ArgumentError if an
+/// option is not valid.
+[[nodiscard]] std::size_t worker_count(const DataLoaderOptions& options, std::size_t useful);
 
 /// Throws the exception that is being handled as a SampleError.
 [[noreturn]] void rethrow_for_sample(std::size_t index);
@@ -132,7 +136,9 @@ using SampleOf = std::remove_cvref_t<decltype(sample_of(std::declval<const Datas
 /// sampler must outlive the loader. Several workers read samples at the same time.
 ///
 /// The sampler may also be a sampler of batches, like `batch_sampler` in PyTorch: sampler[i] is then a
-/// std::vector of the indices of batch i, and batch_size and drop_last have no effect.
+/// std::vector of the indices of batch i, and batch_size and drop_last have no effect. Several workers call
+/// sampler[i], which is const and depends on i alone. Without members options() and epoch() as those of
+/// DistributedSampler, transforms get other random numbers in each pass of this loader.
 ///
 /// If a sample cannot be read, the iterator throws SampleError when the consumer reaches its batch, and the
 /// pass ends.
@@ -145,8 +151,7 @@ class DataLoader {
     class Iterator;
 
     /// Starts the workers. Throws ArgumentError if an option is not valid, and BackendError if the system
-    /// cannot start a thread. Reads the first and the last sample, for the dataset's fingerprint, and throws
-    /// what that throws.
+    /// cannot start a thread.
     DataLoader(const Dataset& dataset, Sampler& sampler, const DataLoaderOptions& options = {})
         requires std::default_initializable<Collation>
         : DataLoader(Collation(), dataset, sampler, options) {}
@@ -187,6 +192,7 @@ class DataLoader {
     [[nodiscard]] Iterator begin() {
         if (is_under_way_) detail::throw_pass_under_way("begin()");
         if constexpr (requires { sampler_.note_pass(); }) sampler_.note_pass();
+        ++passes_;
         taken_ = 0;
         last_ = size();
         queue_.begin(0, last_);
@@ -200,11 +206,12 @@ class DataLoader {
     [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
     /// Returns the state after the batches that the consumer has received in the last pass, the current
-    /// batch included. What the workers have prepared does not count.
+    /// batch included. What the workers have prepared does not count. The first call of state() or restore()
+    /// reads the first and the last sample, for the dataset's fingerprint, and throws what that throws.
     [[nodiscard]] DataLoaderState state() const
         requires requires(const Sampler& sampler) { sampler.state(std::size_t{}); }
     {
-        return {sampler_.state(taken_ * batches_.batch_size()), fingerprint_};
+        return {sampler_.state(taken_ * batches_.batch_size()), fingerprint()};
     }
 
     /// Continues the epoch of a state: the next pass has the batches that are left. Must be called with the
@@ -214,7 +221,7 @@ class DataLoader {
         requires requires(Sampler& sampler) { sampler.restore(SamplerState{}); }
     {
         if (is_under_way_) detail::throw_pass_under_way("restore()");
-        detail::check_fingerprint(state, fingerprint_);
+        detail::check_fingerprint(state, fingerprint());
         sampler_.restore(state.sampler);
         taken_ = 0;
     }
@@ -222,7 +229,8 @@ class DataLoader {
   private:
     DataLoader(Collation collation, const Dataset& dataset, Sampler& sampler,
                const DataLoaderOptions& options)
-        : DataLoader(std::move(collation), dataset, sampler, options, detail::worker_count(options)) {}
+        : DataLoader(std::move(collation), dataset, sampler, options,
+                     detail::worker_count(options, ShardedSampler<Sampler> ? options.batch_size : 8)) {}
 
     DataLoader(Collation collation, const Dataset& dataset, Sampler& sampler,
                const DataLoaderOptions& options, std::size_t workers)
@@ -230,7 +238,6 @@ class DataLoader {
           sampler_(sampler),
           collation_(std::move(collation)),
           transforms_(options.transform),
-          fingerprint_(dataset_fingerprint(dataset)),
           batches_(detail::batches_of(std::as_const(sampler), options)),
           slots_(workers * options.prefetch_factor + 1),
           queue_(workers, slots_.size(),
@@ -259,12 +266,17 @@ class DataLoader {
         }
     }
 
+    [[nodiscard]] std::uint64_t fingerprint() const {
+        if (!fingerprint_) fingerprint_ = dataset_fingerprint(dataset_);
+        return *fingerprint_;
+    }
+
     /// Returns the random numbers for a sample's transforms.
     [[nodiscard]] SampleRandom random_of(std::size_t index) const noexcept {
         if constexpr (requires { SampleRandom(sampler_.options().seed, sampler_.epoch(), index); }) {
             return {sampler_.options().seed, sampler_.epoch(), index};
         } else {
-            return {0, 0, index};
+            return {0, passes_, index};
         }
     }
 
@@ -293,9 +305,10 @@ class DataLoader {
     Sampler& sampler_;
     Collation collation_;
     ImageTransforms transforms_;
-    std::uint64_t fingerprint_;
+    mutable std::optional<std::uint64_t> fingerprint_;
     decltype(detail::batches_of(std::declval<const Sampler&>(), DataLoaderOptions())) batches_;
     bool is_under_way_ = false;
+    std::int64_t passes_ = 0;
     std::size_t taken_ = 0;    // batches that the consumer has received in the last pass
     std::size_t last_ = 0;     // the number of batches in this pass
     std::size_t current_ = 0;  // the slot of the current batch
@@ -305,8 +318,14 @@ class DataLoader {
 
 /// Deduces the type of the batches from the collate function.
 template <class Dataset, class Sampler, class Fn>
+    requires std::invocable<const Fn&, std::span<detail::SampleOf<Dataset>>>
 DataLoader(const Dataset&, Sampler&, DataLoaderOptions, Fn)
     -> DataLoader<Dataset, Sampler, detail::CollateByFunction<detail::SampleOf<Dataset>, Fn>>;
+
+/// Deduces the type of the batches from the collation object.
+template <class Dataset, class Sampler, class Collation>
+    requires requires { typename Collation::Batch; }
+DataLoader(const Dataset&, Sampler&, DataLoaderOptions, Collation) -> DataLoader<Dataset, Sampler, Collation>;
 
 /// An input iterator over the batches of one pass. Destroying it ends the pass. Must not outlive the loader.
 template <IndexableDataset Dataset, class Sampler, class Collation>

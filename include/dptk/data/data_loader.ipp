@@ -25,12 +25,11 @@ namespace DPTK_NAMESPACE::detail {
     return 1;
 }
 
-DPTK_INLINE std::size_t worker_count(const DataLoaderOptions& options) {
-    constexpr std::size_t most = 1024;
+DPTK_INLINE std::size_t worker_count(const DataLoaderOptions& options, std::size_t useful) {
     const auto check = [&](std::string_view name, std::size_t value, std::size_t fewest) {
-        if (value >= fewest && value <= most) return;
-        throw ArgumentError(text("DataLoader: ", name, " must be in [", fewest, ", ", most, "], found ",
-                                 static_cast<std::ptrdiff_t>(value)));
+        if (value >= fewest && value <= most_workers) return;
+        throw ArgumentError(text("DataLoader: ", name, " must be in [", fewest, ", ", most_workers,
+                                 "], found ", static_cast<std::ptrdiff_t>(value)));
     };
     check("prefetch_factor", options.prefetch_factor, 1);
     if (options.workers) {
@@ -40,7 +39,7 @@ DPTK_INLINE std::size_t worker_count(const DataLoaderOptions& options) {
     cpu_set_t cores;
     const bool is_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
     const std::size_t usable = is_known ? static_cast<std::size_t>(CPU_COUNT(&cores)) : 1;
-    return std::min({std::max<std::size_t>(usable / ranks_on_host(), 1), options.batch_size, std::size_t{8}});
+    return std::min({std::max<std::size_t>(usable / ranks_on_host(), 1), useful, std::size_t{8}});
 }
 
 DPTK_INLINE void rethrow_for_sample(std::size_t index) {

@@ -1,4 +1,4 @@
-/// Page-locking of host memory, so that copies to and from a GPU do not block: for code that does not include
+/// Page-locked host memory, from and to which copies of a GPU do not block: for code that does not include
 /// CUDA's headers. core/cuda/detail/page_lock.hpp implements it.
 #pragma once
 
@@ -9,13 +9,14 @@
 namespace DPTK_NAMESPACE::detail {
 
 struct PageLockCalls {
-    void (*lock)(void* data, std::size_t bytes, int device);
-    void (*unlock)(void* data) noexcept;
+    /// Returns memory that is aligned to at least 64 bytes.
+    void* (*allocate)(std::size_t bytes, int device);
+    void (*free)(void* data, int device) noexcept;
 };
 
-/// How memory is page-locked, for copies to `device`.
+/// Where page-locked memory for copies to `device` comes from.
 struct PageLock {
-    const PageLockCalls* calls = nullptr;  // null: not at all
+    const PageLockCalls* calls = nullptr;  // null: the memory is not page-locked
     int device = 0;
 };
 

@@ -1,10 +1,11 @@
 /// DeviceLoader copies the batches of a DataLoader to a GPU, while the GPU computes with earlier ones.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <iterator>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/detail/page_lock.hpp"
 #include "dptk/core/cuda/event.hpp"
+#include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/stream.hpp"
 #include "dptk/core/cuda/tensor.hpp"
 #include "dptk/core/stream_ref.hpp"
@@ -45,22 +47,36 @@ struct OnDevice<std::tuple<Element...>> {
     using type = std::tuple<typename OnDevice<Element>::type...>;
 };
 
+/// The page-locked memory that a copy reads: a tensor's own, or a copy of a vector.
+template <class Batch>
+struct Staging {
+    void copy(const Batch& from, typename OnDevice<Batch>::type& to, StreamRef stream) {
+        to.resize(from.shape());
+        copy_to_device(from.values(), to.values(), stream);
+    }
+};
 template <class T>
-void copy_batch(const Tensor<T>& from, DeviceTensor<T>& to, StreamRef stream) {
-    to.resize(from.shape());
-    copy_to_device(from.values(), to.values(), stream);
-}
-template <class T>
-void copy_batch(const std::vector<T>& from, DeviceTensor<T>& to, StreamRef stream) {
-    to.resize(Shape{from.size()});
-    copy_to_device(from, to.values(), stream);
-}
-template <class... From, class... To>
-void copy_batch(const std::tuple<From...>& from, std::tuple<To...>& to, StreamRef stream) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-        (copy_batch(std::get<I>(from), std::get<I>(to), stream), ...);
-    }(std::index_sequence_for<From...>());
-}
+struct Staging<std::vector<T>> {
+    PinnedBuffer<T> memory;
+
+    void copy(const std::vector<T>& from, DeviceTensor<T>& to, StreamRef stream) {
+        if (from.size() > memory.size()) memory = PinnedBuffer<T>(from.size());
+        std::copy(from.begin(), from.end(), memory.begin());
+        to.resize(Shape{from.size()});
+        copy_to_device(std::span(memory.data(), from.size()), to.values(), stream);
+    }
+};
+template <class... Element>
+struct Staging<std::tuple<Element...>> {
+    std::tuple<Staging<Element>...> parts;
+
+    void copy(const std::tuple<Element...>& from, typename OnDevice<std::tuple<Element...>>::type& to,
+              StreamRef stream) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (std::get<I>(parts).copy(std::get<I>(from), std::get<I>(to), stream), ...);
+        }(std::index_sequence_for<Element...>());
+    }
+};
 
 }  // namespace detail
 
@@ -70,10 +86,11 @@ void copy_batch(const std::tuple<From...>& from, std::tuple<To...>& to, StreamRe
 ///     dptk::cuda::DeviceLoader on_gpu(loader, stream);
 ///     for (const auto& [pixels, labels] : on_gpu) net.forward_backward(pixels, labels);
 ///
-/// Tensors and vectors of numbers become DeviceTensors. Work that the program enqueues on `stream` finds the
-/// batch complete, and the next but one batch replaces it after that work. Copies run on a stream of their
-/// own, from page-locked memory. A batch is valid until the iterator is incremented. The loader must outlive
-/// this object, and the device that is current at construction must be current in all calls.
+/// Tensors and vectors of numbers become DeviceTensors. Work that the program enqueues on `stream` before it
+/// increments the iterator finds the batch complete and unchanged. Copies run on a stream of their own, from
+/// page-locked memory; batches that a collate function has made are copied from their own memory, and block
+/// the host. The loader must outlive this object, and the device that is current at construction must be
+/// current in all calls.
 template <class Loader>
 class DeviceLoader {
   public:
@@ -106,6 +123,7 @@ class DeviceLoader {
 
     /// One of two batches. Events that were never recorded block nothing.
     struct Place {
+        detail::Staging<typename Loader::Batch> staging;
         Batch batch;
         Event copied;
         Event used;
@@ -118,13 +136,17 @@ class DeviceLoader {
         ++copies_made_;
         Place& place = current();
         place.used.order_before(copies_);
-        detail::copy_batch(batch, place.batch, copies_);
+        place.staging.copy(batch, place.batch, copies_);
         place.copied.record(copies_);
         place.copied.order_before(stream_);
     }
 
-    /// Waits until the loader's memory is no longer read. An error is that of the next CUDA call as well.
-    void finish_copy() noexcept { static_cast<void>(cudaEventSynchronize(current().copied.get())); }
+    /// Ends a pass early: waits until the loader's memory is no longer read. Errors are sticky, so that the
+    /// next CUDA call returns them.
+    void leave() noexcept {
+        static_cast<void>(cudaEventRecord(current().used.get(), stream_.get()));
+        if (!detail::is_any_stuck()) static_cast<void>(cudaEventSynchronize(current().copied.get()));
+    }
 
     void advance(HostIterator& place) {
         current().used.record(stream_);
@@ -137,7 +159,7 @@ class DeviceLoader {
     StreamRef stream_;
     std::array<Place, 2> places_;
     std::size_t copies_made_ = 0;
-    Stream copies_;  // the last member: its destructor waits for the copies
+    Stream copies_;
 };
 
 /// An input iterator over the batches of one pass. Destroying it ends the pass. Must not outlive the loader.
@@ -151,7 +173,7 @@ class DeviceLoader<Loader>::Iterator {
     Iterator(Iterator&& other) noexcept = default;
     Iterator& operator=(Iterator&& other) noexcept = default;
     ~Iterator() {
-        if (place_ != std::default_sentinel) loader_->finish_copy();
+        if (place_ != std::default_sentinel) loader_->leave();
     }
 
     /// Returns the current batch, for work on the stream.

@@ -1,4 +1,4 @@
-/// Page-locking of host memory with the CUDA runtime.
+/// Page-locked host memory of the CUDA runtime.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,25 @@
 namespace DPTK_NAMESPACE::cuda::detail {
 
 inline constexpr dptk::detail::PageLockCalls page_lock_calls = {
-    .lock =
-        [](void* data, std::size_t bytes, int device) {
+    .allocate =
+        [](std::size_t bytes, int device) {
             const DeviceScope on(device);
-            check(cudaHostRegister(data, bytes, cudaHostRegisterPortable), "cudaHostRegister");
+            void* memory = nullptr;
+            check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+            return memory;
         },
-    .unlock =
-        [](void* data) noexcept {
-            if (!is_any_stuck()) static_cast<void>(cudaHostUnregister(data));
+    .free =
+        [](void* data, int device) noexcept {
+            if (is_any_stuck()) return;
+            try {
+                const DeviceScope on(device);
+                static_cast<void>(cudaFreeHost(data));
+            } catch (const Error&) {  // the device cannot be used any more
+            }
         },
 };
 
-/// Locks memory for copies to the current device.
+/// Returns where memory for copies to the current device comes from.
 [[nodiscard]] inline dptk::detail::PageLock page_lock() {
     return {&page_lock_calls, current_device()};
 }
