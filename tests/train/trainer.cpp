@@ -113,6 +113,8 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         CHECK(test::contains(text, "cuda_graph requires a network on a GPU"));
         CHECK(make({.data_on_device = true}));
         CHECK(test::contains(text, "data_on_device requires a network on a GPU"));
+        CHECK(make({.workers = group.rank() == 1 ? std::size_t{2000} : std::size_t{1}}));
+        CHECK(test::contains(text, "workers must be at most 1024, got 2000"));
         // Only one rank has an invalid option.
         CHECK(make({.batch_size = group.rank() == 1 ? std::size_t{0} : std::size_t{8}}));
         CHECK(test::throws<dptk::MismatchError>(
@@ -225,7 +227,7 @@ TEST_CASE("transforms of the training and of the evaluation, whatever the number
     dptk::launch_threads(1, [&](ProcessGroup& group) { alone = losses(group, samples, with(0)); });
     for (const int ranks : {1, 2, 4}) {
         dptk::launch_threads(ranks, [&](ProcessGroup& group) {
-            for (const std::size_t workers : {0, 1, 4}) {
+            for (const std::size_t workers : {0U, 1U, 4U}) {
                 CAPTURE(workers);
                 CHECK(losses(group, samples, with(workers)) == alone);
             }
@@ -273,7 +275,7 @@ TEST_CASE("a sample that the network does not accept is an error that names it")
 
 TEST_CASE("a sample that one rank cannot read ends all ranks") {
     const dptk::ImageDataset images = digits("train");
-    for (const std::size_t workers : {0, 2}) {
+    for (const std::size_t workers : {0U, 2U}) {
         std::string text;
         CHECK(test::throws<dptk::SampleError>(text, [&] {
             dptk::launch_threads(2, [&](ProcessGroup& group) {

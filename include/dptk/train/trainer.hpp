@@ -79,9 +79,10 @@ class Trainer {
     /// A sample is that of an ImageDataset, or a pair or tuple that begins with an Image or a contiguous
     /// range of numbers, and the sample's label, of an integer type.
     ///
-    /// Throws MismatchError on all ranks if the dataset's size differs between ranks, and Error on all ranks
-    /// if the loss is no longer finite. Throws SampleError if a sample cannot be read, its values do not have
-    /// the shape of the network's input, or its label is not one of the network's classes.
+    /// Throws MismatchError on all ranks if the dataset's size differs between ranks, ArgumentError on all
+    /// ranks if its images do not have the shape of the network's input, and Error on all ranks if the loss
+    /// is no longer finite. Throws SampleError if a sample cannot be read, its values do not have the shape
+    /// of the network's input, or its label is not one of the network's classes.
     template <IndexableDataset Dataset>
     EpochResult train_epoch(const Dataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
@@ -149,6 +150,9 @@ class Trainer {
             problem = detail::text("Trainer: epochs must be at least 1, got ", options_.epochs);
         } else if (options_.comm_hook && options_.reproducible_shards > 0) {
             problem = "Trainer: comm_hook and reproducible_shards cannot be combined; set only one of them";
+        } else if (options_.workers.value_or(0) > detail::most_workers) {
+            problem = detail::text("Trainer: workers must be at most ", detail::most_workers, ", got ",
+                                   *options_.workers);
         } else {
             problem = computation_.problem(options_);
         }
@@ -170,6 +174,7 @@ class Trainer {
         static_assert(detail::LabeledSample<detail::LoadedSample<Dataset>>,
                       "dptk: the samples of a Trainer's dataset are pairs of an Image or a contiguous range "
                       "of numbers, and a label of an integer type; dptk::Map converts other samples");
+        detail::check_no_problem<ArgumentError>(group_, computation_.problem_of(dataset));
         detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
     }
 

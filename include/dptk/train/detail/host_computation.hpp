@@ -50,6 +50,12 @@ class TrainerComputation {
         return "";
     }
 
+    /// Returns why the network does not accept the dataset; empty if it does.
+    template <class Dataset>
+    [[nodiscard]] std::string problem_of(const Dataset& dataset) const {
+        return problem_of_images(dataset, format_.input);
+    }
+
     [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const { return {.ready = ready}; }
 
     [[nodiscard]] Totals make_totals() const { return {}; }
@@ -67,9 +73,7 @@ class TrainerComputation {
       public:
         Batches(TrainerComputation& computation, const Dataset& dataset, const ShardBatches& indices,
                 const DataLoaderOptions& options)
-            : computation_(computation), loader_(dataset, indices, options, Collation(computation.format_)) {
-            check_images(dataset, computation.format_.input);
-        }
+            : computation_(computation), loader_(dataset, indices, options, Collation(computation.format_)) {}
 
         /// Loads the next batch for subsequent passes. Returns its number of samples, which may be 0.
         [[nodiscard]] std::size_t next() {

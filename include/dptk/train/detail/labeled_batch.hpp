@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <ranges>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,20 +48,23 @@ template <class Net>
 }
 
 /// Throws ArgumentError for a label that is not a class.
-[[noreturn]] void throw_no_class(std::int64_t label, std::size_t classes);
+[[noreturn]] void throw_no_class(std::string_view label, std::size_t classes);
+
+/// Returns the text of the error of throw_other_input().
+[[nodiscard]] std::string other_input(std::span<const std::size_t> found, const Shape& input);
 
 /// Throws ArgumentError for a range of labels.
 [[noreturn]] void throw_not_one_label(std::size_t count);
 
 /// Throws ArgumentError for a sample that the network does not accept.
-[[noreturn]] void throw_other_input(const Shape& found, const Shape& input);
+[[noreturn]] void throw_other_input(std::span<const std::size_t> found, const Shape& input);
 
 /// Returns the values of a sample.
 [[nodiscard]] inline std::span<const std::uint8_t> values_of(const LabeledImageRef& sample) noexcept {
     return sample.pixels;
 }
 template <class Pair>
-[[nodiscard]] const auto& values_of(const Pair& sample) noexcept {
+[[nodiscard]] auto values_of(const Pair& sample) noexcept -> decltype((std::get<0>(sample))) {
     return std::get<0>(sample);
 }
 
@@ -66,19 +72,25 @@ template <class Pair>
     return sample.label;
 }
 template <class Pair>
-[[nodiscard]] auto label_of(const Pair& sample) noexcept {
+[[nodiscard]] auto label_of(const Pair& sample) noexcept -> decltype((std::get<1>(sample))) {
     return std::get<1>(sample);
 }
 
+/// An integer, and no character.
+template <class T>
+concept Integer = Number<T> && std::integral<T> && !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
+                  !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
+
 /// A label: an integer, or a range of one integer, as TensorDataset has it.
 template <class T>
-concept Label = std::integral<T> || (NumberRange<T> && std::integral<std::ranges::range_value_t<const T>>);
+concept Label = Integer<T> || (NumberRange<T> && Integer<std::ranges::range_value_t<const T>>);
 
 /// Samples that a Trainer accepts: an image or a range of numbers, and a label.
 template <class Sample>
 concept LabeledSample = requires(const Sample& sample) {
     values_of(sample);
-    { label_of(sample) } -> Label;
+    label_of(sample);
+    requires Label<std::remove_cvref_t<decltype(label_of(sample))>>;
     requires std::same_as<std::remove_cvref_t<decltype(values_of(sample))>, TransformedImage> ||
                  NumberRange<std::remove_cvref_t<decltype(values_of(sample))>>;
 };
@@ -117,8 +129,8 @@ class LabeledCollation {
   private:
     void put(const TransformedImage& sample, Value* out) const {
         const Image& image = sample.image;
-        const Shape found = {image.channels, image.height, image.width};
-        if (found != format_.input) throw_other_input(found, format_.input);
+        const std::size_t found[] = {image.channels, image.height, image.width};
+        if (!std::ranges::equal(found, format_.input)) throw_other_input(found, format_.input);
         if constexpr (std::same_as<Value, float>) {
             write_values(sample, out);
         } else {
@@ -132,7 +144,7 @@ class LabeledCollation {
     void put(const Range& range, Value* out) const {
         using Element = std::ranges::range_value_t<const Range>;
         const std::span<const Element> values(std::ranges::data(range), std::ranges::size(range));
-        if (values.size() != elements_) throw_other_input({values.size()}, format_.input);
+        if (values.size() != elements_) throw_other_input(std::array{values.size()}, format_.input);
         if constexpr (std::same_as<Element, std::uint8_t> && !std::same_as<Value, std::uint8_t>) {
             const auto scale = static_cast<Value>(format_.pixel_scale);
             for (const std::uint8_t value : values) *out++ = static_cast<Value>(value) * scale;
@@ -147,11 +159,11 @@ class LabeledCollation {
         return class_of(*std::ranges::data(labels));
     }
 
-    template <std::integral T>
+    template <Integer T>
     [[nodiscard]] std::int32_t class_of(T label) const {
         if (!std::in_range<std::int32_t>(label) || std::cmp_less(label, 0) ||
             !std::cmp_less(label, format_.classes))
-            throw_no_class(static_cast<std::int64_t>(label), format_.classes);
+            throw_no_class(std::to_string(label), format_.classes);
         return static_cast<std::int32_t>(label);
     }
 
@@ -184,13 +196,14 @@ class BatchReader {
     std::optional<typename Loader::Iterator> place_;
 };
 
-/// Throws ArgumentError if the dataset's images do not have the shape of the network's input.
+/// Returns what is wrong with the shape of the dataset's images; empty if nothing is.
 template <class Dataset>
-void check_images(const Dataset& dataset, const Shape& input) {
+[[nodiscard]] std::string problem_of_images(const Dataset& dataset, const Shape& input) {
     if constexpr (requires { Shape{dataset.channels(), dataset.height(), dataset.width()}; }) {
         const Shape found = {dataset.channels(), dataset.height(), dataset.width()};
-        if (found != input) throw_other_input(found, input);
+        if (found != input) return other_input(found, input);
     }
+    return "";
 }
 
 }  // namespace DPTK_NAMESPACE::detail

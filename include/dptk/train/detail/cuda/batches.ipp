@@ -27,6 +27,7 @@ DPTK_INLINE void DeviceBatches::load(const LabeledBatch<std::uint8_t>& batch) {
 
 DPTK_INLINE void DeviceBatches::load(const LabeledBatch<float>& batch) {
     send(batch, [&](const float* values, const std::int32_t* labels) {
+        // CUDA graphs read the batch at addresses that do not change.
         cuda::detail::copy_bytes(images_.data(), values, images_.size() * sizeof(float), stream_);
         cuda::detail::copy_bytes(labels_.data(), labels, batch.labels.size() * sizeof(std::int32_t), stream_);
     });
@@ -63,6 +64,7 @@ void DeviceBatches::send(const LabeledBatch<Value>& batch, Use&& use) {
     make_room(count);
     const std::size_t bytes_per_sample = sizeof(std::int32_t) + values_per_sample() * sizeof(Value);
     if (bytes_per_sample > bytes_per_sample_) {
+        bytes_per_sample_ = 0;  // in case the next call throws
         bytes_.emplace(batch_size_ * bytes_per_sample);
         bytes_per_sample_ = bytes_per_sample;
     }

@@ -16,6 +16,7 @@
 #include "dptk/comm/detail/device_registry.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/graph.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/data/image_dataset.hpp"
@@ -54,11 +55,27 @@ class TrainerComputation<nn::Cuda> {
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards requires a network in host memory";
+        if (options.data_on_device && !(options.transform.empty() && options.evaluation_transform.empty()))
+            return "Trainer: data_on_device and transforms cannot be combined";
         if (options.cuda_graph && stream_ == StreamRef())
             return "Trainer: cuda_graph requires a network on a stream of its own, got the default stream";
         if (options.cuda_graph && choose_device_transport().name != "nccl")
             return "Trainer: cuda_graph requires NCCL, but gradients are sent through the host";
         return "";
+    }
+
+    template <class Dataset>
+    [[nodiscard]] std::string problem_of(const Dataset& dataset) const {
+        if (keeps_datasets_) {
+            if constexpr (std::same_as<Dataset, ImageDataset>) {
+                if (dataset.classes() > format_.classes)
+                    return text("Trainer: data_on_device: the dataset has ", dataset.classes(),
+                                " classes, the network ", format_.classes);
+            } else {
+                return "Trainer: data_on_device requires an ImageDataset";
+            }
+        }
+        return problem_of_images(dataset, format_.input);
     }
 
     [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
@@ -82,13 +99,8 @@ class TrainerComputation<nn::Cuda> {
         Batches(TrainerComputation& computation, const Dataset& dataset, const ShardBatches& indices,
                 const DataLoaderOptions& options)
             : batches_(computation.batches_), dataset_(dataset), indices_(indices) {
-            check_images(dataset, computation.format_.input);
-            if (computation.keeps_datasets_) {
-                if constexpr (!std::same_as<Dataset, ImageDataset>)
-                    throw ArgumentError("Trainer: data_on_device requires an ImageDataset");
-            } else {
+            if (!computation.keeps_datasets_)
                 reader_.emplace(dataset, indices, options, Collation(computation.format_));
-            }
         }
 
         [[nodiscard]] std::size_t next() {
