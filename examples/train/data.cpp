@@ -35,8 +35,14 @@ dptk::ImageDataset read_split(const fs::path& dir, const std::string& prefix) {
 
 using Images = Data<dptk::ImageDataset>;
 
-Images data_of(dptk::ImageDataset train, dptk::ImageDataset test, std::string remark = "") {
-    Images data{.train = std::move(train), .test = std::move(test)};
+/// A training and a test part. Braces read them in this order.
+struct Parts {
+    dptk::ImageDataset train;
+    dptk::ImageDataset test;
+};
+
+Images data_of(Parts parts, std::string remark = "") {
+    Images data{.train = std::move(parts.train), .test = std::move(parts.test)};
     data.image = {data.train.channels(), data.train.height(), data.train.width()};
     data.classes = data.train.classes();
     data.remark = std::move(remark);
@@ -44,7 +50,7 @@ Images data_of(dptk::ImageDataset train, dptk::ImageDataset test, std::string re
 }
 
 Images load_digits(const fs::path& dir) {
-    Images data = data_of(read_split(dir, "train"), read_split(dir, "test"));
+    Images data = data_of({read_split(dir, "train"), read_split(dir, "test")});
     data.pixel_scale = 1.0 / 16;
     return data;
 }
@@ -58,10 +64,10 @@ std::vector<std::size_t> range(std::size_t first, std::size_t last) {
 /// MNIST and Fashion-MNIST have the same format.
 Images load_mnist(const fs::path& dir) {
     if (fs::exists(plain_or_gzip(dir, "train-images-idx3-ubyte")))
-        return data_of(read_split(dir, "train"), read_split(dir, "t10k"));
+        return data_of({read_split(dir, "train"), read_split(dir, "t10k")});
     const dptk::ImageDataset all = read_split(dir, "t10k");
     const std::size_t trained = all.size() * 8 / 10;
-    return data_of(all.subset(range(0, trained)), all.subset(range(trained, all.size())),
+    return data_of({all.subset(range(0, trained)), all.subset(range(trained, all.size()))},
                    "no train-images-idx3-ubyte in " + dir.string() +
                        ": training on the first 80 % of the test images, and testing on the others");
 }
@@ -69,19 +75,19 @@ Images load_mnist(const fs::path& dir) {
 Images load_cifar10(const fs::path& dir) {
     std::vector<fs::path> train;
     for (int i = 1; i <= 5; ++i) train.push_back(dir / ("data_batch_" + std::to_string(i) + ".bin"));
-    return data_of(dptk::read_cifar10(train), dptk::read_cifar10(std::array{dir / "test_batch.bin"}));
+    return data_of({dptk::read_cifar10(train), dptk::read_cifar10(std::array{dir / "test_batch.bin"})});
 }
 
 Images load_cifar100(const fs::path& dir) {
     const auto read = [&](const char* name) { return dptk::read_cifar100(std::array{dir / name}); };
-    return data_of(read("train.bin"), read("test.bin"));
+    return data_of({read("train.bin"), read("test.bin")});
 }
 
 Images load_npy(const fs::path& dir) {
     const auto read = [&](const std::string& part) {
         return dptk::read_npy_images(dir / (part + "_images.npy"), dir / (part + "_labels.npy"));
     };
-    Images data = data_of(read("train"), read("test"));
+    Images data = data_of({read("train"), read("test")});
     if (data.test.classes() > data.train.classes())
         throw dptk::ArgumentError("test_labels.npy has labels that train_labels.npy does not have");
     return data;
@@ -125,7 +131,7 @@ dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
 }  // namespace
 
 Images load_data(const Options& options) {
-    if (options.dataset == "synthetic") return data_of(make_synthetic(2048, 1), make_synthetic(512, 2));
+    if (options.dataset == "synthetic") return data_of({make_synthetic(2048, 1), make_synthetic(512, 2)});
     if (options.data.size() > 1) throw dptk::ArgumentError("--data: only --dataset images has several");
     const fs::path dir = options.data.empty() ? fs::path() : fs::path(options.data.front());
     if (options.dataset == "digits")
@@ -146,13 +152,23 @@ Images load_data(const Options& options) {
 #ifdef DPTK_WITH_IMAGES
 namespace {
 
-/// Returns the sources that are in a folder of each of the folders; empty if one of them has no such folder.
+/// Returns folder/name for each of the folders.
 std::vector<std::string> parts(const std::vector<std::string>& folders, const std::string& name) {
-    std::vector<std::string> found;
-    for (const std::string& folder : folders) {
-        if (fs::is_directory(fs::path(folder) / name)) found.push_back(fs::path(folder) / name);
-    }
-    return found.size() == folders.size() ? found : std::vector<std::string>();
+    std::vector<std::string> all;
+    for (const std::string& folder : folders) all.push_back(fs::path(folder) / name);
+    return all;
+}
+
+/// Whether the folders have the folders train and val. Throws ArgumentError if only some of these exist.
+bool are_split(const std::vector<std::string>& folders) {
+    const auto exists = [&](const char* name) {
+        const std::vector<std::string> all = parts(folders, name);
+        return std::count_if(all.begin(), all.end(),
+                             [](const std::string& one) { return fs::is_directory(one); });
+    };
+    const auto found = exists("train") + exists("val");
+    if (found == 0 || found == 2 * static_cast<std::ptrdiff_t>(folders.size())) return found != 0;
+    throw dptk::ArgumentError("--data: expected the folders train and val in each DIR, or in none");
 }
 
 }  // namespace
@@ -181,11 +197,9 @@ Data<ImageFiles> find_images(const Options& options) {
                                 .test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),
                                                    dptk::Normalize(dptk::imagenet)}};
     };
-    const std::vector<std::string> train = parts(options.data, "train");
-    const std::vector<std::string> test = parts(options.data, "val");
-    if (!train.empty() && !test.empty()) {
-        const auto trained = open(train);
-        const auto tested = open(test);
+    if (are_split(options.data)) {
+        const auto trained = open(parts(options.data, "train"));
+        const auto tested = open(parts(options.data, "val"));
         if (trained->class_names() != tested->class_names())
             throw dptk::ArgumentError("--data: the classes in val are not those in train");
         return data_of_files(*trained, whole(trained), whole(tested));

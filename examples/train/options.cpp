@@ -66,9 +66,8 @@ ParsedOptions parse_options(int argc, char** argv) {
         ->type_name("DIR");
     app.add_option("--image-size", options.image_size, "width and height to which --dataset images crops")
         ->check(CLI::PositiveNumber);
-    app.add_option(
-           "--workers", options.workers,
-           "threads per rank that read samples; default: 0, or for --dataset images, one for each core")
+    app.add_option("--workers", options.workers,
+                   "threads per rank that read samples; default: 0, or for --dataset images, up to 8")
         ->check(CLI::Range(0, 1024));
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")

@@ -28,8 +28,8 @@ struct CallRecord {
     std::uint32_t counts = 0;
     /// The memory of this rank that the other ranks access.
     ShmAddress address = {};
-    /// This rank's elements in a call of a few bytes, which then needs no other cache line. Aligned to 16
-    /// bytes within a slot.
+    /// This rank's elements in a call of up to 16 bytes, which then touches no other cache line than those of
+    /// the records. Aligned to 16 bytes within a slot.
     std::array<std::byte, 16> elements = {};
 };
 
