@@ -4,7 +4,7 @@
 
 # The files of src/ with the bodies of each target.
 set(DPTK_BODIES_dptk core control comm transports ddp)
-foreach(name mpi gloo cuda nccl readers images nn onednn nn_cuda)
+foreach(name mpi gloo cuda nccl readers images weights nn onednn nn_cuda)
     set(DPTK_BODIES_${name} ${name})
 endforeach()
 
@@ -21,7 +21,7 @@ endfunction()
 
 # dptk_add_compiled(<folder of the sources>): defines the compiled libraries of all existing targets dptk::<name>.
 function(dptk_add_compiled folder)
-    foreach(name dptk mpi gloo readers images onednn nn cuda nccl nn_cuda)
+    foreach(name dptk mpi gloo readers images weights onednn nn cuda nccl nn_cuda)
         dptk_compiled_name(alias ${name})
         if(NOT TARGET dptk::${name} OR TARGET ${alias})
             continue()

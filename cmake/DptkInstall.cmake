@@ -1,4 +1,4 @@
-# Installs the headers, a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers images nn onednn nn_cuda adapters]), and
+# Installs the headers, a package for find_package(dptk [COMPONENTS mpi gloo cuda nccl readers images weights nn onednn nn_cuda adapters]), and
 # files for pkg-config. All of these files are architecture-independent and relocatable.
 # The installation components are dptk_dev, and dptk_tools for dptk-run and dptk-info.
 
@@ -86,6 +86,9 @@ if(TARGET dptk::readers)
 endif()
 if(TARGET dptk::images)
     dptk_add_pkgconfig(dptk-images DESCRIPTION "dptk's decoders of images" REQUIRES "dptk, libjpeg, libpng")
+endif()
+if(TARGET dptk::weights)
+    dptk_add_pkgconfig(dptk-weights DESCRIPTION "dptk's readers and writers of weights" REQUIRES "dptk, nlohmann_json")
 endif()
 if(TARGET dptk::onednn)
     dptk_add_pkgconfig(dptk-onednn DESCRIPTION "dptk's trainer on oneDNN" REQUIRES dptk

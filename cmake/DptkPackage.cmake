@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_NAME libdptk-dev)
 set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_RECOMMENDS "dptk-tools, libopenmpi-dev | libmpich-dev")
-set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_SUGGESTS "cmake (>= 3.25), pkg-config, libgloo-dev, libdnnl-dev, zlib1g-dev, libjpeg-dev, libpng-dev")
+set(CPACK_DEBIAN_DPTK_DEV_PACKAGE_SUGGESTS "cmake (>= 3.25), pkg-config, libgloo-dev, libdnnl-dev, zlib1g-dev, libjpeg-dev, libpng-dev, nlohmann-json3-dev")
 set(CPACK_COMPONENT_DPTK_DEV_DESCRIPTION
     "dptk provides data-parallel training for C++ programs, like PyTorch's
 DistributedDataParallel for Python: programs keep their containers and their

@@ -6,6 +6,7 @@
 #   dptk::nccl     + NCCL
 #   dptk::readers  + readers of dataset files (zlib)
 #   dptk::images   + decoders of JPEG and PNG, folders of images (libjpeg-turbo, libpng)
+#   dptk::weights  + weights in safetensors files (nlohmann-json)
 #   dptk::nn       + the trainer; uses oneDNN if it is found, else plain loops
 #   dptk::nn_cuda  + the trainer on a GPU (nvcc, cuDNN and cuBLASLt)
 #   dptk::adapters + containers of other libraries, which the program links itself
@@ -83,6 +84,8 @@ target_link_libraries(dptk_nccl INTERFACE dptk_cuda)
 dptk_add_headers(readers data/readers/*.[hi]pp data/readers/detail/*.[hi]pp)
 
 dptk_add_headers(images data/images/*.[hi]pp data/images/detail/*.[hi]pp)
+
+dptk_add_headers(weights nn/weights/*.[hi]pp)
 
 dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)

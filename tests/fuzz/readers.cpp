@@ -5,8 +5,6 @@
 //         tests/fuzz/readers.cpp -lz
 //     ./a.out corpus tests/fuzz/readers/npy
 // With -DDPTK_FUZZ_REPLAY it is a plain program that replays files, also changed ones: readers npy FILE...
-#include <sys/mman.h>
-#include <unistd.h>
 #include <dptk/core/dtype.hpp>
 #include <dptk/core/tensor.hpp>
 #include <dptk/data/readers/cifar.hpp>
@@ -27,38 +25,22 @@ namespace {
 
 using fuzz::require;
 
-/// A file in memory.
-class MemoryFile {
-  public:
-    explicit MemoryFile(std::span<const std::byte> bytes) : number_(::memfd_create("fuzz", 0)) {
-        require(::write(number_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()), "memfd");
-    }
-    ~MemoryFile() { ::close(number_); }
-    MemoryFile(const MemoryFile&) = delete;
-    MemoryFile& operator=(const MemoryFile&) = delete;
-
-    [[nodiscard]] std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(number_); }
-
-  private:
-    int number_;
-};
-
 void read_idx(std::span<const std::byte> bytes) {
-    const MemoryFile file(bytes);
+    const fuzz::MemoryFile file(bytes);
     const auto array = dptk::read_idx(file.path());
     require(array.bytes.size() == dptk::element_count(array.shape) * dptk::dtype_size(array.dtype),
             "idx: size");
 }
 
 void read_npy(std::span<const std::byte> bytes) {
-    const MemoryFile file(bytes);
+    const fuzz::MemoryFile file(bytes);
     const auto array = dptk::read_npy(file.path());
     require(array.bytes.size() == dptk::element_count(array.shape) * dptk::dtype_size(array.dtype),
             "npy: size");
 }
 
 void read_cifar(std::span<const std::byte> bytes) {
-    const MemoryFile file(bytes);
+    const fuzz::MemoryFile file(bytes);
     const std::array paths{file.path()};
     require(dptk::read_cifar10(paths).size() > 0, "cifar: no images");
 }

@@ -2,12 +2,15 @@
 /// throws FormatError or ArgumentError.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <dptk/core/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -21,6 +24,22 @@ inline void require(bool holds, const char* what) {
     std::fprintf(stderr, "broken: %s\n", what);
     std::abort();
 }
+
+/// A file in memory.
+class MemoryFile {
+  public:
+    explicit MemoryFile(std::span<const std::byte> bytes) : number_(::memfd_create("fuzz", 0)) {
+        require(::write(number_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()), "memfd");
+    }
+    ~MemoryFile() { ::close(number_); }
+    MemoryFile(const MemoryFile&) = delete;
+    MemoryFile& operator=(const MemoryFile&) = delete;
+
+    [[nodiscard]] std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(number_); }
+
+  private:
+    int number_;
+};
 
 using Reader = void (*)(std::span<const std::byte>);
 

@@ -1,0 +1,108 @@
+/// load_weights() and save_weights(): the values of a network, by the names that PyTorch's state_dict() has,
+/// in safetensors files.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/tensor.hpp"
+#include "dptk/nn/weights/safetensors.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// What load_weights() has done with each tensor.
+struct LoadedWeights {
+    std::vector<std::string> loaded;       ///< The parameters that have new values.
+    std::vector<std::string> missing;      ///< The parameters that the file does not have.
+    std::vector<std::string> other_shape;  ///< The parameters that have another shape in the file.
+    std::vector<std::string> unused;       ///< The file's tensors that belong to no parameter.
+
+    /// Returns whether each parameter was loaded, and each tensor used.
+    [[nodiscard]] bool is_complete() const noexcept {
+        return missing.empty() && other_shape.empty() && unused.empty();
+    }
+
+    /// Returns a text such as "loaded 8 parameters; not in the file: fc.bias; unused: head.weight".
+    [[nodiscard]] std::string describe() const;
+};
+
+/// What load_weights() does if names or shapes differ.
+enum class Match {
+    exact,   ///< Throws, and loads nothing.
+    partial  ///< Loads the parameters whose name and shape are those of a tensor, as fine-tuning does.
+};
+
+namespace detail {
+
+/// A parameter, or a tensor of a file.
+struct NamedShape {
+    std::string name;
+    Shape shape;
+};
+
+/// Decides what is loaded. A prefix "module.", which PyTorch's DistributedDataParallel adds, is taken off the
+/// file's names. Throws ArgumentError if names or shapes differ, unless `match` allows it. Returns for each
+/// parameter its tensor, or null.
+[[nodiscard]] std::vector<const SafetensorsEntry*> match_weights(const SafetensorsFile& file,
+                                                                 const std::vector<NamedShape>& parameters,
+                                                                 Match match, LoadedWeights& report);
+
+template <class Net>
+[[nodiscard]] std::vector<NamedShape> shapes_of(Net& net) {
+    std::vector<NamedShape> parameters;
+    net.for_each_parameter([&](const auto& parameter) {
+        parameters.push_back({parameter.name, parameter.shape});
+    });
+    return parameters;
+}
+
+}  // namespace detail
+
+/// Sets the values of a network's parameters from a file, whatever the backend's layout. Elements of another
+/// dtype are converted. Throws ArgumentError, before any value is set, if names or shapes differ and `match`
+/// is exact. Each rank reads the file; or rank 0 does, and DistributedDataParallel broadcasts the values.
+template <class Net>
+LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = Match::exact) {
+    using Scalar = typename Net::Scalar;
+    LoadedWeights report;
+    const std::vector<const SafetensorsEntry*> entries =
+        detail::match_weights(file, detail::shapes_of(net), match, report);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (entries[i] == nullptr) continue;
+        std::vector<Scalar> values(entries[i]->count);
+        file.read(*entries[i], {values.data(), values.size(), dtype_of<Scalar>});
+        net.set_parameter_values(i, values);
+    }
+    return report;
+}
+
+/// Writes the values of a network's parameters to a file, row-major, as PyTorch has them. Call it on one
+/// rank.
+template <class Net>
+void save_weights(Net& net, const std::filesystem::path& path,
+                  const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
+    using Scalar = typename Net::Scalar;
+    std::vector<detail::NamedShape> parameters = detail::shapes_of(net);
+    std::vector<std::vector<Scalar>> values;
+    std::vector<SafetensorsTensor> tensors;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        std::vector<Scalar>& own = values.emplace_back(net.parameter_values(i));
+        tensors.push_back({std::move(parameters[i].name),
+                           std::move(parameters[i].shape),
+                           {own.data(), own.size(), dtype_of<Scalar>}});
+    }
+    write_safetensors(path, tensors, metadata);
+}
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/weights/load_weights.ipp"
+#endif

@@ -1,0 +1,88 @@
+/// Files of named tensors in the safetensors format, which PyTorch, timm and Hugging Face read and write
+/// (format: https://github.com/huggingface/safetensors, "Format"). A file that does not match the format
+/// throws FormatError with the path and the offset.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dptk/core/buffer.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/tensor.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// A tensor of a SafetensorsFile.
+struct SafetensorsEntry {
+    std::string name;          ///< The name, unique within the file.
+    DType dtype = DType::f32;  ///< The type of the elements.
+    Shape shape;               ///< The size of each dimension, outermost first.
+    std::size_t offset = 0;    ///< The offset in the file of the first byte.
+    std::size_t count = 0;     ///< The number of elements.
+
+    /// Returns the number of bytes.
+    [[nodiscard]] std::size_t bytes() const noexcept { return count * dtype_size(dtype); }
+};
+
+/// A file that is open for reading. The constructor reads the header; elements are read when they are needed.
+class SafetensorsFile {
+  public:
+    /// Opens the file. Throws FormatError if it cannot be read, or does not match the format: its header must
+    /// be valid, and the tensors must fill the rest of the file without gaps.
+    explicit SafetensorsFile(std::filesystem::path path);
+    ~SafetensorsFile();
+    SafetensorsFile(SafetensorsFile&&) noexcept;
+    SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+    /// Returns the path.
+    [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+    /// Returns all tensors, in the order of their bytes.
+    [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }
+
+    /// Returns the tensor of this name; null if there is none.
+    [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const noexcept;
+
+    /// Returns the texts that the writer has added about the file.
+    [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
+
+    /// Reads the elements of a tensor into host memory of the same number of elements, row-major, and
+    /// converts them to its dtype. Several threads may read at the same time. Throws ArgumentError if the
+    /// numbers of elements differ, and FormatError if the file has changed and cannot be read.
+    void read(const SafetensorsEntry& entry, const Buffer& to) const;
+
+  private:
+    struct File;
+
+    std::filesystem::path path_;
+    std::unique_ptr<File> file_;
+    std::vector<SafetensorsEntry> entries_;
+    std::map<std::string, std::size_t, std::less<>> by_name_;
+    std::map<std::string, std::string> metadata_;
+};
+
+/// A tensor to write.
+struct SafetensorsTensor {
+    std::string name;  ///< The name, unique within the file.
+    Shape shape;       ///< The size of each dimension, outermost first.
+    Buffer data;       ///< The elements, row-major, in host memory.
+};
+
+/// Writes a file that replaces the file at `path` once it is complete and on the disk. Throws ArgumentError
+/// if two tensors have the same name, a name is not UTF-8, a shape does not match the number of elements, or
+/// a dtype has no name in the format, and BackendError if the file cannot be written.
+void write_safetensors(const std::filesystem::path& path, std::span<const SafetensorsTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/weights/safetensors.ipp"
+#endif
