@@ -1,0 +1,120 @@
+/// Graph, the structure of a network: operations in the order in which they are added, which is the order of
+/// forward. It has no values; a network with a backend and parameters is made of it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/tensor.hpp"
+#include "dptk/nn/operations.hpp"
+
+namespace DPTK_NAMESPACE::nn {
+
+/// The output of an operation of a Graph, which other operations may use.
+struct Value {
+    std::size_t node;  ///< The index of the operation.
+};
+
+/// An operation, and where it stands in the graph.
+struct GraphNode {
+    Operation operation;              ///< What is computed.
+    std::vector<std::size_t> inputs;  ///< The indices of the operations whose outputs are used.
+    Shape shape;                      ///< The shape of the output, without the batch dimension.
+    std::string name;                 ///< The name, for messages and parameters: "layer1.0.conv1".
+};
+
+/// Operations that are added one after the other. A residual block:
+///
+///     nn::Value block(nn::Graph& g, nn::Value x, std::size_t channels, std::size_t stride) {
+///         nn::Value y = g.conv2d("conv1", x, {.out_channels = channels, .stride = stride, .padding = 1});
+///         y = g.relu(g.batch_norm("bn1", y));
+///         y = g.batch_norm("bn2", g.conv2d("conv2", y, {.out_channels = channels, .padding = 1}));
+///         return g.relu(g.add(x, y));
+///     }
+///
+/// Operations with parameters have names, as in PyTorch: see Scope. All functions that add an operation throw
+/// ArgumentError, with the operation's name, if it does not fit its inputs, or if a name is used twice.
+class Graph {
+  public:
+    class Scope;
+
+    /// Makes a graph whose first operation is an input of the shape `input`, without the batch dimension.
+    explicit Graph(Shape input);
+
+    /// Returns the input.
+    [[nodiscard]] Value input() const noexcept { return {0}; }
+
+    // Operations with parameters, which have a name within the current scope.
+    Value linear(std::string_view name, Value x, const operations::Linear& options);
+    Value conv2d(std::string_view name, Value x, const operations::Conv2d& options);
+    Value batch_norm(std::string_view name, Value x, const operations::BatchNorm2d& options = {});
+
+    // Operations without parameters.
+    Value relu(Value x);
+    Value relu6(Value x);
+    Value sigmoid(Value x);
+    Value softmax(Value x);
+    Value add(Value a, Value b);
+    Value multiply(Value a, Value b);
+    Value max_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+    Value avg_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+    Value global_avg_pool(Value x);
+    Value flatten(Value x);
+    Value dropout(Value x, double p);
+
+    /// Adds an operation. `name` may be empty if the operation has no parameters.
+    Value add_operation(Operation operation, std::vector<Value> inputs, std::string_view name = "");
+
+    /// Prefixes names: while the scope exists, names begin with `name` and a dot.
+    [[nodiscard]] Scope scope(std::string_view name);
+
+    /// Returns the operations, in the order of forward. The last one is the output.
+    [[nodiscard]] const std::vector<GraphNode>& nodes() const noexcept { return nodes_; }
+
+    /// Returns the shape of an operation's output.
+    [[nodiscard]] const Shape& shape(Value value) const { return nodes_.at(value.node).shape; }
+
+    /// Returns the shape of the graph's output.
+    [[nodiscard]] const Shape& output_shape() const noexcept { return nodes_.back().shape; }
+
+    /// Makes the statistics of all batch norms those of the batches of all ranks: SyncBatchNorm in PyTorch.
+    void synchronize_batch_norms() noexcept;
+
+    /// Returns the parameters, with names as in PyTorch's named_parameters().
+    [[nodiscard]] std::vector<ParameterSpec> parameters() const;
+
+    /// Returns the buffers, with names as in PyTorch's named_buffers().
+    [[nodiscard]] std::vector<BufferSpec> buffers() const;
+
+    /// Returns a table of all operations with output shape, parameters and multiplications, and the sums.
+    [[nodiscard]] std::string summary() const;
+
+  private:
+    [[nodiscard]] std::vector<Shape> input_shapes(const GraphNode& node) const;
+
+    std::vector<GraphNode> nodes_;
+    std::string prefix_;
+};
+
+/// See Graph::scope().
+class Graph::Scope {
+  public:
+    Scope(Graph& graph, std::string_view name);
+    ~Scope() { graph_.prefix_ = std::move(before_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+  private:
+    Graph& graph_;
+    std::string before_;
+};
+
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/graph.ipp"
+#endif

@@ -1,0 +1,212 @@
+#pragma once
+
+#include "dptk/nn/graph.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE::nn {
+
+namespace detail {
+
+using dptk::detail::shape_text;
+using dptk::detail::text;
+
+[[nodiscard]] DPTK_INLINE Shape output_shape_of(const Operation& operation, InputShapes inputs) {
+    return std::visit([&](const auto& one) { return one.output_shape(inputs); }, operation);
+}
+
+[[nodiscard]] DPTK_INLINE std::vector<ParameterSpec> parameters_of(const Operation& operation,
+                                                                   InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::vector<ParameterSpec> {
+            if constexpr (requires { one.parameters(inputs); }) return one.parameters(inputs);
+            return {};
+        },
+        operation);
+}
+
+[[nodiscard]] DPTK_INLINE std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::vector<BufferSpec> {
+            if constexpr (requires { one.buffers(inputs); }) return one.buffers(inputs);
+            return {};
+        },
+        operation);
+}
+
+[[nodiscard]] DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::size_t {
+            if constexpr (requires { one.multiplications(inputs); }) return one.multiplications(inputs);
+            return 0;
+        },
+        operation);
+}
+
+}  // namespace detail
+
+DPTK_INLINE Graph::Graph(Shape input) {
+    add_operation(operations::Input{std::move(input)}, {}, "input");
+}
+
+DPTK_INLINE Value Graph::linear(std::string_view name, Value x, const operations::Linear& options) {
+    return add_operation(options, {x}, name);
+}
+
+DPTK_INLINE Value Graph::conv2d(std::string_view name, Value x, const operations::Conv2d& options) {
+    return add_operation(options, {x}, name);
+}
+
+DPTK_INLINE Value Graph::batch_norm(std::string_view name, Value x, const operations::BatchNorm2d& options) {
+    return add_operation(options, {x}, name);
+}
+
+DPTK_INLINE Value Graph::relu(Value x) {
+    return add_operation(operations::PointwiseFunction{operations::Pointwise::relu}, {x});
+}
+
+DPTK_INLINE Value Graph::relu6(Value x) {
+    return add_operation(operations::PointwiseFunction{operations::Pointwise::relu6}, {x});
+}
+
+DPTK_INLINE Value Graph::sigmoid(Value x) {
+    return add_operation(operations::PointwiseFunction{operations::Pointwise::sigmoid}, {x});
+}
+
+DPTK_INLINE Value Graph::softmax(Value x) {
+    return add_operation(operations::Softmax{}, {x});
+}
+
+DPTK_INLINE Value Graph::add(Value a, Value b) {
+    return add_operation(operations::Add{}, {a, b});
+}
+
+DPTK_INLINE Value Graph::multiply(Value a, Value b) {
+    return add_operation(operations::Multiply{}, {a, b});
+}
+
+DPTK_INLINE Value Graph::max_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding) {
+    return add_operation(operations::Pool2d{operations::Pool2d::Kind::max, kernel_size, stride, padding},
+                         {x});
+}
+
+DPTK_INLINE Value Graph::avg_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding) {
+    return add_operation(operations::Pool2d{operations::Pool2d::Kind::avg, kernel_size, stride, padding},
+                         {x});
+}
+
+DPTK_INLINE Value Graph::global_avg_pool(Value x) {
+    return add_operation(operations::GlobalAvgPool2d{}, {x});
+}
+
+DPTK_INLINE Value Graph::flatten(Value x) {
+    return add_operation(operations::Flatten{}, {x});
+}
+
+DPTK_INLINE Value Graph::dropout(Value x, double p) {
+    return add_operation(operations::Dropout{p}, {x});
+}
+
+DPTK_INLINE Value Graph::add_operation(Operation operation, std::vector<Value> inputs,
+                                       std::string_view name) {
+    GraphNode node{std::move(operation), {}, {}, name.empty() ? "" : prefix_ + std::string(name)};
+    const std::string what =
+        node.name.empty() ? detail::text("operation ", nodes_.size()) : detail::text('"', node.name, '"');
+    for (const Value& input : inputs) {
+        if (input.node >= nodes_.size())
+            throw ArgumentError(detail::text(what, ": expected inputs that are values of this graph"));
+        node.inputs.push_back(input.node);
+    }
+    const std::vector<Shape> shapes = input_shapes(node);
+    try {
+        node.shape = detail::output_shape_of(node.operation, shapes);
+    } catch (const ArgumentError& error) {
+        throw ArgumentError(detail::text(what, ": ", error.what()));
+    }
+    if (!detail::parameters_of(node.operation, shapes).empty()) {
+        const auto is_same = [&](const GraphNode& other) { return other.name == node.name; };
+        if (node.name.empty() || std::any_of(nodes_.begin(), nodes_.end(), is_same))
+            throw ArgumentError(detail::text(what, ": expected a name of its own for ",
+                                             operation_name(node.operation), ", which has parameters"));
+    }
+    nodes_.push_back(std::move(node));
+    return {nodes_.size() - 1};
+}
+
+DPTK_INLINE Graph::Scope Graph::scope(std::string_view name) {
+    return {*this, name};
+}
+
+DPTK_INLINE Graph::Scope::Scope(Graph& graph, std::string_view name) : graph_(graph), before_(graph.prefix_) {
+    graph.prefix_ += std::string(name) + '.';
+}
+
+DPTK_INLINE void Graph::synchronize_batch_norms() noexcept {
+    for (GraphNode& node : nodes_) {
+        if (auto* const norm = std::get_if<operations::BatchNorm2d>(&node.operation))
+            norm->is_synchronized = true;
+    }
+}
+
+DPTK_INLINE std::vector<Shape> Graph::input_shapes(const GraphNode& node) const {
+    std::vector<Shape> shapes;
+    for (const std::size_t input : node.inputs) shapes.push_back(nodes_[input].shape);
+    return shapes;
+}
+
+DPTK_INLINE std::vector<ParameterSpec> Graph::parameters() const {
+    std::vector<ParameterSpec> all;
+    for (const GraphNode& node : nodes_) {
+        for (ParameterSpec& parameter : detail::parameters_of(node.operation, input_shapes(node))) {
+            parameter.name = node.name + '.' + parameter.name;
+            all.push_back(std::move(parameter));
+        }
+    }
+    return all;
+}
+
+DPTK_INLINE std::vector<BufferSpec> Graph::buffers() const {
+    std::vector<BufferSpec> all;
+    for (const GraphNode& node : nodes_) {
+        for (BufferSpec& buffer : detail::buffers_of(node.operation, input_shapes(node))) {
+            buffer.name = node.name + '.' + buffer.name;
+            all.push_back(std::move(buffer));
+        }
+    }
+    return all;
+}
+
+DPTK_INLINE std::string Graph::summary() const {
+    std::string table;
+    const auto add_row = [&](std::string_view name, std::string_view operation, std::string_view shape,
+                             std::string_view parameters, std::string_view multiplications) {
+        char row[200];
+        std::snprintf(row, sizeof row, "%-32.*s %-18.*s %-20.*s %12.*s %16.*s\n",
+                      static_cast<int>(name.size()), name.data(), static_cast<int>(operation.size()),
+                      operation.data(), static_cast<int>(shape.size()), shape.data(),
+                      static_cast<int>(parameters.size()), parameters.data(),
+                      static_cast<int>(multiplications.size()), multiplications.data());
+        table += row;
+    };
+    add_row("name", "operation", "output", "parameters", "multiplications");
+    std::size_t all_parameters = 0, all_multiplications = 0;
+    for (const GraphNode& node : nodes_) {
+        const std::vector<Shape> shapes = input_shapes(node);
+        std::size_t parameters = 0;
+        for (const ParameterSpec& parameter : detail::parameters_of(node.operation, shapes))
+            parameters += element_count(parameter.shape);
+        const std::size_t multiplications = detail::multiplications_of(node.operation, shapes);
+        all_parameters += parameters;
+        all_multiplications += multiplications;
+        add_row(node.name, operation_name(node.operation), detail::shape_text(node.shape),
+                std::to_string(parameters), std::to_string(multiplications));
+    }
+    add_row("sum", "", "", std::to_string(all_parameters), std::to_string(all_multiplications));
+    return table;
+}
+
+}  // namespace DPTK_NAMESPACE::nn

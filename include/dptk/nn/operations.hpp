@@ -1,0 +1,188 @@
+/// The operations of a Graph. Each says once, for all backends, what shape its output has, which parameters
+/// and buffers it has, and how many multiplications it takes. Names and defaults are PyTorch's.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/dtype.hpp"
+#include "dptk/core/tensor.hpp"
+
+namespace DPTK_NAMESPACE::nn {
+
+/// A height and a width. A single number stands for both.
+struct Size2d {
+    std::size_t height;  ///< The size in the vertical direction.
+    std::size_t width;   ///< The size in the horizontal direction.
+
+    // NOLINTNEXTLINE(google-explicit-constructor): {.kernel_size = 3}
+    constexpr Size2d(std::size_t both) noexcept : height(both), width(both) {}
+    constexpr Size2d(std::size_t height_, std::size_t width_) noexcept : height(height_), width(width_) {}
+
+    friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
+};
+
+/// How a parameter is initialized.
+enum class Initial {
+    uniform,  ///< U(-1/√fan_in, 1/√fan_in), PyTorch's distribution for Linear and Conv2d: see
+              ///< initial_values().
+    zeros,    ///< All 0.
+    ones      ///< All 1.
+};
+
+/// A parameter of an operation.
+struct ParameterSpec {
+    std::string name;        ///< The name within the operation: "weight".
+    Shape shape;             ///< PyTorch's shape.
+    Initial initial;         ///< The first values.
+    std::size_t fan_in = 0;  ///< The number of inputs of one output, for Initial::uniform.
+    bool decays = true;      ///< Whether weight decay usually applies: not to biases, and not in norms.
+};
+
+/// Values of an operation that are no parameters, but belong to the model: the statistics of a batch norm.
+struct BufferSpec {
+    std::string name;          ///< The name within the operation: "running_mean".
+    Shape shape;               ///< PyTorch's shape.
+    DType dtype = DType::f32;  ///< The type of the elements.
+    double initial = 0;        ///< The first value of each element.
+};
+
+/// The shapes of an operation's inputs, without the batch dimension.
+using InputShapes = std::span<const Shape>;
+
+// Each operation has output_shape(inputs), which throws ArgumentError if the operation does not fit its
+// inputs, and perhaps parameters(inputs), buffers(inputs) and multiplications(inputs), the number for one
+// sample.
+namespace operations {
+
+/// An input of the graph.
+struct Input {
+    Shape shape;  ///< The shape, without the batch dimension.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// y = x·Wᵀ + b, for an input {in_features}; W is [out_features, in_features], b is [out_features].
+struct Linear {
+    std::size_t out_features;  ///< The number of elements of an output.
+    bool bias = true;          ///< Whether there is a b.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
+};
+
+/// Cross-correlation with zero padding on all sides, for an input {channels, height, width}. The weight is
+/// [out_channels, channels / groups, kernel height, kernel width], the bias [out_channels].
+struct Conv2d {
+    std::size_t out_channels;  ///< The number of filters.
+    Size2d kernel_size = 3;    ///< The size of a filter.
+    Size2d stride = 1;         ///< The distance between two positions of the filter.
+    Size2d padding = 0;        ///< The zeros on each side.
+    Size2d dilation = 1;       ///< The distance between two inputs of the filter.
+    /// The number of groups. Filters of a group see only the channels of the group; with as many groups as
+    /// channels, the convolution is depthwise.
+    std::size_t groups = 1;
+    bool bias = true;  ///< Whether there is a bias.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
+};
+
+/// (x - mean) / √(variance + eps) · weight + bias for each channel of an input {channels, height, width}. In
+/// training, mean and (biased) variance are those of the batch, and the running statistics move towards them
+/// and the unbiased variance by `momentum`; in evaluation, they are the running ones.
+struct BatchNorm2d {
+    double eps = 1e-5;             ///< Added to the variance.
+    double momentum = 0.1;         ///< The fraction of a batch in the running statistics.
+    bool is_synchronized = false;  ///< Whether the statistics are those of the batches of all ranks.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    [[nodiscard]] std::vector<BufferSpec> buffers(InputShapes inputs) const;
+};
+
+/// Operations of one input, element by element.
+enum class Pointwise {
+    relu,    ///< max(x, 0)
+    relu6,   ///< min(max(x, 0), 6)
+    sigmoid  ///< 1 / (1 + exp(-x))
+};
+
+/// A function of each element.
+struct PointwiseFunction {
+    Pointwise function;  ///< Which function.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// exp(x) / Σ exp(x), over the first dimension.
+struct Softmax {
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// The sum of two inputs of one shape.
+struct Add {
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// The product of two inputs. A dimension of size 1 of the second one is repeated.
+struct Multiply {
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// The largest value, or the mean, of each window of an input {channels, height, width}.
+struct Pool2d {
+    /// What is computed of a window.
+    enum class Kind {
+        max,  ///< The largest value; the first one in row-major order gets the gradient.
+        avg   ///< The mean, in which padding counts as zeros.
+    };
+
+    Kind kind;               ///< Max or average.
+    Size2d kernel_size = 2;  ///< The size of a window.
+    Size2d stride = 2;       ///< The distance between two windows.
+    Size2d padding = 0;      ///< The elements on each side: -∞ for max, 0 for avg. At most half a window.
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// The mean of each channel, {channels, 1, 1}.
+struct GlobalAvgPool2d {
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// Any input as {features}, in row-major order.
+struct Flatten {
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// In training, sets each element to 0 with probability p, and divides the others by 1 - p.
+struct Dropout {
+    double p = 0.5;  ///< In [0, 1).
+
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+}  // namespace operations
+
+/// An operation of any kind.
+using Operation =
+    std::variant<operations::Input, operations::Linear, operations::Conv2d, operations::BatchNorm2d,
+                 operations::PointwiseFunction, operations::Softmax, operations::Add, operations::Multiply,
+                 operations::Pool2d, operations::GlobalAvgPool2d, operations::Flatten, operations::Dropout>;
+
+/// Returns the name of an operation for messages: "Conv2d".
+[[nodiscard]] std::string_view operation_name(const Operation& operation) noexcept;
+
+}  // namespace DPTK_NAMESPACE::nn
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/nn/operations.ipp"
+#endif
