@@ -15,38 +15,6 @@ namespace detail {
 using dptk::detail::shape_text;
 using dptk::detail::text;
 
-[[nodiscard]] DPTK_INLINE Shape output_shape_of(const Operation& operation, InputShapes inputs) {
-    return std::visit([&](const auto& one) { return one.output_shape(inputs); }, operation);
-}
-
-[[nodiscard]] DPTK_INLINE std::vector<ParameterSpec> parameters_of(const Operation& operation,
-                                                                   InputShapes inputs) {
-    return std::visit(
-        [&](const auto& one) -> std::vector<ParameterSpec> {
-            if constexpr (requires { one.parameters(inputs); }) return one.parameters(inputs);
-            return {};
-        },
-        operation);
-}
-
-[[nodiscard]] DPTK_INLINE std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&](const auto& one) -> std::vector<BufferSpec> {
-            if constexpr (requires { one.buffers(inputs); }) return one.buffers(inputs);
-            return {};
-        },
-        operation);
-}
-
-[[nodiscard]] DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&](const auto& one) -> std::size_t {
-            if constexpr (requires { one.multiplications(inputs); }) return one.multiplications(inputs);
-            return 0;
-        },
-        operation);
-}
-
 }  // namespace detail
 
 DPTK_INLINE Graph::Graph(Shape input) {
@@ -123,11 +91,11 @@ DPTK_INLINE Value Graph::add_operation(Operation operation, std::vector<Value> i
     }
     const std::vector<Shape> shapes = input_shapes(node);
     try {
-        node.shape = detail::output_shape_of(node.operation, shapes);
+        node.shape = output_shape_of(node.operation, shapes);
     } catch (const ArgumentError& error) {
         throw ArgumentError(detail::text(what, ": ", error.what()));
     }
-    if (!detail::parameters_of(node.operation, shapes).empty()) {
+    if (!parameters_of(node.operation, shapes).empty()) {
         const auto is_same = [&](const GraphNode& other) { return other.name == node.name; };
         if (node.name.empty() || std::any_of(nodes_.begin(), nodes_.end(), is_same))
             throw ArgumentError(detail::text(what, ": expected a name of its own for ",
@@ -161,7 +129,7 @@ DPTK_INLINE std::vector<Shape> Graph::input_shapes(const GraphNode& node) const 
 DPTK_INLINE std::vector<ParameterSpec> Graph::parameters() const {
     std::vector<ParameterSpec> all;
     for (const GraphNode& node : nodes_) {
-        for (ParameterSpec& parameter : detail::parameters_of(node.operation, input_shapes(node))) {
+        for (ParameterSpec& parameter : parameters_of(node.operation, input_shapes(node))) {
             parameter.name = node.name + '.' + parameter.name;
             all.push_back(std::move(parameter));
         }
@@ -172,7 +140,7 @@ DPTK_INLINE std::vector<ParameterSpec> Graph::parameters() const {
 DPTK_INLINE std::vector<BufferSpec> Graph::buffers() const {
     std::vector<BufferSpec> all;
     for (const GraphNode& node : nodes_) {
-        for (BufferSpec& buffer : detail::buffers_of(node.operation, input_shapes(node))) {
+        for (BufferSpec& buffer : buffers_of(node.operation, input_shapes(node))) {
             buffer.name = node.name + '.' + buffer.name;
             all.push_back(std::move(buffer));
         }
@@ -197,9 +165,9 @@ DPTK_INLINE std::string Graph::summary() const {
     for (const GraphNode& node : nodes_) {
         const std::vector<Shape> shapes = input_shapes(node);
         std::size_t parameters = 0;
-        for (const ParameterSpec& parameter : detail::parameters_of(node.operation, shapes))
+        for (const ParameterSpec& parameter : parameters_of(node.operation, shapes))
             parameters += element_count(parameter.shape);
-        const std::size_t multiplications = detail::multiplications_of(node.operation, shapes);
+        const std::size_t multiplications = multiplications_of(node.operation, shapes);
         all_parameters += parameters;
         all_multiplications += multiplications;
         add_row(node.name, operation_name(node.operation), detail::shape_text(node.shape),

@@ -178,6 +178,18 @@ using Operation =
                  operations::PointwiseFunction, operations::Softmax, operations::Add, operations::Multiply,
                  operations::Pool2d, operations::GlobalAvgPool2d, operations::Flatten, operations::Dropout>;
 
+/// Returns the shape of an operation's output. Throws ArgumentError if the operation does not fit its inputs.
+[[nodiscard]] Shape output_shape_of(const Operation& operation, InputShapes inputs);
+
+/// Returns an operation's parameters.
+[[nodiscard]] std::vector<ParameterSpec> parameters_of(const Operation& operation, InputShapes inputs);
+
+/// Returns an operation's buffers.
+[[nodiscard]] std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs);
+
+/// Returns the number of multiplications of an operation's forward for one sample, of those that matter.
+[[nodiscard]] std::size_t multiplications_of(const Operation& operation, InputShapes inputs);
+
 /// Returns the name of an operation for messages: "Conv2d".
 [[nodiscard]] std::string_view operation_name(const Operation& operation) noexcept;
 

@@ -178,6 +178,37 @@ DPTK_INLINE Shape Dropout::output_shape(InputShapes inputs) const {
 
 }  // namespace operations
 
+DPTK_INLINE Shape output_shape_of(const Operation& operation, InputShapes inputs) {
+    return std::visit([&](const auto& one) { return one.output_shape(inputs); }, operation);
+}
+
+DPTK_INLINE std::vector<ParameterSpec> parameters_of(const Operation& operation, InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::vector<ParameterSpec> {
+            if constexpr (requires { one.parameters(inputs); }) return one.parameters(inputs);
+            return {};
+        },
+        operation);
+}
+
+DPTK_INLINE std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::vector<BufferSpec> {
+            if constexpr (requires { one.buffers(inputs); }) return one.buffers(inputs);
+            return {};
+        },
+        operation);
+}
+
+DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShapes inputs) {
+    return std::visit(
+        [&](const auto& one) -> std::size_t {
+            if constexpr (requires { one.multiplications(inputs); }) return one.multiplications(inputs);
+            return 0;
+        },
+        operation);
+}
+
 DPTK_INLINE std::string_view operation_name(const Operation& operation) noexcept {
     constexpr std::string_view names[] = {"Input",   "Linear", "Conv2d",   "BatchNorm2d", "PointwiseFunction",
                                           "Softmax", "Add",    "Multiply", "Pool2d",      "GlobalAvgPool2d",
