@@ -86,9 +86,9 @@ void check_groups(const std::string& name, O optimizer) {
     }
     CHECK(difference(model.all(), torch_output(name + "/values")) < 1e-13);
     const std::vector<double> last = model.all();
-    averages.swap(model.parameters());
+    averages.exchange(model.parameters());
     CHECK(difference(model.all(), torch_output(name + "/averages")) < 1e-13);
-    averages.swap(model.parameters());
+    averages.exchange(model.parameters());
     CHECK(model.all() == last);
 }
 
@@ -120,7 +120,7 @@ void check_sharded(const std::string& name, const O& optimizer) {
                     averages.update(model.parameters());
                 }
                 CHECK(difference(model.all(), torch_output(name + "/values")) < 1e-12);
-                averages.swap(model.parameters());
+                averages.exchange(model.parameters());
                 CHECK(difference(model.all(), torch_output(name + "/averages")) < 1e-12);
             });
         }
@@ -201,7 +201,7 @@ TEST_CASE("options that are not valid are errors") {
     CHECK_THROWS_AS(dptk::EMA<float>({.decay = 1.5}), ArgumentError);
     Model model;
     dptk::EMA<double> averages;
-    CHECK_THROWS_AS(averages.swap(model.parameters()), ArgumentError);
+    CHECK_THROWS_AS(averages.exchange(model.parameters()), ArgumentError);
     averages.update(model.parameters());
     model.values[0].resize(3);
     CHECK_THROWS_AS(averages.update(model.parameters()), ArgumentError);

@@ -8,11 +8,19 @@
 #include <utility>
 #include <vector>
 
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/operations.hpp"
 
 namespace DPTK_NAMESPACE::nn {
+
+/// A buffer of a network: its name, its shape and its elements, row-major in host memory.
+struct NamedBuffer {
+    std::string name;  ///< As in Graph::buffers().
+    Shape shape;       ///< The size of each dimension.
+    Buffer data;       ///< The elements.
+};
 
 /// The output of an operation of a Graph, which other operations may use.
 struct Value {
@@ -67,7 +75,7 @@ class Graph {
     Value dropout(Value x, double p);
 
     /// Adds an operation. `name` may be empty if the operation has no parameters.
-    Value add_operation(Operation operation, std::vector<Value> inputs, std::string_view name = "");
+    Value add_operation(Operation operation, const std::vector<Value>& inputs, std::string_view name = "");
 
     /// Prefixes names: while the scope exists, names begin with `name` and a dot.
     [[nodiscard]] Scope scope(std::string_view name);

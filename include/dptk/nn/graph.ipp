@@ -79,7 +79,7 @@ DPTK_INLINE Value Graph::dropout(Value x, double p) {
     return add_operation(operations::Dropout{p}, {x});
 }
 
-DPTK_INLINE Value Graph::add_operation(Operation operation, std::vector<Value> inputs,
+DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Value>& inputs,
                                        std::string_view name) {
     GraphNode node{std::move(operation), {}, {}, name.empty() ? "" : prefix_ + std::string(name)};
     const std::string what =

@@ -22,6 +22,7 @@ struct ModelOptions {
     Shape input = {3, 224, 224};  ///< Channels, height and width.
     std::size_t classes = 1000;   ///< The number of outputs.
     Stem stem = Stem::large;      ///< Of a ResNet.
+    double dropout = 0.2;         ///< The p before the last layer of a MobileNetV2.
 };
 
 /// Returns a ResNet with 18, 34, 50, 101 or 152 layers. Throws ArgumentError for another number, or if the

@@ -124,7 +124,7 @@ DPTK_INLINE Graph mobilenet_v2(const ModelOptions& options) {
         const Graph::Scope names = g.scope(scope_of_feature());
         x = g.relu6(conv("0", "1", x, 1280, 1, 1, 1));
     }
-    x = g.dropout(g.flatten(g.global_avg_pool(x)), 0.2);
+    x = g.dropout(g.flatten(g.global_avg_pool(x)), options.dropout);
     g.linear("classifier.1", x, {.out_features = options.classes});
     return g;
 }

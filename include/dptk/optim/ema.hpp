@@ -49,7 +49,7 @@ class EMA {
 
     /// Exchanges the values with the averages: once before an evaluation with the averages, and once after
     /// it. Throws ArgumentError before the first update, and as update() does.
-    void swap(std::span<const ParameterRef> parameters) {
+    void exchange(std::span<const ParameterRef> parameters) {
         check_count(parameters);
         for (std::size_t i = 0; i < parameters.size(); ++i) check_size(parameters[i], averages_[i]);
         for (std::size_t i = 0; i < parameters.size(); ++i) {

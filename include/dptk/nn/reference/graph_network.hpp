@@ -128,6 +128,33 @@ class GraphNetwork {
         }
     }
 
+    /// Calls `sink(NamedBuffer)` for each buffer, in the order of Graph::buffers().
+    template <std::invocable<NamedBuffer> Sink>
+    void for_each_buffer(Sink&& sink) {
+        for (std::size_t node = 0; node < memory_.size(); ++node) {
+            reference::OperationMemory<T>& memory = memory_[node];
+            if (memory.statistics.empty()) continue;
+            const std::string prefix = graph_.nodes()[node].name + '.';
+            const Shape& shape = memory.statistics[0].shape();
+            const auto statistic = [&](std::size_t which) {
+                return Buffer{memory.statistics[which].data(), memory.statistics[which].size(), dtype_of<T>};
+            };
+            sink(NamedBuffer{prefix + "running_mean", shape, statistic(0)});
+            sink(NamedBuffer{prefix + "running_var", shape, statistic(1)});
+            sink(NamedBuffer{prefix + "num_batches_tracked", {}, Buffer{&memory.batches, 1, DType::i64}});
+        }
+    }
+
+    /// Sets the values of parameter `i` from row-major elements.
+    void set_parameter_values(std::size_t i, std::span<const T> values) {
+        const std::span<T> own = parameter_values(i);
+        if (values.size() != own.size())
+            throw ArgumentError(dptk::detail::text("GraphNetwork: parameter ", parameters_[i].name,
+                                                   ": expected ", own.size(), " values, found ",
+                                                   values.size()));
+        std::copy(values.begin(), values.end(), own.begin());
+    }
+
     /// Returns the number of parameters.
     [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 

@@ -1,5 +1,5 @@
-/// load_weights() and save_weights(): the values of a network, by the names that PyTorch's state_dict() has,
-/// in safetensors files.
+/// load_weights() and save_weights(): the values of a network and its buffers, by the names that PyTorch's
+/// state_dict() has, in safetensors files.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/tensor.hpp"
+#include "dptk/nn/graph.hpp"
 #include "dptk/nn/weights/safetensors.hpp"
 
 namespace DPTK_NAMESPACE {
 
 /// What load_weights() has done with each tensor.
 struct LoadedWeights {
-    std::vector<std::string> loaded;       ///< The parameters that have new values.
-    std::vector<std::string> missing;      ///< The parameters that the file does not have.
-    std::vector<std::string> other_shape;  ///< The parameters that have another shape in the file.
-    std::vector<std::string> unused;       ///< The file's tensors that belong to no parameter.
+    std::vector<std::string> loaded;       ///< The parameters and buffers that have new values.
+    std::vector<std::string> missing;      ///< Those that the file does not have.
+    std::vector<std::string> other_shape;  ///< Those that have another shape in the file.
+    std::vector<std::string> unused;       ///< The file's tensors that belong to none.
 
-    /// Returns whether each parameter was loaded, and each tensor used.
+    /// Returns whether all were loaded, and each tensor used.
     [[nodiscard]] bool is_complete() const noexcept {
         return missing.empty() && other_shape.empty() && unused.empty();
     }
 
-    /// Returns a text such as "loaded 8 parameters; not in the file: fc.bias; unused: head.weight".
+    /// Returns a text such as "loaded 8 tensors; not in the file: fc.bias; unused: head.weight".
     [[nodiscard]] std::string describe() const;
 };
 
@@ -54,18 +55,27 @@ struct NamedShape {
                                                                  const std::vector<NamedShape>& parameters,
                                                                  Match match, LoadedWeights& report);
 
+/// Returns the buffers of a network that has some.
+template <class Net>
+[[nodiscard]] std::vector<nn::NamedBuffer> buffers_of_net(Net& net) {
+    std::vector<nn::NamedBuffer> all;
+    const auto add = [&](const nn::NamedBuffer& buffer) { all.push_back(buffer); };
+    if constexpr (requires { net.for_each_buffer(add); }) net.for_each_buffer(add);
+    return all;
+}
+
+/// Returns the parameters, followed by the buffers.
 template <class Net>
 [[nodiscard]] std::vector<NamedShape> shapes_of(Net& net) {
-    std::vector<NamedShape> parameters;
-    net.for_each_parameter([&](const auto& parameter) {
-        parameters.push_back({parameter.name, parameter.shape});
-    });
-    return parameters;
+    std::vector<NamedShape> all;
+    net.for_each_parameter([&](const auto& parameter) { all.push_back({parameter.name, parameter.shape}); });
+    for (const nn::NamedBuffer& buffer : buffers_of_net(net)) all.push_back({buffer.name, buffer.shape});
+    return all;
 }
 
 }  // namespace detail
 
-/// Sets the values of a network's parameters from a file, whatever the backend's layout. Elements of another
+/// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
 /// dtype are converted. Throws ArgumentError, before any value is set, if names or shapes differ and `match`
 /// is exact. Each rank reads the file; or rank 0 does, and DistributedDataParallel broadcasts the values.
 template <class Net>
@@ -74,7 +84,12 @@ LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = 
     LoadedWeights report;
     const std::vector<const SafetensorsEntry*> entries =
         detail::match_weights(file, detail::shapes_of(net), match, report);
-    for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::vector<nn::NamedBuffer> buffers = detail::buffers_of_net(net);
+    const std::size_t parameters = entries.size() - buffers.size();
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        if (entries[parameters + i] != nullptr) file.read(*entries[parameters + i], buffers[i].data);
+    }
+    for (std::size_t i = 0; i < parameters; ++i) {
         if (entries[i] == nullptr) continue;
         std::vector<Scalar> values(entries[i]->count);
         file.read(*entries[i], {values.data(), values.size(), dtype_of<Scalar>});
@@ -83,21 +98,22 @@ LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = 
     return report;
 }
 
-/// Writes the values of a network's parameters to a file, row-major, as PyTorch has them. Call it on one
+/// Writes a network's parameters and buffers to a file, row-major, as PyTorch has them. Call it on one
 /// rank.
 template <class Net>
 void save_weights(Net& net, const std::filesystem::path& path,
                   const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
     using Scalar = typename Net::Scalar;
-    std::vector<detail::NamedShape> parameters = detail::shapes_of(net);
-    std::vector<std::vector<Scalar>> values;
+    std::vector<std::vector<Scalar>> values(net.parameter_count());
     std::vector<SafetensorsTensor> tensors;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-        std::vector<Scalar>& own = values.emplace_back(net.parameter_values(i));
-        tensors.push_back({std::move(parameters[i].name),
-                           std::move(parameters[i].shape),
-                           {own.data(), own.size(), dtype_of<Scalar>}});
-    }
+    net.for_each_parameter([&](const auto& parameter) {
+        const auto own = net.parameter_values(tensors.size());
+        std::vector<Scalar>& copy = values[tensors.size()];
+        copy.assign(own.begin(), own.end());
+        tensors.push_back({parameter.name, parameter.shape, {copy.data(), copy.size(), dtype_of<Scalar>}});
+    });
+    for (nn::NamedBuffer& buffer : detail::buffers_of_net(net))
+        tensors.push_back({std::move(buffer.name), std::move(buffer.shape), buffer.data});
     write_safetensors(path, tensors, metadata);
 }
 

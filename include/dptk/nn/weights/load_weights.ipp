@@ -10,8 +10,7 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE std::string LoadedWeights::describe() const {
-    std::string all =
-        detail::text("loaded ", loaded.size(), loaded.size() == 1 ? " parameter" : " parameters");
+    std::string all = detail::text("loaded ", loaded.size(), loaded.size() == 1 ? " tensor" : " tensors");
     const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
         constexpr std::size_t most = 8;
         for (std::size_t i = 0; i < names.size() && i <= most; ++i) {

@@ -231,7 +231,8 @@ class SafetensorsHeader {
 [[nodiscard]] DPTK_INLINE std::vector<SafetensorsEntry> checked_entries(
     const std::filesystem::path& path, std::vector<SafetensorsHeader::Tensor> tensors,
     std::size_t buffer_begin, std::size_t buffer_bytes) {
-    for (const SafetensorsHeader::Tensor& tensor : tensors) {
+    std::vector<SafetensorsEntry> entries;
+    for (SafetensorsHeader::Tensor& tensor : tensors) {
         const auto fail = [&](std::string_view problem) {
             throw_bad_safetensors(path, 8, text("tensor \"", tensor.name, "\": ", problem));
         };
@@ -243,30 +244,30 @@ class SafetensorsHeader {
         if (*bytes != offsets[1] - offsets[0])
             fail(text("expected data_offsets of ", *bytes, " bytes, as the shape ", shape_text(*tensor.shape),
                       " has, found ", offsets[1] - offsets[0]));
+        entries.push_back({std::move(tensor.name), *tensor.dtype, std::move(*tensor.shape),
+                           static_cast<std::size_t>(offsets[0]),
+                           static_cast<std::size_t>(*bytes / dtype_size(*tensor.dtype))});
     }
-    std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-        return std::pair((*a.offsets)[0], (*a.offsets)[1]) < std::pair((*b.offsets)[0], (*b.offsets)[1]);
-    });
-    std::uint64_t end = 0;
-    std::vector<SafetensorsEntry> entries;
-    for (SafetensorsHeader::Tensor& tensor : tensors) {
-        const std::uint64_t begin = (*tensor.offsets)[0];
-        if (begin != end)
-            throw_bad_safetensors(path, buffer_begin + std::min<std::uint64_t>(end, buffer_bytes),
-                                  text("tensor \"", tensor.name, "\": expected a data_offset of ", end,
-                                       ", where the tensor before it ends, found ", begin));
-        end = (*tensor.offsets)[1];
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+                         return a.offset != b.offset ? a.offset < b.offset : a.count < b.count;
+                     });
+    std::size_t end = 0;
+    for (SafetensorsEntry& entry : entries) {
+        if (entry.offset != end)
+            throw_bad_safetensors(path, buffer_begin + std::min(end, buffer_bytes),
+                                  text("tensor \"", entry.name, "\": expected a data_offset of ", end,
+                                       ", where the tensor before it ends, found ", entry.offset));
+        end += entry.bytes();
         if (end > buffer_bytes)
             throw_bad_safetensors(
                 path, buffer_begin + buffer_bytes,
-                text("tensor \"", tensor.name, "\": the file ends before byte ", end, " of its data"));
-        const auto count = static_cast<std::size_t>((end - begin) / dtype_size(*tensor.dtype));
-        entries.push_back({std::move(tensor.name), *tensor.dtype, std::move(*tensor.shape),
-                           buffer_begin + static_cast<std::size_t>(begin), count});
+                text("tensor \"", entry.name, "\": the file ends before byte ", end, " of its data"));
+        entry.offset += buffer_begin;
     }
     if (end != buffer_bytes)
         throw_bad_safetensors(
-            path, buffer_begin + static_cast<std::size_t>(end),
+            path, buffer_begin + end,
             text("expected the end of the file, found ", buffer_bytes - end, " more bytes"));
     return entries;
 }
