@@ -72,10 +72,10 @@ DPTK_INLINE void ShmContext::enter_barrier(const Collective& call, CallRecord re
         const bool equal_elements = theirs.element_size == first.element_size;
         if (equal_calls && equal_elements && theirs.counts == first.counts) [[likely]]
             continue;
-        const auto describe = [&](const CallRecord& record) {
+        const auto describe = [&](const CallRecord& published) {
             const bool with_size = equal_calls && !equal_elements;
-            return describe_packed(record.call) +
-                   (with_size ? text(" of ", record.element_size, " bytes each") : std::string());
+            return describe_packed(published.call) +
+                   (with_size ? text(" of ", published.element_size, " bytes each") : std::string());
         };
         const std::vector<int>& ranks = hosts_.local();
         MismatchError error(text("rank ", ranks[static_cast<std::size_t>(other)], " calls ", describe(theirs),
