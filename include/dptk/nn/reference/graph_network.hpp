@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,12 +67,21 @@ class GraphNetwork {
     /// Sets how subsequent forward passes treat batch norms and dropout.
     void set_mode(reference::Mode mode) noexcept { mode_ = mode; }
 
-    /// Returns the output [n, ...] for an input [n, ...]. Throws ArgumentError for an input of another shape.
+    /// Makes the batch norms that are synchronized use the batches of all ranks of the group: two all_reduces
+    /// in forward, and one in backward. The group must outlive the network. Ranks may have batches of
+    /// different sizes, also empty ones.
+    template <class Group>
+    void set_group(Group& group) {
+        sum_over_ranks_ = [&group](std::span<double> values) { group.all_reduce(values); };
+    }
+
+    /// Returns the output [n, ...] for an input [n, ...]. Collective if batch norms are synchronized. Throws
+    /// ArgumentError for an input of another shape.
     const Tensor<T>& forward(const Tensor<T>& input) {
         const Shape& sample = graph_.nodes()[0].shape;
         Shape expected{input.shape().empty() ? 0 : input.shape()[0]};
         expected.insert(expected.end(), sample.begin(), sample.end());
-        if (input.shape() != expected || input.size() == 0)
+        if (input.shape() != expected || input.shape().empty())
             throw ArgumentError(detail::text("GraphNetwork: expected an input of shape [n, ...] with ",
                                              detail::shape_text(sample), ", found ",
                                              detail::shape_text(input.shape())));
@@ -206,6 +216,7 @@ class GraphNetwork {
                                                     .seed = seed_,
                                                     .step = passed_step_,
                                                     .node = node,
+                                                    .sum_over_ranks = sum_over_ranks_,
                                                     .memory = memory_[node]};
         std::visit([&](const auto& operation) { function(operation, arguments); },
                    graph_.nodes()[node].operation);
@@ -222,6 +233,7 @@ class GraphNetwork {
     std::vector<Tensor<T>> outputs_;
     std::vector<Tensor<T>> gradients_;
     std::vector<Place> parameters_;
+    std::function<void(std::span<double>)> sum_over_ranks_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct OperationMemory {
     std::int64_t batches = 0;           ///< The number of batches that the statistics have seen.
     Tensor<T> saved;                    ///< What forward keeps for backward.
     std::vector<std::size_t> places;    ///< For a max pool: where each output comes from.
+    double count = 0;                   ///< For a batch norm: the elements of a channel, over all ranks.
 };
 
 /// The arguments of a forward or backward.
@@ -44,6 +46,8 @@ struct OperationCall {
     std::uint64_t seed = 0;                    ///< Of dropout, together with the step and the operation.
     std::int64_t step = 0;                     ///< The number of forward passes before this one.
     std::size_t node = 0;                      ///< The operation's index.
+    /// Sums the numbers over all ranks, for a batch norm that is synchronized; may be empty.
+    const std::function<void(std::span<double>)>& sum_over_ranks;
     OperationMemory<T>& memory;
 };
 
@@ -172,14 +176,19 @@ void forward(const operations::BatchNorm2d& norm, const OperationCall<T>& call) 
                        means = memory.saved.values().last(channels);
     std::vector<double> mean(channels), variance(channels);
     if (call.mode == Mode::train) {
-        const double count = static_cast<double>(call.batch * shape[1] * shape[2]);
-        for_each_element(call.batch, shape,
-                         [&](std::size_t c, std::size_t i) { mean[c] += call.inputs[0][i]; });
+        const bool is_shared = norm.is_synchronized && call.sum_over_ranks;
+        mean.push_back(static_cast<double>(call.batch * shape[1] * shape[2]));  // the count, behind the sums
+        for_each_element(call.batch, shape, [&](std::size_t c, std::size_t i) {
+            mean[c] += static_cast<double>(call.inputs[0][i]);
+        });
+        if (is_shared) call.sum_over_ranks(mean);
+        const double count = memory.count = std::max(mean.back(), 1.0);
         for (double& value : mean) value /= count;
         for_each_element(call.batch, shape, [&](std::size_t c, std::size_t i) {
             const double difference = static_cast<double>(call.inputs[0][i]) - mean[c];
             variance[c] += difference * difference;
         });
+        if (is_shared) call.sum_over_ranks(variance);
         ++memory.batches;
         const auto move = [&](T& running, double value) {
             running =
@@ -207,14 +216,14 @@ void forward(const operations::BatchNorm2d& norm, const OperationCall<T>& call) 
 }
 
 template <std::floating_point T>
-void backward(const operations::BatchNorm2d&, const OperationCall<T>& call) {
+void backward(const operations::BatchNorm2d& norm, const OperationCall<T>& call) {
     const Shape& shape = call.shapes[0];
     const std::size_t channels = shape[0];
     OperationMemory<T>& memory = call.memory;
     const std::span<const T> factors = memory.saved.values().first(channels),
                              means = memory.saved.values().last(channels);
-    std::vector<double> sum(channels),
-        product(channels);  // of the output gradient, and with the normalized input
+    std::vector<double> sums(2 * channels);  // of the output gradient, and of it times the normalized input
+    const std::span<double> sum = std::span(sums).first(channels), product = std::span(sums).last(channels);
     for_each_element(call.batch, shape, [&](std::size_t c, std::size_t i) {
         const double gradient = static_cast<double>(call.output_gradient[i]);
         sum[c] += gradient;
@@ -224,10 +233,10 @@ void backward(const operations::BatchNorm2d&, const OperationCall<T>& call) {
         memory.gradients[0][c] = static_cast<T>(product[c]);
         memory.gradients[1][c] = static_cast<T>(sum[c]);
     }
+    const bool trains = call.mode == Mode::train;  // in evaluation, mean and variance are constants
+    if (trains && norm.is_synchronized && call.sum_over_ranks) call.sum_over_ranks(sums);
     if (call.input_gradients[0] == nullptr) return;
-    // In evaluation mean and variance are constants.
-    const double rest =
-        call.mode == Mode::train ? 1 / static_cast<double>(call.batch * shape[1] * shape[2]) : 0;
+    const double rest = trains ? 1 / memory.count : 0;
     for_each_element(call.batch, shape, [&](std::size_t c, std::size_t i) {
         const double normalized = static_cast<double>((call.inputs[0][i] - means[c]) * factors[c]);
         const double centered =
