@@ -37,11 +37,18 @@ struct GraphNode {
 
 /// Operations that are added one after the other. A residual block:
 ///
-///     nn::Value block(nn::Graph& g, nn::Value x, std::size_t channels, std::size_t stride) {
-///         nn::Value y = g.conv2d("conv1", x, {.out_channels = channels, .stride = stride, .padding = 1});
+///     nn::Value block(nn::Graph& g, nn::Value x, std::size_t channels) {
+///         nn::Value y = g.conv2d("conv1", x, {.out_channels = channels, .padding = 1, .bias = false});
 ///         y = g.relu(g.batch_norm("bn1", y));
-///         y = g.batch_norm("bn2", g.conv2d("conv2", y, {.out_channels = channels, .padding = 1}));
-///         return g.relu(g.add(x, y));
+///         y = g.conv2d("conv2", y, {.out_channels = channels, .padding = 1, .bias = false});
+///         return g.relu(g.add(g.batch_norm("bn2", y), x));
+///     }
+///
+/// and two of them, whose parameters are "layer1.0.conv1.weight" and so on:
+///
+///     for (const char* name : {"layer1.0", "layer1.1"}) {
+///         const nn::Graph::Scope names = g.scope(name);
+///         x = block(g, x, 64);
 ///     }
 ///
 /// Operations with parameters have names, as in PyTorch: see Scope. All functions that add an operation throw
@@ -89,7 +96,8 @@ class Graph {
     /// Returns the shape of the graph's output.
     [[nodiscard]] const Shape& output_shape() const noexcept { return nodes_.back().shape; }
 
-    /// Makes the statistics of all batch norms those of the batches of all ranks: SyncBatchNorm in PyTorch.
+    /// Computes mean and variance of all batch norms added so far over the batches of all ranks, as PyTorch's
+    /// SyncBatchNorm does. In training, forward and backward of a network are then collective.
     void synchronize_batch_norms() noexcept;
 
     /// Returns the parameters, with names as in PyTorch's named_parameters().

@@ -1,5 +1,6 @@
 /// The operations of a Graph. Each says once, for all backends, what shape its output has, which parameters
-/// and buffers it has, and how many multiplications it takes. Names and defaults are PyTorch's.
+/// and buffers it has, and how many multiplications it takes. Names are PyTorch's, and so are defaults,
+/// except for kernel sizes and the stride of pools.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,7 @@ enum class Initial {
 
 /// A parameter of an operation.
 struct ParameterSpec {
-    std::string name;        ///< The name within the operation: "weight".
+    std::string name;        ///< "weight"; in Graph::parameters(), "layer1.0.conv1.weight".
     Shape shape;             ///< PyTorch's shape.
     Initial initial;         ///< The first values.
     std::size_t fan_in = 0;  ///< The number of inputs of one output, for Initial::uniform.
@@ -46,7 +47,7 @@ struct ParameterSpec {
 
 /// Values of an operation that are no parameters, but belong to the model: the statistics of a batch norm.
 struct BufferSpec {
-    std::string name;          ///< The name within the operation: "running_mean".
+    std::string name;          ///< "running_mean"; in Graph::buffers(), with the operation's name.
     Shape shape;               ///< PyTorch's shape.
     DType dtype = DType::f32;  ///< The type of the elements.
     double initial = 0;        ///< The first value of each element.
@@ -77,7 +78,8 @@ struct Linear {
     [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
 };
 
-/// Cross-correlation with zero padding on all sides, for an input {channels, height, width}. The weight is
+/// Cross-correlation with zero padding on all sides, for an input {channels, height, width}. The output has
+/// ⌊(size + 2 padding - dilation (kernel - 1) - 1) / stride⌋ + 1 rows and columns. The weight is
 /// [out_channels, channels / groups, kernel height, kernel width], the bias [out_channels].
 struct Conv2d {
     std::size_t out_channels;  ///< The number of filters.
@@ -85,8 +87,8 @@ struct Conv2d {
     Size2d stride = 1;         ///< The distance between two positions of the filter.
     Size2d padding = 0;        ///< The zeros on each side.
     Size2d dilation = 1;       ///< The distance between two inputs of the filter.
-    /// The number of groups. Filters of a group see only the channels of the group; with as many groups as
-    /// channels, the convolution is depthwise.
+    /// The number of groups, which must divide both numbers of channels. Filters of a group see only the
+    /// channels of the group; with as many groups as channels, the convolution is depthwise.
     std::size_t groups = 1;
     bool bias = true;  ///< Whether there is a bias.
 
@@ -96,8 +98,9 @@ struct Conv2d {
 };
 
 /// (x - mean) / √(variance + eps) · weight + bias for each channel of an input {channels, height, width}. In
-/// training, mean and (biased) variance are those of the batch, and the running statistics move towards them
-/// and the unbiased variance by `momentum`; in evaluation, they are the running ones.
+/// training, mean and biased variance are those of the batch, and running = (1 - momentum) · running +
+/// momentum · batch, with the batch's unbiased variance. In evaluation, mean and variance are the running
+/// ones.
 struct BatchNorm2d {
     double eps = 1e-5;             ///< Added to the variance.
     double momentum = 0.1;         ///< The fraction of a batch in the running statistics.
@@ -122,7 +125,7 @@ struct PointwiseFunction {
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
-/// exp(x) / Σ exp(x), over the first dimension.
+/// exp(x) / Σ exp(x), over the first dimension after the batch: dim=1 in PyTorch.
 struct Softmax {
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
@@ -132,7 +135,8 @@ struct Add {
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
-/// The product of two inputs. A dimension of size 1 of the second one is repeated.
+/// The product of two inputs of equally many dimensions. A dimension of size 1 of the second input is
+/// repeated.
 struct Multiply {
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
@@ -187,7 +191,7 @@ using Operation =
 /// Returns an operation's buffers.
 [[nodiscard]] std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs);
 
-/// Returns the number of multiplications of an operation's forward for one sample, of those that matter.
+/// Returns the number of multiplications of a Linear's or Conv2d's forward for one sample, and 0 for others.
 [[nodiscard]] std::size_t multiplications_of(const Operation& operation, InputShapes inputs);
 
 /// Returns the name of an operation for messages: "Conv2d".

@@ -16,12 +16,12 @@ namespace DPTK_NAMESPACE {
 
 /// Options of EMA.
 struct EMAOptions {
-    double decay = 0.999;  ///< The fraction of an average that stays in an update; in [0, 1].
+    double decay = 0.999;  ///< average = decay · average + (1 - decay) · value; in [0, 1].
 };
 
 /// Averages of values of type T in host memory, as torch.optim.swa_utils.get_ema_multi_avg_fn computes them:
 /// the values at the first update, then average += (1 - decay) · (value - average). Averages are equal on all
-/// ranks if the values are.
+/// ranks if the values are. Buffers are not averaged. No call is collective.
 template <std::floating_point T>
 class EMA {
   public:
@@ -48,7 +48,8 @@ class EMA {
     }
 
     /// Exchanges the values with the averages: once before an evaluation with the averages, and once after
-    /// it. Throws ArgumentError before the first update, and as update() does.
+    /// it. Between the two calls, call neither update() nor state(). Throws ArgumentError before the first
+    /// update, and as update() does.
     void exchange(std::span<const ParameterRef> parameters) {
         check_count(parameters);
         for (std::size_t i = 0; i < parameters.size(); ++i) check_size(parameters[i], averages_[i]);

@@ -31,16 +31,16 @@ struct OptimizerState {
     std::vector<std::vector<T>> arrays = {};
 };
 
-/// How an optimizer steps some of the slots, as one of PyTorch's parameter groups does. By default, as all
-/// others.
+/// Settings of an optimizer for some of its slots, like a parameter group of PyTorch. A slot is the index of
+/// a parameter among those that are stepped. The default changes nothing.
 struct ParameterGroup {
     double lr_factor = 1;  ///< The factor of the optimizer's learning rate; not negative.
     /// Replaces the optimizer's weight_decay; not negative.
     std::optional<double> weight_decay = std::nullopt;
 };
 
-/// Returns the indices of the parameters that usually have no weight decay: biases and the parameters of
-/// norms, which have at most one dimension.
+/// Returns the indices of all parameters with at most one dimension: biases and the parameters of norms,
+/// which usually have no weight decay.
 [[nodiscard]] std::vector<std::size_t> parameters_without_decay(std::span<const ParameterRef> parameters);
 
 /// An optimizer: `step(slot, value, gradient)` updates `value`; slots are numbered from 0.

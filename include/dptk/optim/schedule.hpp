@@ -8,9 +8,9 @@
 
 namespace DPTK_NAMESPACE {
 
-// All schedules count from 0, in steps or in epochs, which may have fractions. With `warmup`, the first
-// factors are multiplied by (x + 1) / warmup: the warm-up of Goyal et al. 2017, in which no step has the rate
-// 0.
+// All schedules count from 0, in steps or in epochs, which may have fractions; all lengths have the same
+// unit. With `warmup`, the factor is multiplied by min(1, (x + 1) / warmup): no step has the rate 0 (after
+// Goyal et al. 2017). The warm-up is part of the whole length, and shifts nothing.
 //
 //     dptk::CosineSchedule schedule({.total = epochs, .final_factor = 0.01, .warmup = 5});
 //     for (int epoch = 0; epoch < epochs; ++epoch) {
@@ -41,7 +41,7 @@ struct MultiStepScheduleOptions {
     double warmup = 0;               ///< The length of the warm-up.
 };
 
-/// gamma to the power of the number of milestones that are passed, as PyTorch's MultiStepLR.
+/// gamma to the power of the number of milestones <= x, as PyTorch's MultiStepLR.
 class MultiStepSchedule {
   public:
     /// Throws ArgumentError if the milestones do not ascend, or a number is negative.
@@ -62,8 +62,8 @@ struct CosineScheduleOptions {
 };
 
 /// Half a period of a cosine, from 1 to final_factor: (1 + cos(π x / total)) / 2 · (1 - final_factor) +
-/// final_factor, as PyTorch's CosineAnnealingLR (Loshchilov and Hutter 2017). Stays at final_factor
-/// afterwards.
+/// final_factor, as PyTorch's CosineAnnealingLR (Loshchilov and Hutter 2017) until its first minimum.
+/// Constant afterwards.
 class CosineSchedule {
   public:
     /// Throws ArgumentError if `total` is not above 0, or a number is negative.
@@ -84,7 +84,7 @@ struct LinearScheduleOptions {
     double warmup = 0;        ///< The length of the warm-up.
 };
 
-/// A straight line, as PyTorch's LinearLR.
+/// A straight line, by the formula of PyTorch's LinearLR, with other defaults.
 class LinearSchedule {
   public:
     /// Throws ArgumentError if `total` is not above 0, or a number is negative.

@@ -24,8 +24,8 @@ struct TrainerOptions {
     std::uint64_t seed = 0;
     /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.
     double pixel_scale = 1.0 / 255;
-    /// The transforms of the images in train_epoch(), for samples that begin with an Image. The values are
-    /// then those of the last transform, or pixel / 255.
+    /// The transforms of the images in train_epoch(), for samples that begin with an Image. The network gets
+    /// the values of Normalize, or without it pixel / 255; pixel_scale is not applied.
     ImageTransforms transform = {};
     /// The transforms of the images in evaluate().
     ImageTransforms evaluation_transform = {};

@@ -87,10 +87,12 @@ struct Staging<std::tuple<Element...>> {
 ///     for (const auto& [pixels, labels] : on_gpu) net.forward_backward(pixels, labels);
 ///
 /// Tensors and vectors of numbers become DeviceTensors. Work that the program enqueues on `stream` before it
-/// increments the iterator finds the batch complete and unchanged. Copies run on a stream of their own, from
-/// page-locked memory; batches that a collate function has made are copied from their own memory, and block
-/// the host. The loader must outlive this object, and the device that is current at construction must be
-/// current in all calls.
+/// increments the iterator finds the batch complete and unchanged; work on another stream must be ordered
+/// after `stream`, and `stream` after it. Copies run on a stream of their own: tensors from page-locked
+/// memory, which the loader's workers fill, vectors from a copy in page-locked memory. For batches of a
+/// collate function, begin() and ++ block during the copy. The DataLoader and the stream must outlive this
+/// object, and the device that is current at construction must be current in all calls. CUDA's errors are
+/// BackendErrors. The DataLoader's memory stays page-locked.
 template <class Loader>
 class DeviceLoader {
   public:
@@ -162,7 +164,8 @@ class DeviceLoader {
     Stream copies_;
 };
 
-/// An input iterator over the batches of one pass. Destroying it ends the pass. Must not outlive the loader.
+/// An input iterator over the batches of one pass. Destroying it early ends the pass, and blocks until the
+/// copy of the current batch is done. Must not outlive the DeviceLoader.
 template <class Loader>
 class DeviceLoader<Loader>::Iterator {
   public:

@@ -23,7 +23,7 @@ struct LoadedWeights {
     std::vector<std::string> loaded;       ///< The parameters and buffers that have new values.
     std::vector<std::string> missing;      ///< Those that the file does not have.
     std::vector<std::string> other_shape;  ///< Those that have another shape in the file.
-    std::vector<std::string> unused;       ///< The file's tensors that belong to none.
+    std::vector<std::string> unused;       ///< The file's tensors whose name is no parameter or buffer.
 
     /// Returns whether all were loaded, and each tensor used.
     [[nodiscard]] bool is_complete() const noexcept {
@@ -37,7 +37,7 @@ struct LoadedWeights {
 /// What load_weights() does if names or shapes differ.
 enum class Match {
     exact,   ///< Throws, and loads nothing.
-    partial  ///< Loads the parameters whose name and shape are those of a tensor, as fine-tuning does.
+    partial  ///< Loads what matches a tensor in name and shape, and skips the rest: see the result.
 };
 
 namespace detail {
@@ -76,8 +76,9 @@ template <class Net>
 }  // namespace detail
 
 /// Sets a network's parameters and buffers from a file, whatever the backend's layout. Elements of another
-/// dtype are converted. Throws ArgumentError, before any value is set, if names or shapes differ and `match`
-/// is exact. Each rank reads the file; or rank 0 does, and DistributedDataParallel broadcasts the values.
+/// dtype are converted. A prefix "module." of the file's names is taken off. Call it on every rank; it is not
+/// collective. Throws ArgumentError, before any value is set, if names or shapes differ and `match` is exact,
+/// and FormatError if the file cannot be read.
 template <class Net>
 LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = Match::exact) {
     using Scalar = typename Net::Scalar;
@@ -98,8 +99,8 @@ LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = 
     return report;
 }
 
-/// Writes a network's parameters and buffers to a file, row-major, as PyTorch has them. Call it on one
-/// rank.
+/// Writes a network's parameters and buffers to a file, row-major, as PyTorch has them, with the file's
+/// `metadata`. Call it on one rank; it is not collective. Throws BackendError if the file cannot be written.
 template <class Net>
 void save_weights(Net& net, const std::filesystem::path& path,
                   const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {

@@ -1,6 +1,6 @@
 /// Files of named tensors in the safetensors format, which PyTorch, timm and Hugging Face read and write
-/// (format: https://github.com/huggingface/safetensors, "Format"). A file that does not match the format
-/// throws FormatError with the path and the offset.
+/// (format: https://github.com/huggingface/safetensors, "Format"). Reading a file that does not match the
+/// format throws FormatError with the path and the offset.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct SafetensorsEntry {
     std::string name;          ///< The name, unique within the file.
     DType dtype = DType::f32;  ///< The type of the elements.
     Shape shape;               ///< The size of each dimension, outermost first.
-    std::size_t offset = 0;    ///< The offset in the file of the first byte.
+    std::size_t offset = 0;    ///< The position of the first byte, from the start of the file.
     std::size_t count = 0;     ///< The number of elements.
 
     /// Returns the number of bytes.
@@ -47,15 +47,15 @@ class SafetensorsFile {
     /// Returns all tensors, in the order of their bytes.
     [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }
 
-    /// Returns the tensor of this name; null if there is none.
+    /// Returns the tensor of this name, valid as long as this object; null if there is no such tensor.
     [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const noexcept;
 
     /// Returns the texts that the writer has added about the file.
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
-    /// Reads the elements of a tensor into host memory of the same number of elements, row-major, and
-    /// converts them to its dtype. Several threads may read at the same time. Throws ArgumentError if the
-    /// numbers of elements differ, and FormatError if the file has changed and cannot be read.
+    /// Reads a tensor of this file into host memory for as many elements, row-major, and converts each
+    /// element to the dtype of `to`. Several threads may read at the same time. Blocks. Throws ArgumentError
+    /// if the numbers of elements differ, and FormatError if the bytes cannot be read.
     void read(const SafetensorsEntry& entry, const Buffer& to) const;
 
   private:
