@@ -63,22 +63,46 @@ class Graph {
     /// Returns the input.
     [[nodiscard]] Value input() const noexcept { return {0}; }
 
-    // Operations with parameters, which have a name within the current scope.
+    /// Adds operations::Linear, with a name within the current scope.
     Value linear(std::string_view name, Value x, const operations::Linear& options);
+
+    /// Adds operations::Conv2d, with a name within the current scope.
     Value conv2d(std::string_view name, Value x, const operations::Conv2d& options);
+
+    /// Adds operations::BatchNorm2d, with a name within the current scope.
     Value batch_norm(std::string_view name, Value x, const operations::BatchNorm2d& options = {});
 
-    // Operations without parameters.
+    /// Adds max(x, 0).
     Value relu(Value x);
+
+    /// Adds min(max(x, 0), 6).
     Value relu6(Value x);
+
+    /// Adds 1 / (1 + exp(-x)).
     Value sigmoid(Value x);
+
+    /// Adds operations::Softmax.
     Value softmax(Value x);
+
+    /// Adds operations::Add.
     Value add(Value a, Value b);
+
+    /// Adds operations::Multiply.
     Value multiply(Value a, Value b);
+
+    /// Adds an operations::Pool2d of the largest values.
     Value max_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+
+    /// Adds an operations::Pool2d of means.
     Value avg_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+
+    /// Adds operations::GlobalAvgPool2d.
     Value global_avg_pool(Value x);
+
+    /// Adds operations::Flatten.
     Value flatten(Value x);
+
+    /// Adds an operations::Dropout with probability `p`.
     Value dropout(Value x, double p);
 
     /// Adds an operation. `name` may be empty if the operation has no parameters.
@@ -119,6 +143,7 @@ class Graph {
 /// See Graph::scope().
 class Graph::Scope {
   public:
+    /// Begins a scope of the graph, which must outlive it.
     Scope(Graph& graph, std::string_view name);
     ~Scope() { graph_.prefix_ = std::move(before_); }
     Scope(const Scope&) = delete;

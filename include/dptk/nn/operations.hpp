@@ -21,8 +21,10 @@ struct Size2d {
     std::size_t height;  ///< The size in the vertical direction.
     std::size_t width;   ///< The size in the horizontal direction.
 
+    /// Makes a square.
     // NOLINTNEXTLINE(google-explicit-constructor): {.kernel_size = 3}
     constexpr Size2d(std::size_t both) noexcept : height(both), width(both) {}
+    /// Makes a rectangle.
     constexpr Size2d(std::size_t height_, std::size_t width_) noexcept : height(height_), width(width_) {}
 
     friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
@@ -65,6 +67,7 @@ namespace operations {
 struct Input {
     Shape shape;  ///< The shape, without the batch dimension.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
@@ -73,8 +76,11 @@ struct Linear {
     std::size_t out_features;  ///< The number of elements of an output.
     bool bias = true;          ///< Whether there is a b.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    /// Returns the parameters.
     [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    /// Returns the number of multiplications for one sample.
     [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
 };
 
@@ -92,8 +98,11 @@ struct Conv2d {
     std::size_t groups = 1;
     bool bias = true;  ///< Whether there is a bias.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    /// Returns the parameters.
     [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    /// Returns the number of multiplications for one sample.
     [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
 };
 
@@ -106,8 +115,11 @@ struct BatchNorm2d {
     double momentum = 0.1;         ///< The fraction of a batch in the running statistics.
     bool is_synchronized = false;  ///< Whether the statistics are those of the batches of all ranks.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    /// Returns the parameters.
     [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
+    /// Returns the running statistics and their count.
     [[nodiscard]] std::vector<BufferSpec> buffers(InputShapes inputs) const;
 };
 
@@ -122,22 +134,26 @@ enum class Pointwise {
 struct PointwiseFunction {
     Pointwise function;  ///< Which function.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// exp(x) / Σ exp(x), over the first dimension after the batch: dim=1 in PyTorch.
 struct Softmax {
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The sum of two inputs of one shape.
 struct Add {
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The product of two inputs of equally many dimensions. A dimension of size 1 of the second input is
 /// repeated.
 struct Multiply {
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
@@ -154,16 +170,19 @@ struct Pool2d {
     Size2d stride = 2;       ///< The distance between two windows.
     Size2d padding = 0;      ///< The elements on each side: -∞ for max, 0 for avg. At most half a window.
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The mean of each channel, {channels, 1, 1}.
 struct GlobalAvgPool2d {
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// Any input as {features}, in row-major order.
 struct Flatten {
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
@@ -171,6 +190,7 @@ struct Flatten {
 struct Dropout {
     double p = 0.5;  ///< In [0, 1).
 
+    /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
