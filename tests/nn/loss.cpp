@@ -55,14 +55,8 @@ TEST_CASE("the gradient of the loss agrees with finite differences") {
     Tensor<double> unused;
     softmax_cross_entropy(logits, labels, gradient);
     for (std::size_t i = 0; i < logits.size(); ++i) {
-        const double at = logits[i];
-        constexpr double h = 1e-5;
-        logits[i] = at + h;
-        const double above = softmax_cross_entropy(logits, labels, unused).loss;
-        logits[i] = at - h;
-        const double below = softmax_cross_entropy(logits, labels, unused).loss;
-        logits[i] = at;
-        CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-9);
+        const auto loss_at = [&] { return softmax_cross_entropy(logits, labels, unused).loss; };
+        CHECK(std::abs(testing::finite_difference(logits[i], loss_at, 1e-5) - gradient[i]) < 1e-9);
     }
 }
 
@@ -77,14 +71,8 @@ TEST_CASE("label smoothing and class weights are PyTorch's, and agree with finit
         CHECK(loss == doctest::Approx(testing::torch_output(name + "/loss")[0]).epsilon(1e-14));
         CHECK(testing::difference(gradient.values(), testing::torch_output(name + "/gradient")) < 1e-15);
         for (std::size_t i = 0; i < logits.size(); ++i) {
-            const double at = logits[i];
-            constexpr double h = 1e-5;
-            logits[i] = at + h;
-            const double above = softmax_cross_entropy(logits, labels, unused, options).loss;
-            logits[i] = at - h;
-            const double below = softmax_cross_entropy(logits, labels, unused, options).loss;
-            logits[i] = at;
-            CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-9);
+            const auto loss_at = [&] { return softmax_cross_entropy(logits, labels, unused, options).loss; };
+            CHECK(std::abs(testing::finite_difference(logits[i], loss_at, 1e-5) - gradient[i]) < 1e-9);
         }
     };
     check("loss_smoothed", {.label_smoothing = 0.1});

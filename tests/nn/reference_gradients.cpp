@@ -36,14 +36,7 @@ void check_differences(std::span<double> values, std::span<const double> gradien
     const std::size_t stride = values.size() / 40 + 1;
     for (std::size_t i = 0; i < values.size(); i += stride) {
         CAPTURE(i);
-        constexpr double h = 1e-6;
-        const double at = values[i];
-        values[i] = at + h;
-        const double above = loss();
-        values[i] = at - h;
-        const double below = loss();
-        values[i] = at;
-        CHECK(std::abs((above - below) / (2 * h) - gradient[i]) < 1e-6 * scale);
+        CHECK(std::abs(testing::finite_difference(values[i], loss) - gradient[i]) < 1e-6 * scale);
     }
 }
 

@@ -58,6 +58,18 @@ void set_pattern_parameters(Sequential<Backend>& net, double scale = 1) {
     }
 }
 
+/// Returns the derivative of the loss with respect to `value`, by central differences.
+template <class Loss>
+double finite_difference(double& value, Loss&& loss, double h = 1e-6) {
+    const double at = value;
+    value = at + h;
+    const double above = loss();
+    value = at - h;
+    const double below = loss();
+    value = at;
+    return (above - below) / (2 * h);
+}
+
 /// Returns the largest difference, relative to the largest expected magnitude.
 template <class A, class B>
 double difference(const A& found, const B& expected) {
