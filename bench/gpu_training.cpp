@@ -6,7 +6,7 @@
 #include <dptk/nn/cuda/loss.hpp>
 #include <dptk/nn/cuda/optimizer.hpp>
 #include <dptk/nn/models.hpp>
-#include <dptk/nn/sequential.hpp>
+#include <dptk/nn/network.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -20,8 +20,10 @@ using namespace dptk;
 
 namespace {
 
-std::vector<nn::LayerSpec> large_mlp() {
-    return {nn::Flatten{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{10}};
+nn::Graph graph_of(const std::string& model, const nn::Shape& input) {
+    if (model != "mlp") return nn::make_model(model, {.input = input, .classes = 10});
+    return nn::sequential(
+        input, {nn::Flatten{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{10}});
 }
 
 nn::Precision precision_of(const std::string& name) {
@@ -54,8 +56,8 @@ int main(int argc, char** argv) {
     const std::size_t batch = std::strtoul(argv[3], nullptr, 10);
     const nn::Shape shape = model == "mlp" ? nn::Shape{1, 28, 28} : nn::Shape{3, 32, 32};
     const cuda::Stream stream;
-    nn::Sequential<nn::Cuda> net(model == "mlp" ? large_mlp() : nn::make_model(model, 10), shape, 1,
-                                 nn::Cuda({.precision = precision_of(argv[2]), .stream = stream}));
+    nn::Network<nn::Cuda> net(graph_of(model, shape), 1,
+                              nn::Cuda({.precision = precision_of(argv[2]), .stream = stream}));
     nn::DeviceLoss loss(stream);
     nn::FusedSGD sgd({.lr = 0.01, .momentum = 0.9}, stream);
     std::vector<ParameterRef> parameters;

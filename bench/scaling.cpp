@@ -37,9 +37,8 @@ struct MeasuredStep {
     double optimizer = 0;
 };
 
-MeasuredStep measure_step(const std::vector<dptk::nn::LayerSpec>& layers, const dptk::nn::Shape& image,
-                          std::size_t batch, int rounds) {
-    bench::Training training(layers, image, batch);
+MeasuredStep measure_step(const dptk::nn::Graph& graph, std::size_t batch, int rounds) {
+    bench::Training training(graph, batch);
     std::vector<dptk::ParameterRef> parameters;
     training.net.for_each_parameter([&](const dptk::ParameterRef& ref) { parameters.push_back(ref); });
     std::vector<std::vector<double>> ready(parameters.size());
@@ -122,10 +121,10 @@ int main(int argc, char** argv) {
 #endif
     std::printf("# one link of %g Gbit/s and %g µs per rank\n", gigabits_per_second, latency_us);
     using namespace dptk::nn;
-    const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
-                                          ReLU{},    Linear{.out_features = 2048},
-                                          ReLU{},    Linear{.out_features = 10}};
-    predict("mlp", measure_step(mlp(10), {1, 28, 28}, 64, 51), quick);
-    predict("mlp_large", measure_step(large, {1, 28, 28}, 64, 11), quick);
-    predict("convnet", measure_step(convnet(10), {3, 32, 32}, 32, 11), quick);
+    const ModelOptions digits{.input = {1, 28, 28}, .classes = 10};
+    const Graph large =
+        sequential(digits.input, {Flatten{}, Linear{2048}, ReLU{}, Linear{2048}, ReLU{}, Linear{10}});
+    predict("mlp", measure_step(mlp(digits), 64, 51), quick);
+    predict("mlp_large", measure_step(large, 64, 11), quick);
+    predict("convnet", measure_step(convnet({.input = {3, 32, 32}, .classes = 10}), 32, 11), quick);
 }

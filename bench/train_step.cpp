@@ -24,8 +24,7 @@ namespace {
 
 struct Model {
     std::string name;
-    std::vector<dptk::nn::LayerSpec> layers;
-    dptk::nn::Shape image;
+    dptk::nn::Graph graph;
     std::size_t batch;
 };
 
@@ -35,7 +34,7 @@ struct ShardedTraining {
     dptk::ShardedOptimizer<dptk::SGD<float>> sharded;
 
     ShardedTraining(dptk::ProcessGroup& group, const Model& model, bool fused)
-        : training(model.layers, model.image, model.batch),
+        : training(model.graph, model.batch),
           sharded(group, training.net, training.sgd, {},
                   {.fused_step = fused, .parameters_as_bucket_view = true}) {
         for (std::size_t i = 0; i < training.net.parameter_count(); ++i) {
@@ -52,10 +51,10 @@ struct ShardedTraining {
 };
 
 void measure(dptk::ProcessGroup& group, const Model& model) {
-    bench::Training alone(model.layers, model.image, model.batch);
+    bench::Training alone(model.graph, model.batch);
     dptk::ProcessGroup self = dptk::SelfCommunicator(dptk::SelfTransport{});
     const dptk::DistributedDataParallel own(self, alone.net);
-    bench::Training together(model.layers, model.image, model.batch);
+    bench::Training together(model.graph, model.batch);
     dptk::DistributedDataParallel ddp(group, together.net);
     for (std::size_t i = 0; i < together.net.parameter_count(); ++i)
         together.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));
@@ -108,10 +107,10 @@ int main() {
     dptk::nn::cpu::set_num_threads(1);
 #endif
     using namespace dptk::nn;
-    const std::vector<LayerSpec> large = {Flatten{}, Linear{.out_features = 2048},
-                                          ReLU{},    Linear{.out_features = 2048},
-                                          ReLU{},    Linear{.out_features = 10}};
-    measure(group, {"mlp", mlp(10), {1, 28, 28}, 64});
-    measure(group, {"mlp_large", large, {1, 28, 28}, 64});
-    measure(group, {"convnet", convnet(10), {3, 32, 32}, 32});
+    const ModelOptions digits{.input = {1, 28, 28}, .classes = 10};
+    const Graph large =
+        sequential(digits.input, {Flatten{}, Linear{2048}, ReLU{}, Linear{2048}, ReLU{}, Linear{10}});
+    measure(group, {"mlp", mlp(digits), 64});
+    measure(group, {"mlp_large", large, 64});
+    measure(group, {"convnet", convnet({.input = {3, 32, 32}, .classes = 10}), 32});
 }

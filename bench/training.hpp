@@ -18,16 +18,15 @@ using Backend = dptk::nn::Reference<float>;
 
 /// A network, its optimizer, and a batch.
 struct Training {
-    dptk::nn::Sequential<Backend> net;
+    dptk::nn::Network<Backend> net;
     dptk::nn::Tensor<float> input;
     dptk::nn::Tensor<float> output_gradient;
     std::vector<std::uint8_t> labels;
     dptk::SGD<float> sgd{{.lr = 1e-4, .momentum = 0.9}};
 
-    Training(const std::vector<dptk::nn::LayerSpec>& layers, const dptk::nn::Shape& image, std::size_t batch)
-        : net(layers, image, 1), labels(batch) {
-        dptk::nn::Shape shape{batch};
-        shape.insert(shape.end(), image.begin(), image.end());
+    Training(const dptk::nn::Graph& graph, std::size_t batch) : net(graph, 1), labels(batch) {
+        dptk::nn::Shape shape = graph.input_shape();
+        shape.insert(shape.begin(), batch);
         input.resize(shape);
         for (std::size_t i = 0; i < input.values().size(); ++i)
             input.values()[i] = static_cast<float>(i % 97) / 97;

@@ -24,19 +24,19 @@ void measure(dptk::ProcessGroup& group, const std::string& model, const dptk::nn
 #ifdef DPTK_WITH_ONEDNN
     dptk::nn::cpu::set_num_threads(1);
 #endif
-    bench::Training of_ddp(dptk::nn::make_model(model, 10), image, batch_of_rank);
+    const dptk::nn::Graph graph = dptk::nn::make_model(model, {.input = image, .classes = 10});
+    bench::Training of_ddp(graph, batch_of_rank);
     dptk::DistributedDataParallel ddp(group, of_ddp.net);
     for (std::size_t i = 0; i < of_ddp.net.parameter_count(); ++i)
         of_ddp.net.set_gradient_storage(i, ddp.gradient_memory<float>(i));
-    bench::Training of_shards(dptk::nn::make_model(model, 10), image, batch_of_rank);
+    bench::Training of_shards(graph, batch_of_rank);
     dptk::ReproducibleDataParallel reproducible(group, dptk::ParameterSource(of_shards.net), ranks);
 
     // One rank drives all replicas, while the others wait.
     std::vector<bench::Training> replicas;
     std::optional<dptk::DataParallel> parallel;
     if (group.rank() == 0) {
-        for (std::size_t r = 0; r < ranks; ++r)
-            replicas.emplace_back(dptk::nn::make_model(model, 10), image, batch_of_rank);
+        for (std::size_t r = 0; r < ranks; ++r) replicas.emplace_back(graph, batch_of_rank);
         std::vector<dptk::ParameterSource> sources;
         for (bench::Training& replica : replicas) sources.emplace_back(replica.net);
         parallel.emplace(std::move(sources));

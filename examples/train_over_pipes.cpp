@@ -34,8 +34,10 @@ void train(dptk::ProcessGroup& group) {
     const dptk::ImageDataset test_digits = dptk::on_all_or_none(group, [] { return read_digits("test"); });
 
     using Backend = dptk::nn::Reference<float>;
-    dptk::nn::Sequential<Backend> net(dptk::nn::mlp(digits.classes()),
-                                      {digits.channels(), digits.height(), digits.width()}, /*seed=*/1);
+    dptk::nn::Network<Backend> net(
+        dptk::nn::mlp(
+            {.input = {digits.channels(), digits.height(), digits.width()}, .classes = digits.classes()}),
+        /*seed=*/1);
     dptk::Trainer<Backend> trainer(group, net,
                                    {.epochs = epochs,
                                     .batch_size = static_cast<std::size_t>(samples_per_step / group.size()),

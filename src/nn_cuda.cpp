@@ -2,7 +2,6 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cuda/backend.ipp"
-#include "dptk/nn/cuda/bias_gradient.ipp"
 #include "dptk/nn/cuda/context.ipp"
 #include "dptk/nn/cuda/convolution.ipp"
 #include "dptk/nn/cuda/cudnn_graph.ipp"
@@ -15,4 +14,5 @@
 #include "dptk/nn/cuda/parameter.ipp"
 #include "dptk/nn/cuda/precision.ipp"
 #include "dptk/nn/cuda/relu.ipp"
+#include "dptk/nn/cuda/weighted_plan.ipp"
 #include "dptk/train/detail/cuda/batches.ipp"

@@ -62,13 +62,25 @@ std::string format(const char* pattern, Arguments... arguments) {
     return text;
 }
 
+/// Returns the model for images of this shape. Throws ArgumentError if they are too small.
+dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::size_t classes) {
+    const bool is_small = image[1] < 64 || image[2] < 64;
+    dptk::nn::Graph graph = dptk::nn::make_model(
+        options.model, {.input = image,
+                        .classes = classes,
+                        .stem = is_small ? dptk::nn::Stem::small : dptk::nn::Stem::large});
+    if (options.sync_batch_norm) graph.synchronize_batch_norms();
+    return graph;
+}
+
 /// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
 /// on each rank.
 template <class Backend, class Dataset>
 void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data, Backend backend,
            bool overlap, const std::string& computed_by) {
-    dptk::nn::Sequential<Backend> net(dptk::nn::make_model(options.model, data.classes), data.image,
-                                      options.seed, std::move(backend));
+    dptk::nn::Network<Backend> net(
+        dptk::on_all_or_none(group, [&] { return graph_of(options, data.image, data.classes); }),
+        options.seed, std::move(backend));
     dptk::Trainer<Backend> trainer(
         group, net,
         {.epochs = options.epochs,
@@ -86,6 +98,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
          .data_on_device = options.data_on_device});
 
     dptk::ProgressPrinter printer(progress_style(options, group.rank()));
+    if (options.summary) printer.line(net.graph().summary());
     if (!data.remark.empty()) printer.line(data.remark);
     printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %s each",
                         options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),

@@ -1,8 +1,12 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <dptk/nn/models.hpp>
 
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
@@ -55,7 +59,12 @@ ParsedOptions parse_options(int argc, char** argv) {
     CLI::App app(
         "Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
     app.option_defaults()->always_capture_default();
-    app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
+    const std::vector<std::string_view> models = dptk::nn::model_names();
+    app.add_option("--model", options.model)
+        ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())));
+    app.add_flag("--summary", options.summary, "print the model's layers, parameters and FLOPs");
+    app.add_flag("--sync-batch-norm", options.sync_batch_norm,
+                 "compute batch norms over the batches of all ranks");
     app.add_option("--dataset", options.dataset)
         ->check(CLI::IsMember(
             {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));

@@ -9,6 +9,8 @@
 
 struct Options {
     std::string model = "convnet";
+    bool summary = false;
+    bool sync_batch_norm = false;
     std::string dataset = "digits";
     std::vector<std::string> data;  // folders or files; empty: the digits that are part of dptk
     std::size_t image_size = 32;    // of the dataset `images`

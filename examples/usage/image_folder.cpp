@@ -18,7 +18,8 @@ int main(int, char** arguments) {
                              .transform = {dptk::RandomResizedCrop(16), dptk::RandomHorizontalFlip(),
                                            dptk::Normalize(dptk::imagenet)}});
 
-    dptk::nn::Sequential<dptk::nn::Reference<float>> net(dptk::nn::mlp(images.classes()), {3, 16, 16}, 1);
+    dptk::nn::Network<dptk::nn::Reference<float>> net(
+        dptk::nn::mlp({.input = {3, 16, 16}, .classes = images.classes()}), 1);
     dptk::DistributedDataParallel ddp(group, net);
     dptk::SGD<float> sgd({.lr = 0.01, .momentum = 0.9});
     dptk::Tensor<float> gradient;

@@ -6,6 +6,7 @@
 #include <dptk/nn/cuda/optimizer.hpp>
 #include <dptk/nn/loss.hpp>
 #include <dptk/nn/models.hpp>
+#include <dptk/nn/network.hpp>
 #include <dptk/nn/reference/backend.hpp>
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/sgd.hpp>
@@ -61,19 +62,18 @@ struct Arithmetic {
 constexpr Arithmetic arithmetics[] = {
     {Precision::fp32, 1e-5, 1e-4}, {Precision::tf32, 3e-3, 0.1}, {Precision::bf16, 2e-2, 0.2}};
 
-void check_against_reference(const std::vector<LayerSpec>& specs, const Shape& shape,
-                             const std::vector<std::size_t>& batches = {8, 3, 33, 1}) {
+void check_against_reference(const Graph& graph, const std::vector<std::size_t>& batches = {8, 3, 33, 1}) {
     for (const Arithmetic& arithmetic : arithmetics) {
         const std::string name(precision_name(arithmetic.precision));
         CAPTURE(name);
         const cuda_runtime::Stream stream;
-        Sequential<Cuda> net(specs, shape, 5, Cuda({.precision = arithmetic.precision, .stream = stream}));
-        Sequential<Reference<double>> oracle(specs, shape, 5);
+        Network<Cuda> net(graph, 5, Cuda({.precision = arithmetic.precision, .stream = stream}));
+        Network<Reference<double>> oracle(graph, 5);
         std::uint32_t pattern = 50;
         for (const std::size_t n : batches) {
             CAPTURE(n);
             ++pattern;
-            const Shape whole = testing::with_batch(n, shape);
+            const Shape whole = testing::with_batch(n, graph.input_shape());
             const auto input = on_device(testing::pattern_tensor<float>(pattern, whole, 8), stream);
             const auto& output = net.forward(input);
             const Tensor<double> oracle_input = testing::pattern_tensor<double>(pattern, whole, 8);
@@ -101,24 +101,64 @@ void check_against_reference(const std::vector<LayerSpec>& specs, const Shape& s
 
 }  // namespace
 
-TEST_CASE("each layer computes what the reference does" * doctest::skip(is_launched())) {
-    check_against_reference({Linear{5}}, {7});
-    check_against_reference({Linear{64}, ReLU{}, Linear{32}}, {48});
-    check_against_reference({Conv2d{.out_channels = 5, .kernel_size = 3}}, {3, 7, 6});
-    check_against_reference({Conv2d{.out_channels = 16, .kernel_size = 5, .stride = 2, .padding = 2}},
-                            {8, 9, 9});
-    check_against_reference({Conv2d{.out_channels = 16, .kernel_size = 3, .padding = 1}, ReLU{},
-                             Conv2d{.out_channels = 8, .kernel_size = 3}},
-                            {1, 9, 8});
-    check_against_reference({MaxPool2d{2}}, {3, 7, 6});
-    check_against_reference({MaxPool2d{3}, ReLU{}, Flatten{}}, {4, 9, 9});
-    check_against_reference({ReLU{}, Flatten{}, Linear{3}}, {3, 4, 5});
+TEST_CASE("each operation computes what the reference does" * doctest::skip(is_launched())) {
+    check_against_reference(sequential({7}, {Linear{5}}));
+    check_against_reference(sequential({48}, {Linear{64}, ReLU{}, Linear{32}}));
+    check_against_reference(sequential({3, 7, 6}, {Conv2d{.out_channels = 5}}));
+    check_against_reference(
+        sequential({8, 9, 9}, {Conv2d{.out_channels = 16, .kernel_size = 5, .stride = 2, .padding = 2}}));
+    check_against_reference(
+        sequential({1, 9, 8}, {Conv2d{.out_channels = 16, .padding = 1}, ReLU{}, Conv2d{.out_channels = 8}}));
+    check_against_reference(sequential({3, 7, 6}, {MaxPool2d{2}}));
+    check_against_reference(sequential({4, 9, 9}, {MaxPool2d{3}, ReLU{}, Flatten{}}));
+    check_against_reference(sequential({3, 4, 5}, {ReLU{}, Flatten{}, Linear{3}}));
+    check_against_reference(sequential({3, 8, 8}, {Conv2d{8}, ReLU{}, ReLU{}, MaxPool2d{2}, Flatten{}}));
 }
 
 TEST_CASE("whole models compute what the reference does" * doctest::skip(is_launched())) {
-    check_against_reference(mlp(10), {1, 12, 12});
-    check_against_reference(lenet(10), {1, 12, 12});
-    check_against_reference(convnet(10), {3, 8, 8}, {8, 3});
+    check_against_reference(mlp({.input = {1, 12, 12}, .classes = 10}));
+    check_against_reference(lenet({.input = {1, 12, 12}, .classes = 10}));
+    check_against_reference(convnet({.input = {3, 8, 8}, .classes = 10}), {8, 3});
+}
+
+TEST_CASE("an empty batch has gradients of zero" * doctest::skip(is_launched())) {
+    const cuda_runtime::Stream stream;
+    Network<Cuda> net(sequential({7}, {Linear{5}}), 5, Cuda({.stream = stream}));
+    net.forward(on_device(testing::pattern_tensor<float>(1, {2, 7}), stream));
+    net.backward(on_device(testing::pattern_tensor<float>(2, {2, 5}), stream));
+    CHECK(net.parameter_gradient(1) != std::vector<float>(5));
+    CHECK(net.forward(DeviceTensor<float>(Shape{0, 7})).shape() == Shape{0, 5});
+    net.backward(DeviceTensor<float>(Shape{0, 5}));
+    CHECK(net.parameter_gradient(0) == std::vector<float>(35));
+    CHECK(net.parameter_gradient(1) == std::vector<float>(5));
+}
+
+TEST_CASE("operations and options that the GPU backend lacks are errors" * doctest::skip(is_launched())) {
+    const auto refuses = [](const Graph& graph, const std::string& why) {
+        CHECK_THROWS_WITH_AS(Network<Cuda>(graph, 1), why.c_str(), dptk::ArgumentError);
+    };
+    const Shape image{4, 8, 8};
+    const std::string lacks =
+        ": the GPU backend cannot run this operation yet; it runs Linear, Conv2d, ReLU, MaxPool2d and "
+        "Flatten";
+    refuses(sequential(image, {Conv2d{8}, BatchNorm2d{}}), "\"1\" (BatchNorm2d)" + lacks);
+    refuses(sequential(image, {AvgPool2d{}}), "\"0\" (AvgPool2d)" + lacks);
+    Graph residual(image);
+    residual.add(residual.relu(residual.input()), residual.input());
+    refuses(residual, "operation 2 (Add)" + lacks);
+    const auto refuses_option = [&](const Operation& operation, const std::string& expected) {
+        refuses(sequential(image, {operation}), "\"0\" (" + std::string(operation_name(operation)) +
+                                                    "): the GPU backend runs this operation only with " +
+                                                    expected);
+    };
+    refuses_option(Conv2d{.out_channels = 4, .groups = 4}, "groups = 1");
+    refuses_option(Conv2d{.out_channels = 4, .dilation = 2}, "dilation = 1");
+    refuses_option(Conv2d{.out_channels = 4, .bias = false}, "bias = true");
+    refuses_option(Conv2d{.out_channels = 4, .kernel_size = {3, 1}},
+                   "a square kernel_size, stride and padding");
+    refuses_option(MaxPool2d{.kernel_size = {2, 1}}, "a square kernel_size");
+    refuses_option(MaxPool2d{.kernel_size = 3, .stride = 2}, "stride = kernel_size");
+    refuses_option(MaxPool2d{.padding = 1}, "padding = 0");
 }
 
 TEST_CASE("the loss is the host's" * doctest::skip(is_launched())) {

@@ -16,7 +16,7 @@
 using dptk::ProcessGroup;
 using dptk::nn::Cuda;
 using dptk::nn::Precision;
-using Net = dptk::nn::Sequential<Cuda>;
+using Net = dptk::nn::Network<Cuda>;
 
 namespace {
 
@@ -52,7 +52,8 @@ struct Gpu {
     Net net;
 
     explicit Gpu(Precision precision)
-        : net(dptk::nn::convnet(10), {1, 8, 8}, 1, Cuda({.precision = precision, .stream = stream})) {}
+        : net(dptk::nn::convnet({.input = {1, 8, 8}, .classes = 10}), 1,
+              Cuda({.precision = precision, .stream = stream})) {}
 };
 
 /// A training's losses and accuracies, by epoch, and its parameters.
@@ -110,7 +111,7 @@ TEST_CASE("the first epoch is the reference's" * doctest::skip(is_launched())) {
     dptk::launch_threads(1, [](ProcessGroup& group) {
         const dptk::TrainerOptions options = slow_options();
         using Reference = dptk::nn::Reference<float>;
-        dptk::nn::Sequential<Reference> reference(dptk::nn::convnet(10), {1, 8, 8}, 1);
+        dptk::nn::Network<Reference> reference(dptk::nn::convnet({.input = {1, 8, 8}, .classes = 10}), 1);
         dptk::Trainer<Reference> expected(group, reference, options);
         Gpu gpu(Precision::fp32);
         dptk::Trainer<Cuda> trainer(group, gpu.net, options);
@@ -225,12 +226,13 @@ TEST_CASE("mistakes are errors of all ranks" * doctest::skip(is_launched())) {
         };
         refuses({.reproducible_shards = 2}, "reproducible_shards requires a network in host memory");
         refuses({.cuda_graph = true}, "cuda_graph requires NCCL");
-        Net on_default_stream(dptk::nn::mlp(10), {1, 8, 8}, 1);
+        Net on_default_stream(dptk::nn::mlp({.input = {1, 8, 8}, .classes = 10}), 1);
         CHECK(test::throws<dptk::ArgumentError>(
             text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },
             test::Agreed::yes));
         CHECK(test::contains(text, "a stream of its own"));
-        dptk::nn::Sequential<dptk::nn::Reference<float>> on_host(dptk::nn::mlp(10), {1, 8, 8}, 1);
+        dptk::nn::Network<dptk::nn::Reference<float>> on_host(
+            dptk::nn::mlp({.input = {1, 8, 8}, .classes = 10}), 1);
         CHECK(test::throws<dptk::ArgumentError>(
             text,
             [&] { dptk::Trainer<dptk::nn::Reference<float>>(group, on_host, {.data_on_device = true}); },
@@ -245,7 +247,7 @@ TEST_CASE("mistakes are errors of all ranks" * doctest::skip(is_launched())) {
         const dptk::ImageDataset colored(std::vector<std::uint8_t>(2 * 3 * 8 * 8), shape, {0, 1});
         CHECK_THROWS_WITH_AS(
             trainer.train_epoch(colored, 0),
-            "Trainer: expected images of shape [1, 8, 8], the network's input, got [3, 8, 8]",
+            "Trainer: expected samples of shape [1, 8, 8], the network's input, found [3, 8, 8]",
             dptk::ArgumentError);
     });
 }

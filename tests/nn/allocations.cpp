@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "dptk/nn/loss.hpp"
+#include "dptk/nn/network.hpp"
 #include "dptk/nn/reference/backend.hpp"
-#include "dptk/nn/sequential.hpp"
 #include "dptk/optim/sgd.hpp"
 #include "support.hpp"
 #ifdef DPTK_WITH_ONEDNN
@@ -100,7 +100,8 @@ std::ptrdiff_t allocations(Action&& action) {
 template <class Backend>
 class Training {
   public:
-    Training(const std::vector<LayerSpec>& layers, const Shape& sample) : net_(layers, sample, 3) {
+    Training(const std::vector<Operation>& layers, const Shape& sample)
+        : net_(sequential(sample, layers), 3) {
         net_.for_each_parameter(
             [&](const dptk::ParameterRef& parameter) { parameters_.push_back(parameter); });
         for (const std::size_t n : {8U, 3U}) {
@@ -122,7 +123,7 @@ class Training {
     }
 
   private:
-    Sequential<Backend> net_;
+    Network<Backend> net_;
     std::vector<dptk::ParameterRef> parameters_;
     std::vector<Tensor<float>> batches_;
     std::vector<std::vector<std::uint8_t>> labels_;
@@ -131,7 +132,7 @@ class Training {
 };
 
 template <class Backend>
-void check_step(const std::vector<LayerSpec>& layers, const Shape& sample) {
+void check_step(const std::vector<Operation>& layers, const Shape& sample) {
     Training<Backend> training(layers, sample);
     CHECK(allocations([&] { training.step(); }) > 0);
     CHECK(allocations([&] { training.step(); }) == 0);

@@ -1,9 +1,18 @@
 #include <doctest/doctest.h>
 
 #include "cpu_support.hpp"
+#include "operation_cases.hpp"
 
 using namespace dptk::nn;
 using testing::check_against_reference;
+
+TEST_CASE("all operations on oneDNN compute what the reference does") {
+    for (const testing::OperationCase& c : testing::operation_cases()) {
+        CAPTURE(c.name);
+        for (const Mode mode : {Mode::train, Mode::evaluate})
+            check_against_reference(c.graph, 5e-5, {8, 3, 17, 3, 1}, mode);
+    }
+}
 
 TEST_CASE("Linear on oneDNN computes what the reference does") {
     SUBCASE("alone") {
@@ -102,7 +111,7 @@ TEST_CASE("MaxPool2d on oneDNN computes what the reference does, in every positi
 }
 
 TEST_CASE("of equal values in a pooling window the first one gets the gradient on oneDNN too") {
-    Sequential<Cpu> net({MaxPool2d{2}}, {1, 2, 4}, 1);
+    Network<Cpu> net(sequential({1, 2, 4}, {MaxPool2d{2}}), 1);
     Tensor<float> input(Shape{1, 1, 2, 4});
     input[1] = input[4] = 3;
     const Tensor<float> direction = testing::pattern_tensor<float>(2, {1, 1, 1, 2});

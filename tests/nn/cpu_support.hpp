@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "dptk/nn/cpu/backend.hpp"
+#include "dptk/nn/network.hpp"
 #include "dptk/nn/reference/backend.hpp"
-#include "dptk/nn/sequential.hpp"
 #include "support.hpp"
 
 namespace DPTK_NAMESPACE::nn::testing {
@@ -22,7 +22,7 @@ namespace DPTK_NAMESPACE::nn::testing {
 inline constexpr double cpu_tolerance = 2e-5;
 
 /// Returns which physical elements of each parameter are padding.
-inline std::vector<std::vector<bool>> padding_of(Sequential<Cpu>& net) {
+inline std::vector<std::vector<bool>> padding_of(Network<Cpu>& net) {
     std::vector<std::vector<float>> values;
     for (std::size_t i = 0; i < net.parameter_count(); ++i) {
         values.push_back(net.parameter_values(i));
@@ -47,11 +47,14 @@ inline bool padding_is_zero(const std::vector<bool>& padding, const void* elemen
 
 /// Runs batches of several sizes through one network object on each backend, and compares outputs and
 /// gradients of parameters and inputs. The padding of parameters and gradients must always be zero.
-inline void check_against_reference(const std::vector<LayerSpec>& specs, const Shape& input_shape,
-                                    double tolerance = cpu_tolerance,
-                                    const std::vector<std::size_t>& batches = {8, 3, 33, 3, 8, 1}) {
-    Sequential<Cpu> net(specs, input_shape, 5);
-    Sequential<Reference<double>> oracle(specs, input_shape, 5);
+inline void check_against_reference(const Graph& graph, double tolerance = cpu_tolerance,
+                                    const std::vector<std::size_t>& batches = {8, 3, 33, 3, 8, 1},
+                                    Mode mode = Mode::train) {
+    Network<Cpu> net(graph, 5);
+    Network<Reference<double>> oracle(graph, 5);
+    net.set_mode(mode);
+    oracle.set_mode(mode);
+    const Shape& input_shape = graph.input_shape();
     const std::vector<std::vector<bool>> padding = padding_of(net);
     std::vector<std::vector<float>> storage;
     net.for_each_parameter([&](const ParameterRef& parameter) {
@@ -91,6 +94,12 @@ inline void check_against_reference(const std::vector<LayerSpec>& specs, const S
         CHECK(difference(net.parameter_values(i), oracle.parameter_values(i)) < 1e-7);
         ++i;
     });
+}
+
+/// The same, for consecutive operations.
+inline void check_against_reference(const std::vector<Operation>& operations, const Shape& input_shape,
+                                    double tolerance = cpu_tolerance) {
+    check_against_reference(sequential(input_shape, operations), tolerance);
 }
 
 }  // namespace DPTK_NAMESPACE::nn::testing

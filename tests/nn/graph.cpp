@@ -4,7 +4,7 @@
 #include <dptk/core/detail/fnv1a.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
-#include <dptk/nn/residual_models.hpp>
+#include <dptk/nn/models.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -34,13 +34,9 @@ std::string entries_of(const Graph& graph, std::size_t& count, std::size_t& elem
     return all;
 }
 
-Graph model_of(const std::string& name) {
-    return name == "mobilenet_v2" ? mobilenet_v2() : resnet(std::stoi(name.substr(6)));
-}
-
 }  // namespace
 
-TEST_CASE("models have the parameters and buffers of torchvision's, with their names and shapes") {
+TEST_CASE("models have the parameters and buffers of torchvision's and timm's, with their names and shapes") {
     std::ifstream recorded(DPTK_TEST_SOURCE_DIR "/nn/torch_models.txt");
     int models = 0;
     for (std::string name; recorded >> name; ++models) {
@@ -48,14 +44,14 @@ TEST_CASE("models have the parameters and buffers of torchvision's, with their n
         std::size_t count = 0, elements = 0, expected_count = 0, expected_elements = 0;
         std::uint64_t expected_hash = 0;
         recorded >> expected_count >> expected_hash >> expected_elements;
-        const Graph graph = model_of(name);
+        const Graph graph = make_model(name, {});
         const std::string entries = entries_of(graph, count, elements);
         CHECK(count == expected_count);
         CHECK(elements == expected_elements);
         CHECK(dptk::detail::fnv1a(entries) == expected_hash);
         CHECK(graph.output_shape() == dptk::Shape{1000});
     }
-    CHECK(models == 6);
+    CHECK(models == 7);
 }
 
 TEST_CASE("a summary has the sums of parameters and multiplications") {
@@ -74,8 +70,7 @@ TEST_CASE("a model takes other inputs and numbers of classes") {
     Graph synchronized = mobilenet_v2({.input = {3, 32, 32}});
     synchronized.synchronize_batch_norms();
     for (const GraphNode& node : synchronized.nodes()) {
-        if (const auto* const norm = std::get_if<operations::BatchNorm2d>(&node.operation))
-            CHECK(norm->is_synchronized);
+        if (const auto* const norm = std::get_if<BatchNorm2d>(&node.operation)) CHECK(norm->is_synchronized);
     }
 }
 
@@ -90,8 +85,8 @@ TEST_CASE("shapes, also of rectangular windows, dilation and groups") {
           dptk::Shape{12, 14, 27});
     CHECK(g.parameters()[2].shape == dptk::Shape{12, 1, 3, 3});
     CHECK(g.parameters()[2].fan_in == 9);
-    CHECK(shape(g.max_pool(g.input(), 3, 2, 1)) == dptk::Shape{6, 10, 16});
-    CHECK(shape(g.avg_pool(g.input(), {20, 31}, 1)) == dptk::Shape{6, 1, 1});
+    CHECK(shape(g.max_pool(g.input(), {3, 2, 1})) == dptk::Shape{6, 10, 16});
+    CHECK(shape(g.avg_pool(g.input(), {{20, 31}, 1})) == dptk::Shape{6, 1, 1});
     const Value gates = g.sigmoid(g.global_avg_pool(g.input()));
     CHECK(shape(g.multiply(g.input(), gates)) == dptk::Shape{6, 20, 31});
     CHECK(shape(g.linear("c", g.flatten(gates), {.out_features = 3, .bias = false})) == dptk::Shape{3});
@@ -115,12 +110,13 @@ TEST_CASE("an operation that does not fit is an error with its name") {
     fails("stride and dilation of at least 1, found 0",
           [&] { g.conv2d("c", g.input(), {.out_channels = 4, .stride = 0}); });
     fails("Add: expected two inputs of the shape [3, 8, 8], found [3, 4, 4]",
-          [&] { g.add(g.input(), g.max_pool(g.input(), 2, 2)); });
+          [&] { g.add(g.input(), g.max_pool(g.input(), {2})); });
     fails(
         "Multiply: expected a second input of the shape [3, 4, 4], in which sizes may be 1, found [3, 8, 8]",
-        [&] { g.multiply(g.max_pool(g.input(), 2, 2), g.input()); });
-    fails("Pool2d: expected a padding of at most half a window, found 2 x 2",
-          [&] { g.max_pool(g.input(), 3, 2, 2); });
+        [&] { g.multiply(g.max_pool(g.input(), {2}), g.input()); });
+    fails("MaxPool2d: expected a padding of at most half a window, found 2 x 2", [&] {
+        g.max_pool(g.input(), {3, 2, 2});
+    });
     fails("Dropout: expected a p in [0, 1), found 1", [&] { g.dropout(g.input(), 1); });
     fails("expected inputs that are values of this graph", [&] { g.relu({99}); });
     fails("expected a name of its own for BatchNorm2d", [&] { g.batch_norm("", g.input()); });

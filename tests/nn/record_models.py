@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Writes torch_models.txt: for models of torchvision, the number of entries in the state_dict, a hash of their names and
-shapes in order, and the number of parameters. Recorded with torchvision 0.29; other versions have the same models."""
+"""Writes torch_models.txt: for models of torchvision and timm, the number of entries in the state_dict, a hash of their names
+and shapes in order, and the number of parameters. Recorded with torchvision 0.29 and timm 1.0; other versions have the same
+models."""
 import pathlib
 
+import timm
 from torchvision import models
 
 
@@ -14,8 +16,8 @@ def fnv1a(text):
 
 
 lines = []
-for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "mobilenet_v2"):
-    model = getattr(models, name)(weights=None)
+for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnest50", "mobilenet_v2"):
+    model = timm.create_model("resnest50d") if name == "resnest50" else getattr(models, name)(weights=None)
     entries = [f"{key} [{', '.join(map(str, value.shape))}]\n" for key, value in model.state_dict().items()]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     lines.append(f"{name} {len(entries)} {fnv1a(''.join(sorted(entries)))} {parameters}\n")

@@ -138,41 +138,46 @@ def record_schedule(name, scheduler_class, *arguments, steps=40, **options):
     record(f"schedule_{name}", torch.tensor(rates, dtype=torch.float64))
 
 
-torch.manual_seed(0)
-torch.set_num_threads(1)
-for case_name, case in CASES.items():
-    record_case(case_name, *case)
-for suffix, element, precision in (("f32", torch.float32, 9), ("f64", torch.float64, 17)):
-    sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-    record_steps(f"sgd_plain_{suffix}", sgd, element, precision, lr=0.1)
-    record_steps(f"sgd_decay_{suffix}", sgd, element, precision, lr=0.1, weight_decay=0.01)
-    record_steps(f"sgd_momentum_{suffix}", sgd, element, precision, lr=0.1, momentum=0.9, weight_decay=0.01)
-    record_steps(f"adam_{suffix}", adam, element, precision, lr=0.1)
-    record_steps(f"adam_decay_{suffix}", adam, element, precision, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1)
-    record_steps(f"adamw_{suffix}", adamw, element, precision, lr=0.1)
-record_groups("groups_sgd", torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
-record_groups("groups_dampened", torch.optim.SGD, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.01)
-record_groups("groups_adam", torch.optim.Adam, lr=0.01, weight_decay=0.1)
-record_groups("groups_adamw", torch.optim.AdamW, lr=0.01, weight_decay=0.1)
-for loss_name, options in {
-        "smoothed": dict(label_smoothing=0.1),
-        "weighted": dict(weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
-        "smoothed_weighted": dict(label_smoothing=0.3, weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
-}.items():
-    logits = (10 * pattern(1, 30)).reshape(5, 6).requires_grad_()
-    loss = nn.functional.cross_entropy(logits, torch.tensor([0, 5, 2, 2, 4]), **options)
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    for case_name, case in CASES.items():
+        record_case(case_name, *case)
+    for suffix, element, precision in (("f32", torch.float32, 9), ("f64", torch.float64, 17)):
+        sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+        record_steps(f"sgd_plain_{suffix}", sgd, element, precision, lr=0.1)
+        record_steps(f"sgd_decay_{suffix}", sgd, element, precision, lr=0.1, weight_decay=0.01)
+        record_steps(f"sgd_momentum_{suffix}", sgd, element, precision, lr=0.1, momentum=0.9, weight_decay=0.01)
+        record_steps(f"adam_{suffix}", adam, element, precision, lr=0.1)
+        record_steps(f"adam_decay_{suffix}", adam, element, precision, lr=0.1, betas=(0.8, 0.9), weight_decay=0.1)
+        record_steps(f"adamw_{suffix}", adamw, element, precision, lr=0.1)
+    record_groups("groups_sgd", torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+    record_groups("groups_dampened", torch.optim.SGD, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.01)
+    record_groups("groups_adam", torch.optim.Adam, lr=0.01, weight_decay=0.1)
+    record_groups("groups_adamw", torch.optim.AdamW, lr=0.01, weight_decay=0.1)
+    for loss_name, options in {
+            "smoothed": dict(label_smoothing=0.1),
+            "weighted": dict(weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
+            "smoothed_weighted": dict(label_smoothing=0.3, weight=torch.tensor([0.5, 1, 2, 0, 3, 0.25], dtype=torch.float64)),
+    }.items():
+        logits = (10 * pattern(1, 30)).reshape(5, 6).requires_grad_()
+        loss = nn.functional.cross_entropy(logits, torch.tensor([0, 5, 2, 2, 4]), **options)
+        loss.backward()
+        record(f"loss_{loss_name}/loss", loss)
+        record(f"loss_{loss_name}/gradient", logits.grad)
+    outputs = pattern(1, 12).reshape(3, 4).requires_grad_()
+    loss = nn.functional.mse_loss(outputs, pattern(2, 12).reshape(3, 4))
     loss.backward()
-    record(f"loss_{loss_name}/loss", loss)
-    record(f"loss_{loss_name}/gradient", logits.grad)
-outputs = pattern(1, 12).reshape(3, 4).requires_grad_()
-loss = nn.functional.mse_loss(outputs, pattern(2, 12).reshape(3, 4))
-loss.backward()
-record("mse/loss", loss)
-record("mse/gradient", outputs.grad)
-rates = torch.optim.lr_scheduler
-record_schedule("cosine", rates.CosineAnnealingLR, T_max=39, eta_min=0.05)
-record_schedule("multi_step", rates.MultiStepLR, [7, 20, 21], gamma=0.3)
-record_schedule("linear", rates.LinearLR, start_factor=0.25, end_factor=0.75, total_iters=13)
-record_schedule("warmup", rates.LambdaLR, lambda step: min((step + 1) / 6, 1) * (1 + math.cos(math.pi * step / 40)) / 2)
-path = pathlib.Path(__file__).with_name("torch_outputs.txt")
-path.write_text("\n".join(lines) + "\n")
+    record("mse/loss", loss)
+    record("mse/gradient", outputs.grad)
+    rates = torch.optim.lr_scheduler
+    record_schedule("cosine", rates.CosineAnnealingLR, T_max=39, eta_min=0.05)
+    record_schedule("multi_step", rates.MultiStepLR, [7, 20, 21], gamma=0.3)
+    record_schedule("linear", rates.LinearLR, start_factor=0.25, end_factor=0.75, total_iters=13)
+    record_schedule("warmup", rates.LambdaLR, lambda step: min((step + 1) / 6, 1) * (1 + math.cos(math.pi * step / 40)) / 2)
+    path = pathlib.Path(__file__).with_name("torch_outputs.txt")
+    path.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

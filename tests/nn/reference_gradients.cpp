@@ -1,114 +1,91 @@
-// Tests the f64 reference backend against central finite differences, for parameters and inputs.
+// Gradients of all operations on the f64 reference backend, compared with finite differences.
 #include <doctest/doctest.h>
+#include <dptk/nn/models.hpp>
+#include <dptk/nn/network.hpp>
+#include <dptk/nn/reference/backend.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <span>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "dptk/nn/loss.hpp"
-#include "dptk/nn/models.hpp"
-#include "dptk/nn/reference/backend.hpp"
-#include "dptk/nn/sequential.hpp"
+#include "operation_cases.hpp"
 #include "support.hpp"
 
 using namespace dptk::nn;
+using dptk::nn::testing::pattern_tensor;
 
 namespace {
 
-using Net = Sequential<Reference<double>>;
+using Net = Network<Reference<double>>;
 
-/// A loss that depends on every output: its projection on a fixed direction.
-double projected(Net& net, const Tensor<double>& input, const Tensor<double>& direction) {
-    const Tensor<double>& output = net.forward(input);
-    double sum = 0;
-    for (std::size_t i = 0; i < output.size(); ++i) sum += output[i] * direction[i];
-    return sum;
-}
-
-/// Compares `gradient` with finite differences of `loss` in about 40 of the `values`. The step is so small
-/// that it almost never crosses a kink of ReLU or pooling.
-template <class Loss>
-void check_differences(std::span<double> values, std::span<const double> gradient, Loss&& loss) {
-    double scale = 1e-12;
-    for (const double value : gradient) scale = std::max(scale, std::abs(value));
-    const std::size_t stride = values.size() / 40 + 1;
-    for (std::size_t i = 0; i < values.size(); i += stride) {
-        CAPTURE(i);
-        CHECK(std::abs(testing::finite_difference(values[i], loss) - gradient[i]) < 1e-6 * scale);
+/// Returns the largest difference between a gradient and its finite difference, where `values` are variables
+/// of the loss, for 60 of them at most. A NaN is kept.
+double error_of(std::span<double> values, std::span<const double> gradient,
+                const std::function<double()>& loss) {
+    double largest = 0;
+    for (std::size_t i = 0; i < values.size(); i += values.size() / 60 + 1) {
+        const double error = std::abs(testing::finite_difference(values[i], loss) - gradient[i]);
+        if (!(error <= largest)) largest = error;
     }
+    return largest;
 }
 
-void check_gradients(std::vector<LayerSpec> specs, const Shape& input_shape, std::size_t batch) {
-    Net net(std::move(specs), input_shape, 3);
-    Tensor<double> input = testing::pattern_tensor<double>(1, testing::with_batch(batch, input_shape), 4);
-    const Tensor<double> direction =
-        testing::pattern_tensor<double>(2, testing::with_batch(batch, net.output_shape()), 4);
-    const auto loss = [&] { return projected(net, input, direction); };
-    loss();
-    net.backward(direction, InputGradient::compute);
+/// Checks all gradients of a graph, for the loss Σ output · weight.
+void check(const Graph& graph, std::size_t batch, Mode mode) {
+    CAPTURE(batch);
+    Net net(graph, 1);
+    testing::set_case_parameters(net);
+    net.set_mode(mode);
+    dptk::Tensor<double> input = pattern_tensor<double>(1, testing::with_batch(batch, net.input_shape()), 8);
+    const auto weight = pattern_tensor<double>(2, testing::with_batch(batch, net.output_shape()), 4);
+    net.forward(input);
+    std::vector<std::size_t> ready;
+    net.backward(
+        weight, [&](std::size_t i) { ready.push_back(i); }, InputGradient::compute);
+    for (std::size_t i = 0; i < ready.size(); ++i) CHECK(ready[i] == net.parameter_count() - 1 - i);
+    CHECK(ready.size() == net.parameter_count());
     const std::vector<double> input_gradient(net.input_gradient().values().begin(),
                                              net.input_gradient().values().end());
+    const auto loss = [&] {
+        const dptk::Tensor<double>& output = net.forward(input);
+        double sum = 0;
+        for (std::size_t i = 0; i < output.size(); ++i) sum += output[i] * weight[i];
+        return sum;
+    };
     net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
         CAPTURE(parameter.name);
-        check_differences({static_cast<double*>(parameter.value), parameter.count},
-                          {static_cast<const double*>(parameter.gradient), parameter.count}, loss);
+        CHECK(error_of({static_cast<double*>(parameter.value), parameter.count},
+                       {static_cast<const double*>(parameter.gradient), parameter.count}, loss) < 1e-5);
     });
-    check_differences(input.values(), input_gradient, loss);
+    CHECK(error_of(input.values(), input_gradient, loss) < 1e-5);
+}
+
+void check_all(const Graph& graph) {
+    for (const Mode mode : {Mode::train, Mode::evaluate})
+        for (const std::size_t batch : {std::size_t{1}, std::size_t{3}}) check(graph, batch, mode);
 }
 
 }  // namespace
 
-TEST_CASE("gradients of each reference layer agree with finite differences") {
-    SUBCASE("Linear") {
-        check_gradients({Linear{4}}, {7}, 3);
-    }
-    SUBCASE("Conv2d with padding") {
-        check_gradients({Conv2d{.out_channels = 4, .kernel_size = 3, .padding = 1}}, {3, 5, 4}, 2);
-    }
-    SUBCASE("Conv2d with a stride that leaves pixels over") {
-        check_gradients({Conv2d{.out_channels = 2, .kernel_size = 3, .stride = 2, .padding = 1}}, {2, 6, 8},
-                        2);
-    }
-    SUBCASE("Conv2d with a stride and padding beyond the kernel") {
-        check_gradients({Conv2d{.out_channels = 2, .kernel_size = 2, .stride = 3, .padding = 3}}, {2, 4, 5},
-                        2);
-    }
-    SUBCASE("Conv2d with a kernel as large as the image") {
-        check_gradients({Conv2d{.out_channels = 3, .kernel_size = 4}}, {2, 4, 4}, 2);
-    }
-    SUBCASE("ReLU") {
-        check_gradients({ReLU{}}, {3, 4, 5}, 2);
-    }
-    SUBCASE("MaxPool2d") {
-        check_gradients({MaxPool2d{2}}, {3, 5, 4}, 2);
-    }
-    SUBCASE("MaxPool2d with a large window") {
-        check_gradients({MaxPool2d{3}}, {2, 6, 7}, 2);
-    }
-    SUBCASE("Flatten") {
-        check_gradients({Flatten{}}, {3, 2, 2}, 2);
+TEST_CASE("gradients of all operations agree with finite differences") {
+    for (const testing::OperationCase& c : testing::operation_cases()) {
+        CAPTURE(c.name);
+        check_all(c.graph);
     }
 }
 
-TEST_CASE("gradients of whole reference models agree with finite differences") {
-    SUBCASE("mlp") {
-        check_gradients(mlp(5), {1, 4, 4}, 3);
-    }
-    SUBCASE("lenet") {
-        check_gradients(lenet(5), {2, 8, 8}, 2);
-    }
-    SUBCASE("convnet") {
-        check_gradients(convnet(3), {1, 4, 4}, 2);
-    }
+TEST_CASE("gradients of models agree with finite differences") {
+    check(mlp({.input = {1, 4, 4}, .classes = 5}), 2, Mode::train);
+    check(convnet_mnist({.input = {1, 4, 4}, .classes = 3}), 2, Mode::train);
 }
 
 TEST_CASE("of equal values in a pooling window the first one gets the gradient") {
-    Net net({MaxPool2d{2}}, {1, 2, 4}, 1);
-    Tensor<double> input(Shape{1, 1, 2, 4});
+    Net net(sequential({1, 2, 4}, {MaxPool2d{2}}), 1);
+    dptk::Tensor<double> input(Shape{1, 1, 2, 4});
     input[1] = input[4] = 3;
-    const Tensor<double> direction = testing::pattern_tensor<double>(2, {1, 1, 1, 2});
+    const auto direction = pattern_tensor<double>(2, {1, 1, 1, 2});
     net.forward(input);
     net.backward(direction, InputGradient::compute);
     CHECK(testing::difference(net.input_gradient().values(),
@@ -116,9 +93,55 @@ TEST_CASE("of equal values in a pooling window the first one gets the gradient")
 }
 
 TEST_CASE("the reference propagates NaN through ReLU and pooling") {
-    Net net({ReLU{}, MaxPool2d{2}}, {1, 2, 2}, 1);
-    Tensor<double> input(Shape{1, 1, 2, 2});
+    Net net(sequential({1, 2, 2}, {ReLU{}, MaxPool2d{2}}), 1);
+    dptk::Tensor<double> input(Shape{1, 1, 2, 2});
     input[1] = std::nan("");
     input[2] = 3;
     CHECK(std::isnan(net.forward(input)[0]));
+}
+
+TEST_CASE(
+    "dropout drops other elements in each step, the same in forward and backward, and none in evaluation") {
+    Graph graph({1000});
+    graph.dropout(graph.input(), 0.25);
+    Net net(graph, 3), same(graph, 3), other(graph, 4);
+    dptk::Tensor<double> input(dptk::Shape{2, 1000});
+    input.fill(3);
+    const auto values_of = [&](Net& one) {
+        const auto values = one.forward(input).values();
+        return std::vector<double>(values.begin(), values.end());
+    };
+    const std::vector<double> first = values_of(net);
+    std::size_t dropped = 0;
+    for (const double value : first) {
+        CHECK((value == 0 || value == doctest::Approx(4)));
+        dropped += value == 0 ? 1 : 0;
+    }
+    CHECK(dropped > 400);
+    CHECK(dropped < 600);
+    net.backward(input, InputGradient::compute);
+    CHECK(std::vector<double>(net.input_gradient().values().begin(), net.input_gradient().values().end()) ==
+          first);
+    CHECK(values_of(same) == first);
+    CHECK(values_of(other) != first);
+    const std::vector<double> second = values_of(net);
+    CHECK(second != first);
+    CHECK(values_of(same) == second);
+    net.set_mode(Mode::evaluate);
+    CHECK(values_of(net) == std::vector<double>(2000, 3));
+}
+
+TEST_CASE("a batch norm's running statistics are used in evaluation") {
+    Graph graph({2, 1, 2});
+    const Value norm = graph.batch_norm("a", graph.input());
+    Net net(graph, 1);
+    dptk::Tensor<double> input(dptk::Shape{2, 2, 1, 2});
+    for (std::size_t i = 0; i < 8; ++i) input[i] = static_cast<double>(i * i);
+    net.forward(input);  // channel 0: 0, 1, 16, 25
+    CHECK(net.statistics(norm).mean[0] == doctest::Approx(0.1 * 10.5));
+    CHECK(net.statistics(norm).variance[0] == doctest::Approx(0.9 + 0.1 * 441 / 3));
+    net.set_mode(Mode::evaluate);
+    const double expected = (16 - 1.05) / std::sqrt(0.9 + 14.7 + 1e-5);
+    CHECK(net.forward(input)[4] == doctest::Approx(expected));
+    CHECK(net.statistics(norm).mean[0] == doctest::Approx(1.05));
 }

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "dptk/nn/sequential.hpp"
+#include "dptk/nn/network.hpp"
 
 namespace DPTK_NAMESPACE::nn::testing {
 
@@ -50,8 +50,8 @@ inline Shape with_batch(std::size_t n, const Shape& sample) {
 }
 
 template <class Backend>
-void set_pattern_parameters(Sequential<Backend>& net, double scale = 1) {
-    using T = typename Sequential<Backend>::Scalar;
+void set_pattern_parameters(Network<Backend>& net, double scale = 1) {
+    using T = typename Network<Backend>::Scalar;
     for (std::size_t i = 0; i < net.parameter_count(); ++i) {
         const std::size_t count = net.parameter_values(i).size();
         net.set_parameter_values(i, pattern_values<T>(static_cast<std::uint32_t>(i + 1), count, scale));
@@ -84,24 +84,34 @@ double difference(const A& found, const B& expected) {
     return largest / scale;
 }
 
-/// The lines of torch_outputs.txt, by name.
-inline const std::vector<double>& torch_output(const std::string& name) {
-    static const std::map<std::string, std::vector<double>> outputs = [] {
-        const std::string path = std::string(DPTK_TEST_SOURCE_DIR) + "/nn/torch_outputs.txt";
+/// The lines of a file with a name, a count and that many values.
+class RecordedOutputs {
+  public:
+    explicit RecordedOutputs(const std::string& file_name) {
+        std::string path = DPTK_TEST_SOURCE_DIR "/nn/";
+        path += file_name;
         std::ifstream file(path);
         if (!file) throw std::runtime_error("cannot open " + path);
-        std::map<std::string, std::vector<double>> result;
         for (std::string line; std::getline(file, line);) {
             std::istringstream words(line);
             std::string key;
             std::size_t count = 0;
             words >> key >> count;
-            std::vector<double>& values = result[key];
+            std::vector<double>& values = outputs_[key];
             for (double value = 0; words >> value;) values.push_back(value);
-            if (values.size() != count) throw std::runtime_error("torch_outputs.txt: bad line " + key);
+            if (values.size() != count) throw std::runtime_error(path + ": bad line " + key);
         }
-        return result;
-    }();
+    }
+
+    [[nodiscard]] const std::vector<double>& at(const std::string& name) const { return outputs_.at(name); }
+
+  private:
+    std::map<std::string, std::vector<double>> outputs_;
+};
+
+/// The lines of torch_outputs.txt, by name.
+inline const std::vector<double>& torch_output(const std::string& name) {
+    static const RecordedOutputs outputs("torch_outputs.txt");
     return outputs.at(name);
 }
 

@@ -12,64 +12,40 @@
 
 #include "dptk/nn/loss.hpp"
 #include "dptk/nn/models.hpp"
-#include "dptk/nn/sequential.hpp"
+#include "dptk/nn/network.hpp"
+#include "model_outputs.hpp"
 #include "support.hpp"
 
 namespace DPTK_NAMESPACE::nn::testing {
 
 struct TorchCase {
     std::string name;
-    std::vector<LayerSpec> specs;
-    Shape input_shape;
+    Graph graph;
     std::size_t batch;
     bool cross_entropy = false;
     bool in_full = true;
 };
 
 inline std::vector<TorchCase> torch_cases() {
-    using Specs = std::vector<LayerSpec>;
     return {
-        {"linear", Specs{Linear{3}}, {5}, 4},
-        {"relu", Specs{ReLU{}}, {3, 4, 5}, 2},
-        {"conv", Specs{Conv2d{.out_channels = 4, .kernel_size = 3, .padding = 1}}, {3, 6, 5}, 2},
-        {"conv_no_padding", Specs{Conv2d{.out_channels = 17, .kernel_size = 2}}, {1, 4, 5}, 3},
-        {"conv_stride",
-         Specs{Conv2d{.out_channels = 3, .kernel_size = 3, .stride = 2, .padding = 1}},
-         {2, 8, 6},
-         2},
+        {"linear", sequential({5}, {Linear{3}}), 4},
+        {"relu", sequential({3, 4, 5}, {ReLU{}}), 2},
+        {"conv", sequential({3, 6, 5}, {Conv2d{.out_channels = 4, .padding = 1}}), 2},
+        {"conv_no_padding", sequential({1, 4, 5}, {Conv2d{.out_channels = 17, .kernel_size = 2}}), 3},
+        {"conv_stride", sequential({2, 8, 6}, {Conv2d{.out_channels = 3, .stride = 2, .padding = 1}}), 2},
         {"conv_large",
-         Specs{Conv2d{.out_channels = 3, .kernel_size = 5, .stride = 3, .padding = 2}},
-         {2, 7, 9},
-         2},
-        {"pool", Specs{MaxPool2d{2}}, {3, 7, 4}, 2},
-        {"pool_3", Specs{MaxPool2d{3}}, {2, 8, 6}, 2},
-        {"flatten", Specs{Flatten{}, Linear{3}}, {2, 4, 3}, 2},
+         sequential({2, 7, 9}, {Conv2d{.out_channels = 3, .kernel_size = 5, .stride = 3, .padding = 2}}), 2},
+        {"pool", sequential({3, 7, 4}, {MaxPool2d{2}}), 2},
+        {"pool_3", sequential({2, 8, 6}, {MaxPool2d{3}}), 2},
+        {"flatten", sequential({2, 4, 3}, {Flatten{}, Linear{3}}), 2},
         {"small_net",
-         Specs{Conv2d{.out_channels = 5, .kernel_size = 3, .padding = 1}, ReLU{}, MaxPool2d{2}, Flatten{},
-               Linear{7}, ReLU{}, Linear{4}},
-         {3, 8, 6},
-         6,
-         true},
-        {"mlp", mlp(10), {1, 8, 8}, 5, true, false},
-        {"lenet", lenet(10), {1, 12, 12}, 4, true, false},
-        {"convnet", convnet(10), {3, 8, 8}, 4, true, false},
+         sequential({3, 8, 6}, {Conv2d{.out_channels = 5, .padding = 1}, ReLU{}, MaxPool2d{2}, Flatten{},
+                                Linear{7}, ReLU{}, Linear{4}}),
+         6, true},
+        {"mlp", mlp({.input = {1, 8, 8}, .classes = 10}), 5, true, false},
+        {"lenet", lenet({.input = {1, 12, 12}, .classes = 10}), 4, true, false},
+        {"convnet", convnet({.input = {3, 8, 8}, .classes = 10}), 4, true, false},
     };
-}
-
-/// Returns the sum, the norm, and a projection that detects elements in the wrong place, like
-/// record_torch.py.
-template <class T>
-std::vector<double> summary(const std::vector<T>& gradient) {
-    double sum = 0;
-    double squares = 0;
-    double projection = 0;
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-        const double value = static_cast<double>(gradient[i]);
-        sum += value;
-        squares += value * value;
-        projection += value * pattern<double>(300, i);
-    }
-    return {sum, std::sqrt(squares), projection};
 }
 
 /// Runs one case on `Backend` and checks everything that PyTorch recorded for it. `tolerance` is the
@@ -78,9 +54,9 @@ template <class Backend>
 void check_torch_case(const TorchCase& c, double tolerance) {
     using T = typename Backend::Scalar;
     CAPTURE(c.name);
-    Sequential<Backend> net(c.specs, c.input_shape, 1);
+    Network<Backend> net(c.graph, 1);
     set_pattern_parameters(net, c.in_full ? 1 : 0.5);
-    const Tensor<T> input = pattern_tensor<T>(100, with_batch(c.batch, c.input_shape), 4);
+    const Tensor<T> input = pattern_tensor<T>(100, with_batch(c.batch, net.input_shape()), 4);
     const Tensor<T>& output = net.forward(input);
     CHECK(difference(output.values(), torch_output(c.name + "/output")) < tolerance);
 

@@ -12,8 +12,8 @@
 #include <dptk/ddp/join.hpp>
 #include <dptk/nn/loss.hpp>
 #include <dptk/nn/models.hpp>
+#include <dptk/nn/network.hpp>
 #include <dptk/nn/reference/backend.hpp>
-#include <dptk/nn/sequential.hpp>
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/sgd.hpp>
 
@@ -37,7 +37,7 @@ constexpr std::size_t batch_size = 8;
 
 /// What stays of a step's sums until the next begins: a program's own gradients, into which it adds up.
 struct Model {
-    dptk::nn::Sequential<dptk::nn::Reference<double>> net;
+    dptk::nn::Network<dptk::nn::Reference<double>> net;
     std::vector<std::vector<double>> sums;
 
     template <class Sink>
@@ -101,7 +101,7 @@ void record(const std::string& folder, const std::string& model_name, const std:
     const std::string digits = DPTK_EXAMPLE_DATA_DIR "/digits/train-";
     const dptk::ImageDataset dataset = dptk::read_idx_images(
         digits + "images-idx3-ubyte.gz", digits + "labels-idx1-ubyte.gz", {.classes = 10});
-    Model model{{dptk::nn::make_model(model_name, 10), {1, 8, 8}, 7}, {}};
+    Model model{{dptk::nn::make_model(model_name, {.input = {1, 8, 8}, .classes = 10}), 7}, {}};
     dptk::DistributedDataParallel ddp(group, model, {.bucket_cap_mb = 0.1, .ready = dptk::Ready::marked});
     dptk::Join join(group);
     join.add(ddp);

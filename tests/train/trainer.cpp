@@ -5,6 +5,7 @@
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/support.hpp"
 #include "support/agreed_errors.hpp"
 #include "support/ranks.hpp"
 
@@ -27,9 +29,9 @@ dptk::ImageDataset digits(const std::string& split) {
                                  {.classes = 10});
 }
 
-dptk::nn::Sequential<Backend> small_mlp() {
+dptk::nn::Network<Backend> small_mlp() {
     using namespace dptk::nn;
-    return {{Flatten{}, Linear{.out_features = 64}, ReLU{}, Linear{.out_features = 10}}, {1, 8, 8}, 1};
+    return {sequential({1, 8, 8}, {Flatten{}, Linear{64}, ReLU{}, Linear{10}}), 1};
 }
 
 struct Trained {
@@ -40,7 +42,7 @@ struct Trained {
 
 Trained train(ProcessGroup& group, dptk::TrainerOptions options) {
     const dptk::ImageDataset samples = digits("train");
-    dptk::nn::Sequential<Backend> net = small_mlp();
+    dptk::nn::Network<Backend> net = small_mlp();
     options.sgd = {.lr = 0.05, .momentum = 0.9};
     options.pixel_scale = 1.0 / 16;
     dptk::Trainer<Backend> trainer(group, net, options);
@@ -96,7 +98,7 @@ TEST_CASE("reproducible shards give the same bits for every number of ranks") {
 
 TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
     dptk::launch_threads(2, [](ProcessGroup& group) {
-        dptk::nn::Sequential<Backend> net = small_mlp();
+        dptk::nn::Network<Backend> net = small_mlp();
         std::string text;
         const auto make = [&](const dptk::TrainerOptions& options) {
             return test::throws<dptk::ArgumentError>(
@@ -131,7 +133,7 @@ TEST_CASE("datasets whose sizes differ between ranks are an error on all ranks")
         const std::size_t shape[] = {group.rank() == 1 ? 100U : 200U, 8, 8};
         const dptk::ImageDataset samples(std::vector<std::uint8_t>(shape[0] * 64), shape,
                                          std::vector<std::uint8_t>(shape[0]), {.classes = 10});
-        dptk::nn::Sequential<Backend> net = small_mlp();
+        dptk::nn::Network<Backend> net = small_mlp();
         dptk::Trainer<Backend> trainer(group, net, {});
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
                                                    [&] { trainer.train_epoch(samples, 0); }));
@@ -161,7 +163,7 @@ struct Losses {
 
 template <class Dataset>
 Losses losses(ProcessGroup& group, const Dataset& samples, dptk::TrainerOptions options = {}) {
-    dptk::nn::Sequential<Backend> net = small_mlp();
+    dptk::nn::Network<Backend> net = small_mlp();
     options.sgd = {.lr = 0.05, .momentum = 0.9};
     dptk::Trainer<Backend> trainer(group, net, options);
     const double trained = trainer.train_epoch(samples, 1).loss;
@@ -283,5 +285,62 @@ TEST_CASE("a sample that one rank cannot read ends all ranks") {
             });
         }));
         CHECK(test::contains(text, "the disk is gone"));
+    }
+}
+
+namespace {
+
+struct NormedTraining {
+    std::vector<std::vector<float>> values;
+    std::vector<float> statistics;
+    double loss = 0;
+};
+
+/// Trains a network with batch norms on 9 digits.
+NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, bool is_synchronized) {
+    const dptk::ImageDataset images = digits("train");
+    std::vector<std::pair<dptk::Image, int>> samples;
+    for (std::size_t i = 0; i < 9; ++i) samples.emplace_back(image_of(images[i]), images[i].label);
+    dptk::nn::Graph graph = dptk::nn::convnet_mnist({.input = {1, 8, 8}, .classes = 10});
+    if (is_synchronized) graph.synchronize_batch_norms();
+    dptk::nn::Network<Backend> net(graph, 1);
+    dptk::Trainer<Backend> trainer(group, net, {.batch_size = batch_size});
+    NormedTraining result;
+    for (int epoch = 0; epoch < 2; ++epoch) trainer.train_epoch(samples, epoch);
+    result.loss = trainer.evaluate(samples).loss;
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) result.values.push_back(net.parameter_values(i));
+    net.for_each_buffer([&](const dptk::nn::NamedBuffer& buffer) {
+        if (buffer.data.dtype != dptk::DType::f32) return;
+        const auto* const values = static_cast<const float*>(buffer.data.data);
+        result.statistics.insert(result.statistics.end(), values, values + buffer.data.count);
+    });
+    CHECK(net.mode() == dptk::nn::Mode::train);
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("all ranks evaluate with rank 0's running statistics") {
+    for (const int ranks : {2, 3, 4}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const NormedTraining trained = train_with_norms(group, 2, false);
+            std::vector<float> of_rank_0 = trained.statistics;
+            group.broadcast(of_rank_0, 0);
+            CHECK(trained.statistics == of_rank_0);
+        });
+    }
+}
+
+TEST_CASE("synchronized batch norms train like one rank, also where a rank has no samples in the last step") {
+    NormedTraining alone;
+    dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train_with_norms(group, 8, true); });
+    for (const int ranks : {2, 4}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const auto trained = train_with_norms(group, 8 / static_cast<std::size_t>(group.size()), true);
+            CHECK(std::abs(trained.loss - alone.loss) < 1e-4);
+            for (std::size_t i = 0; i < alone.values.size(); ++i)
+                CHECK(dptk::nn::testing::difference(trained.values[i], alone.values[i]) < 1e-4);
+            CHECK(dptk::nn::testing::difference(trained.statistics, alone.statistics) < 1e-4);
+        });
     }
 }

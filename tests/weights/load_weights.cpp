@@ -12,8 +12,8 @@
 namespace {
 
 template <class Backend>
-dptk::nn::Sequential<Backend> net_of(std::size_t classes, std::uint64_t seed) {
-    return {dptk::nn::convnet(classes), {1, 8, 8}, seed};
+dptk::nn::Network<Backend> net_of(std::size_t classes, std::uint64_t seed) {
+    return {dptk::nn::convnet({.input = {1, 8, 8}, .classes = classes}), seed};
 }
 
 template <class A, class B>
@@ -64,7 +64,7 @@ TEST_CASE("what does not match is an error that names it, or is left out") {
     CHECK(report.other_shape.size() == 2);
     CHECK(report.unused.empty());
     CHECK(smaller.parameter_values(0) == saved.parameter_values(0));
-    dptk::nn::Sequential<Reference> mlp(dptk::nn::mlp(10), {1, 8, 8}, 1);
+    dptk::nn::Network<Reference> mlp(dptk::nn::mlp({.input = {1, 8, 8}, .classes = 10}), 1);
     CHECK(test::throws<dptk::ArgumentError>(text, [&] { dptk::load_weights(mlp, file); }));
     CHECK(test::contains(text, "not in the file: 1.weight, 1.bias"));
     CHECK(test::contains(text, "unused: "));

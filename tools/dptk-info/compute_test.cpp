@@ -2,7 +2,7 @@
 
 #include <dptk/comm/agreement.hpp>
 #include <dptk/nn/models.hpp>
-#include <dptk/nn/sequential.hpp>
+#include <dptk/nn/network.hpp>
 #ifdef DPTK_WITH_ONEDNN
 #include <dptk/nn/cpu/backend.hpp>
 #include <dptk/nn/cpu/threads.hpp>
@@ -44,7 +44,7 @@ using Seconds = std::chrono::duration<double>;
 
 /// The median time of `passes` forward passes, after one pass that is not measured.
 [[nodiscard]] double time_passes(int passes) {
-    dptk::nn::Sequential<Backend> net(dptk::nn::convnet(10), {3, 32, 32}, 1);
+    dptk::nn::Network<Backend> net(dptk::nn::convnet({.input = {3, 32, 32}, .classes = 10}), 1);
     dptk::nn::Tensor<float> images({samples, 3, 32, 32});
     for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i % 256) / 255;
     static_cast<void>(net.forward(images));

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,6 +48,32 @@ class BufferSource {
 };
 
 namespace detail {
+
+/// Collects the buffers of a model: the `data` of what its for_each_buffer() passes.
+struct BufferCollector {
+    std::vector<Buffer>& all;
+
+    template <class Named>
+        requires std::same_as<std::remove_cvref_t<decltype(Named::data)>, Buffer>
+    void operator()(const Named& named) const {
+        all.push_back(named.data);
+    }
+};
+
+/// Returns the buffers of a model with a for_each_buffer(sink), which calls sink(named) with objects whose
+/// `data` is a Buffer, as nn::Network does. Nullopt for other models. A model is kept by reference.
+template <class Model>
+[[nodiscard]] std::optional<BufferSource> buffers_of_model(Model& model) {
+    if constexpr (requires(BufferCollector collector) { model.for_each_buffer(collector); }) {
+        const auto collect = [&model] {
+            std::vector<Buffer> all;
+            model.for_each_buffer(BufferCollector{all});
+            return all;
+        };
+        if (!collect().empty()) return BufferSource(collect);
+    }
+    return std::nullopt;
+}
 
 [[nodiscard]] bool same_shape(const Buffer& a, const Buffer& b) noexcept;
 

@@ -44,11 +44,14 @@ class DistributedDataParallel : public DataParallelSteps {
               group, ParameterSource(std::forward<Values>(values), std::forward<Gradients>(gradients)),
               options) {}
 
-    /// Accepts a model with a for_each_parameter, or a container of pairs of value and gradient.
+    /// Accepts a model with a for_each_parameter, or a container of pairs of value and gradient. If the model
+    /// also has a for_each_buffer (see nn::Network), its buffers are those of the options, unless these have
+    /// other ones.
     template <class Model>
         requires(!std::same_as<std::remove_cvref_t<Model>, ParameterSource>)
     DistributedDataParallel(ProcessGroup& group, Model&& model, DistributedDataParallelOptions options = {})
-        : DistributedDataParallel(group, ParameterSource(std::forward<Model>(model)), options) {}
+        : DistributedDataParallel(group, ParameterSource(std::forward<Model>(model)),
+                                  detail::with_buffers_of(model, std::move(options))) {}
 
     /// Accepts a ParameterSource, which finds the parameters.
     DistributedDataParallel(ProcessGroup& group, ParameterSource source,

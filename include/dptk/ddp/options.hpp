@@ -79,4 +79,16 @@ struct DistributedDataParallelOptions {
     std::vector<std::string> parameters_to_ignore = {};
 };
 
+namespace detail {
+
+/// Returns the options with the buffers of the model, if they have none.
+template <class Model>
+[[nodiscard]] DistributedDataParallelOptions with_buffers_of(Model& model,
+                                                             DistributedDataParallelOptions options) {
+    if (!options.buffers) options.buffers = buffers_of_model(model);
+    return options;
+}
+
+}  // namespace detail
+
 }  // namespace DPTK_NAMESPACE

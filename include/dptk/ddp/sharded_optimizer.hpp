@@ -98,7 +98,7 @@ class ShardedOptimizer : public DataParallelSteps {
     ShardedOptimizer(ProcessGroup& group, Model&& model, O optimizer,
                      DistributedDataParallelOptions options = {}, ShardedOptimizerOptions sharded = {})
         : ShardedOptimizer(group, ParameterSource(std::forward<Model>(model)), std::move(optimizer),
-                           std::move(options), sharded) {}
+                           detail::with_buffers_of(model, std::move(options)), sharded) {}
 
     /// Accepts a ParameterSource, which finds the parameters.
     ShardedOptimizer(ProcessGroup& group, ParameterSource source, O optimizer,

@@ -63,14 +63,14 @@ class Graph {
     /// Returns the input.
     [[nodiscard]] Value input() const noexcept { return {0}; }
 
-    /// Adds operations::Linear, with a name within the current scope.
-    Value linear(std::string_view name, Value x, const operations::Linear& options);
+    /// Adds Linear, with a name within the current scope.
+    Value linear(std::string_view name, Value x, const Linear& options);
 
-    /// Adds operations::Conv2d, with a name within the current scope.
-    Value conv2d(std::string_view name, Value x, const operations::Conv2d& options);
+    /// Adds Conv2d, with a name within the current scope.
+    Value conv2d(std::string_view name, Value x, const Conv2d& options);
 
-    /// Adds operations::BatchNorm2d, with a name within the current scope.
-    Value batch_norm(std::string_view name, Value x, const operations::BatchNorm2d& options = {});
+    /// Adds BatchNorm2d, with a name within the current scope.
+    Value batch_norm(std::string_view name, Value x, const BatchNorm2d& options = {});
 
     /// Adds max(x, 0).
     Value relu(Value x);
@@ -81,28 +81,34 @@ class Graph {
     /// Adds 1 / (1 + exp(-x)).
     Value sigmoid(Value x);
 
-    /// Adds operations::Softmax.
-    Value softmax(Value x);
+    /// Adds x / (1 + exp(-x)).
+    Value silu(Value x);
 
-    /// Adds operations::Add.
+    /// Adds Softmax.
+    Value softmax(Value x, const Softmax& options = {});
+
+    /// Adds RadixSum.
+    Value radix_sum(Value x, const RadixSum& options = {});
+
+    /// Adds Add.
     Value add(Value a, Value b);
 
-    /// Adds operations::Multiply.
+    /// Adds Multiply.
     Value multiply(Value a, Value b);
 
-    /// Adds an operations::Pool2d of the largest values.
-    Value max_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+    /// Adds MaxPool2d.
+    Value max_pool(Value x, const MaxPool2d& options);
 
-    /// Adds an operations::Pool2d of means.
-    Value avg_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding = 0);
+    /// Adds AvgPool2d.
+    Value avg_pool(Value x, const AvgPool2d& options);
 
-    /// Adds operations::GlobalAvgPool2d.
+    /// Adds GlobalAvgPool2d.
     Value global_avg_pool(Value x);
 
-    /// Adds operations::Flatten.
+    /// Adds Flatten.
     Value flatten(Value x);
 
-    /// Adds an operations::Dropout with probability `p`.
+    /// Adds Dropout with probability `p`.
     Value dropout(Value x, double p);
 
     /// Adds an operation. `name` may be empty if the operation has no parameters.
@@ -114,8 +120,14 @@ class Graph {
     /// Returns the operations, in the order of forward. The last one is the output.
     [[nodiscard]] const std::vector<GraphNode>& nodes() const noexcept { return nodes_; }
 
+    /// Returns the shapes of an operation's inputs.
+    [[nodiscard]] std::vector<Shape> input_shapes(const GraphNode& node) const;
+
     /// Returns the shape of an operation's output.
     [[nodiscard]] const Shape& shape(Value value) const { return nodes_.at(value.node).shape; }
+
+    /// Returns the shape of the graph's input.
+    [[nodiscard]] const Shape& input_shape() const noexcept { return nodes_.front().shape; }
 
     /// Returns the shape of the graph's output.
     [[nodiscard]] const Shape& output_shape() const noexcept { return nodes_.back().shape; }
@@ -123,6 +135,9 @@ class Graph {
     /// Computes mean and variance of all batch norms added so far over the batches of all ranks, as PyTorch's
     /// SyncBatchNorm does. In training, forward and backward of a network are then collective.
     void synchronize_batch_norms() noexcept;
+
+    /// Returns whether any batch norm is synchronized.
+    [[nodiscard]] bool has_synchronized_batch_norms() const noexcept;
 
     /// Returns the parameters, with names as in PyTorch's named_parameters().
     [[nodiscard]] std::vector<ParameterSpec> parameters() const;
@@ -134,11 +149,16 @@ class Graph {
     [[nodiscard]] std::string summary() const;
 
   private:
-    [[nodiscard]] std::vector<Shape> input_shapes(const GraphNode& node) const;
-
     std::vector<GraphNode> nodes_;
     std::string prefix_;
 };
+
+/// Returns a graph of consecutive operations, with the parameter names of PyTorch's nn.Sequential:
+///
+///     nn::sequential({1, 28, 28}, {nn::Flatten{}, nn::Linear{128}, nn::ReLU{}, nn::Linear{10}})
+///
+/// has "1.weight", "1.bias", "3.weight" and "3.bias". Throws ArgumentError as Graph does.
+[[nodiscard]] Graph sequential(Shape input, const std::vector<Operation>& operations);
 
 /// See Graph::scope().
 class Graph::Scope {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 
@@ -18,65 +19,71 @@ using dptk::detail::text;
 }  // namespace detail
 
 DPTK_INLINE Graph::Graph(Shape input) {
-    add_operation(operations::Input{std::move(input)}, {}, "input");
+    add_operation(Input{std::move(input)}, {}, "input");
 }
 
-DPTK_INLINE Value Graph::linear(std::string_view name, Value x, const operations::Linear& options) {
+DPTK_INLINE Value Graph::linear(std::string_view name, Value x, const Linear& options) {
     return add_operation(options, {x}, name);
 }
 
-DPTK_INLINE Value Graph::conv2d(std::string_view name, Value x, const operations::Conv2d& options) {
+DPTK_INLINE Value Graph::conv2d(std::string_view name, Value x, const Conv2d& options) {
     return add_operation(options, {x}, name);
 }
 
-DPTK_INLINE Value Graph::batch_norm(std::string_view name, Value x, const operations::BatchNorm2d& options) {
+DPTK_INLINE Value Graph::batch_norm(std::string_view name, Value x, const BatchNorm2d& options) {
     return add_operation(options, {x}, name);
 }
 
 DPTK_INLINE Value Graph::relu(Value x) {
-    return add_operation(operations::PointwiseFunction{operations::Pointwise::relu}, {x});
+    return add_operation(ReLU{}, {x});
 }
 
 DPTK_INLINE Value Graph::relu6(Value x) {
-    return add_operation(operations::PointwiseFunction{operations::Pointwise::relu6}, {x});
+    return add_operation(ReLU6{}, {x});
 }
 
 DPTK_INLINE Value Graph::sigmoid(Value x) {
-    return add_operation(operations::PointwiseFunction{operations::Pointwise::sigmoid}, {x});
+    return add_operation(Sigmoid{}, {x});
 }
 
-DPTK_INLINE Value Graph::softmax(Value x) {
-    return add_operation(operations::Softmax{}, {x});
+DPTK_INLINE Value Graph::silu(Value x) {
+    return add_operation(SiLU{}, {x});
+}
+
+DPTK_INLINE Value Graph::softmax(Value x, const Softmax& options) {
+    return add_operation(options, {x});
+}
+
+DPTK_INLINE Value Graph::radix_sum(Value x, const RadixSum& options) {
+    return add_operation(options, {x});
 }
 
 DPTK_INLINE Value Graph::add(Value a, Value b) {
-    return add_operation(operations::Add{}, {a, b});
+    return add_operation(Add{}, {a, b});
 }
 
 DPTK_INLINE Value Graph::multiply(Value a, Value b) {
-    return add_operation(operations::Multiply{}, {a, b});
+    return add_operation(Multiply{}, {a, b});
 }
 
-DPTK_INLINE Value Graph::max_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding) {
-    return add_operation(operations::Pool2d{operations::Pool2d::Kind::max, kernel_size, stride, padding},
-                         {x});
+DPTK_INLINE Value Graph::max_pool(Value x, const MaxPool2d& options) {
+    return add_operation(options, {x});
 }
 
-DPTK_INLINE Value Graph::avg_pool(Value x, Size2d kernel_size, Size2d stride, Size2d padding) {
-    return add_operation(operations::Pool2d{operations::Pool2d::Kind::avg, kernel_size, stride, padding},
-                         {x});
+DPTK_INLINE Value Graph::avg_pool(Value x, const AvgPool2d& options) {
+    return add_operation(options, {x});
 }
 
 DPTK_INLINE Value Graph::global_avg_pool(Value x) {
-    return add_operation(operations::GlobalAvgPool2d{}, {x});
+    return add_operation(GlobalAvgPool2d{}, {x});
 }
 
 DPTK_INLINE Value Graph::flatten(Value x) {
-    return add_operation(operations::Flatten{}, {x});
+    return add_operation(Flatten{}, {x});
 }
 
 DPTK_INLINE Value Graph::dropout(Value x, double p) {
-    return add_operation(operations::Dropout{p}, {x});
+    return add_operation(Dropout{p}, {x});
 }
 
 DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Value>& inputs,
@@ -115,9 +122,15 @@ DPTK_INLINE Graph::Scope::Scope(Graph& graph, std::string_view name) : graph_(gr
 
 DPTK_INLINE void Graph::synchronize_batch_norms() noexcept {
     for (GraphNode& node : nodes_) {
-        if (auto* const norm = std::get_if<operations::BatchNorm2d>(&node.operation))
-            norm->is_synchronized = true;
+        if (auto* const norm = std::get_if<BatchNorm2d>(&node.operation)) norm->is_synchronized = true;
     }
+}
+
+DPTK_INLINE bool Graph::has_synchronized_batch_norms() const noexcept {
+    return dptk::detail::any_of(nodes_, [](const GraphNode& node) {
+        const auto* const norm = std::get_if<BatchNorm2d>(&node.operation);
+        return norm != nullptr && norm->is_synchronized;
+    });
 }
 
 DPTK_INLINE std::vector<Shape> Graph::input_shapes(const GraphNode& node) const {
@@ -175,6 +188,14 @@ DPTK_INLINE std::string Graph::summary() const {
     }
     add_row("sum", "", "", std::to_string(all_parameters), std::to_string(all_multiplications));
     return table;
+}
+
+DPTK_INLINE Graph sequential(Shape input, const std::vector<Operation>& operations) {
+    Graph graph(std::move(input));
+    Value x = graph.input();
+    for (std::size_t i = 0; i < operations.size(); ++i)
+        x = graph.add_operation(operations[i], {x}, std::to_string(i));
+    return graph;
 }
 
 }  // namespace DPTK_NAMESPACE::nn

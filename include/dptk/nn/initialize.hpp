@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/nn/operations.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
@@ -30,6 +31,18 @@ template <std::floating_point T>
     for (T& value : values) value = static_cast<T>(bound * uniform_symmetric(generator));
     return values;
 }
+
+namespace detail {
+
+/// Returns the first values of a parameter, row-major.
+template <std::floating_point T>
+[[nodiscard]] std::vector<T> first_values(const ParameterSpec& spec, Generator& generator) {
+    const std::size_t count = element_count(spec.shape);
+    if (spec.initial == Initial::uniform) return initial_values<T>(count, spec.fan_in, generator);
+    return std::vector<T>(count, spec.initial == Initial::ones ? T{1} : T{0});
+}
+
+}  // namespace detail
 
 }  // namespace DPTK_NAMESPACE::nn
 

@@ -1,9 +1,10 @@
 /// The operations of a Graph. Each says once, for all backends, what shape its output has, which parameters
-/// and buffers it has, and how many multiplications it takes. Names are PyTorch's, and so are defaults,
-/// except for kernel sizes and the stride of pools.
+/// and buffers it has, and how many multiplications it takes. Names and defaults are PyTorch's; kernel sizes
+/// have defaults here.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,11 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/tensor.hpp"
+#include "dptk/nn/pointwise.hpp"
 
 namespace DPTK_NAMESPACE::nn {
+
+class CustomOperation;
 
 /// A height and a width. A single number stands for both.
 struct Size2d {
@@ -58,14 +62,22 @@ struct BufferSpec {
 /// The shapes of an operation's inputs, without the batch dimension.
 using InputShapes = std::span<const Shape>;
 
-// Each operation has output_shape(inputs), which throws ArgumentError if the operation does not fit its
-// inputs, and perhaps parameters(inputs), buffers(inputs) and multiplications(inputs), the number for one
-// sample.
-namespace operations {
+namespace detail {
+
+[[nodiscard]] Shape pool_shape(std::string_view name, InputShapes inputs, const Size2d& kernel_size,
+                               const Size2d& stride, const Size2d& padding);
+
+}  // namespace detail
+
+// Each operation has a name, and output_shape(inputs), which throws ArgumentError if the operation does not
+// fit its inputs; and perhaps parameters(inputs), buffers(inputs) and multiplications(inputs), the number for
+// one sample. Pointwise operations, whose output has the shape of the input, have none of these.
 
 /// An input of the graph.
 struct Input {
     Shape shape;  ///< The shape, without the batch dimension.
+
+    static constexpr std::string_view name = "Input";  ///< For messages.
 
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
@@ -75,6 +87,8 @@ struct Input {
 struct Linear {
     std::size_t out_features;  ///< The number of elements of an output.
     bool bias = true;          ///< Whether there is a b.
+
+    static constexpr std::string_view name = "Linear";  ///< For messages.
 
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
@@ -98,6 +112,8 @@ struct Conv2d {
     std::size_t groups = 1;
     bool bias = true;  ///< Whether there is a bias.
 
+    static constexpr std::string_view name = "Conv2d";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
     /// Returns the parameters.
@@ -115,6 +131,8 @@ struct BatchNorm2d {
     double momentum = 0.1;         ///< The fraction of a batch in the running statistics.
     bool is_synchronized = false;  ///< Whether the statistics are those of the batches of all ranks.
 
+    static constexpr std::string_view name = "BatchNorm2d";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
     /// Returns the parameters.
@@ -123,29 +141,32 @@ struct BatchNorm2d {
     [[nodiscard]] std::vector<BufferSpec> buffers(InputShapes inputs) const;
 };
 
-/// Operations of one input, element by element.
-enum class Pointwise {
-    relu,    ///< max(x, 0)
-    relu6,   ///< min(max(x, 0), 6)
-    sigmoid  ///< 1 / (1 + exp(-x))
-};
+/// exp(x) / Σ exp(x), over the first dimension after the batch: dim=1 in PyTorch. With a radix, that
+/// dimension has `radix` groups of equally many channels, and the sum is over the channels at one place of
+/// each group: the r-softmax of ResNeSt's split attention.
+struct Softmax {
+    std::size_t radix = 0;  ///< The number of groups; 0 means that each channel is a group.
 
-/// A function of each element.
-struct PointwiseFunction {
-    Pointwise function;  ///< Which function.
+    static constexpr std::string_view name = "Softmax";  ///< For messages.
 
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
-/// exp(x) / Σ exp(x), over the first dimension after the batch: dim=1 in PyTorch.
-struct Softmax {
+/// The sum of `radix` groups of channels: {radix · channels, ...} becomes {channels, ...}.
+struct RadixSum {
+    std::size_t radix = 2;  ///< The number of groups.
+
+    static constexpr std::string_view name = "RadixSum";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The sum of two inputs of one shape.
 struct Add {
+    static constexpr std::string_view name = "Add";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
@@ -153,35 +174,51 @@ struct Add {
 /// The product of two inputs of equally many dimensions. A dimension of size 1 of the second input is
 /// repeated.
 struct Multiply {
+    static constexpr std::string_view name = "Multiply";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+};
+
+/// What a pool computes of each window.
+enum class PoolKind {
+    max,  ///< The largest value; the first one in row-major order gets the gradient.
+    avg   ///< The mean, in which padding counts as zeros.
 };
 
 /// The largest value, or the mean, of each window of an input {channels, height, width}.
+template <PoolKind kind>
 struct Pool2d {
-    /// What is computed of a window.
-    enum class Kind {
-        max,  ///< The largest value; the first one in row-major order gets the gradient.
-        avg   ///< The mean, in which padding counts as zeros.
-    };
+    Size2d kernel_size = 2;       ///< The size of a window.
+    Size2d stride = kernel_size;  ///< The distance between two windows.
+    Size2d padding = 0;  ///< The elements on each side: -∞ for max, 0 for avg. At most half a window.
 
-    Kind kind;               ///< Max or average.
-    Size2d kernel_size = 2;  ///< The size of a window.
-    Size2d stride = 2;       ///< The distance between two windows.
-    Size2d padding = 0;      ///< The elements on each side: -∞ for max, 0 for avg. At most half a window.
+    /// For messages.
+    static constexpr std::string_view name = kind == PoolKind::max ? "MaxPool2d" : "AvgPool2d";
 
     /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
+    [[nodiscard]] Shape output_shape(InputShapes inputs) const {
+        return detail::pool_shape(name, inputs, kernel_size, stride, padding);
+    }
 };
+
+/// The largest value of each window.
+using MaxPool2d = Pool2d<PoolKind::max>;
+/// The mean of each window.
+using AvgPool2d = Pool2d<PoolKind::avg>;
 
 /// The mean of each channel, {channels, 1, 1}.
 struct GlobalAvgPool2d {
+    static constexpr std::string_view name = "GlobalAvgPool2d";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// Any input as {features}, in row-major order.
 struct Flatten {
+    static constexpr std::string_view name = "Flatten";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
@@ -190,17 +227,22 @@ struct Flatten {
 struct Dropout {
     double p = 0.5;  ///< In [0, 1).
 
+    static constexpr std::string_view name = "Dropout";  ///< For messages.
+
     /// Returns the shape of the output.
     [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
-}  // namespace operations
+/// An operation that a program defines; see custom() in custom_operation.hpp. Host backends run it through
+/// its own functions.
+struct Custom {
+    std::shared_ptr<const CustomOperation> operation;  ///< What is computed.
+};
 
 /// An operation of any kind.
 using Operation =
-    std::variant<operations::Input, operations::Linear, operations::Conv2d, operations::BatchNorm2d,
-                 operations::PointwiseFunction, operations::Softmax, operations::Add, operations::Multiply,
-                 operations::Pool2d, operations::GlobalAvgPool2d, operations::Flatten, operations::Dropout>;
+    std::variant<Input, Linear, Conv2d, BatchNorm2d, ReLU, ReLU6, Sigmoid, SiLU, Softmax, RadixSum, Add,
+                 Multiply, MaxPool2d, AvgPool2d, GlobalAvgPool2d, Flatten, Dropout, Custom>;
 
 /// Returns the shape of an operation's output. Throws ArgumentError if the operation does not fit its inputs.
 [[nodiscard]] Shape output_shape_of(const Operation& operation, InputShapes inputs);
@@ -215,7 +257,7 @@ using Operation =
 [[nodiscard]] std::size_t multiplications_of(const Operation& operation, InputShapes inputs);
 
 /// Returns the name of an operation for messages: "Conv2d".
-[[nodiscard]] std::string_view operation_name(const Operation& operation) noexcept;
+[[nodiscard]] std::string_view operation_name(const Operation& operation);
 
 }  // namespace DPTK_NAMESPACE::nn
 

@@ -4,6 +4,7 @@
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/nn/custom_operation.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
@@ -45,22 +46,29 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
     return (size + 2 * padding - span) / stride + 1;
 }
 
+DPTK_INLINE Shape pool_shape(std::string_view name, InputShapes inputs, const Size2d& kernel_size,
+                             const Size2d& stride, const Size2d& padding) {
+    const Shape& input = image_input(inputs, name);
+    require(2 * padding.height <= kernel_size.height && 2 * padding.width <= kernel_size.width, name,
+            "a padding of at most half a window", text(padding.height, " x ", padding.width));
+    return {input[0], positions(name, input[1], kernel_size.height, stride.height, padding.height, 1),
+            positions(name, input[2], kernel_size.width, stride.width, padding.width, 1)};
+}
+
 }  // namespace detail
 
-namespace operations {
-
 DPTK_INLINE Shape Input::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 0, "Input");
-    detail::require(!shape.empty() && element_count(shape) > 0, "Input", "a shape with elements",
+    detail::require_inputs(inputs, 0, name);
+    detail::require(!shape.empty() && element_count(shape) > 0, name, "a shape with elements",
                     detail::shape_text(shape));
     return shape;
 }
 
 DPTK_INLINE Shape Linear::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 1, "Linear");
-    detail::require(inputs[0].size() == 1, "Linear", "an input {features} (flatten() makes one)",
+    detail::require_inputs(inputs, 1, name);
+    detail::require(inputs[0].size() == 1, name, "an input {features} (flatten() makes one)",
                     detail::shape_text(inputs[0]));
-    detail::require(out_features > 0, "Linear", "at least 1 output feature", out_features);
+    detail::require(out_features > 0, name, "at least 1 output feature", out_features);
     return {out_features};
 }
 
@@ -77,17 +85,16 @@ DPTK_INLINE std::size_t Linear::multiplications(InputShapes inputs) const {
 }
 
 DPTK_INLINE Shape Conv2d::output_shape(InputShapes inputs) const {
-    const Shape& input = detail::image_input(inputs, "Conv2d");
-    detail::require(out_channels > 0, "Conv2d", "at least 1 output channel", out_channels);
+    const Shape& input = detail::image_input(inputs, name);
+    detail::require(out_channels > 0, name, "at least 1 output channel", out_channels);
     detail::require(
-        groups > 0 && input[0] % groups == 0 && out_channels % groups == 0, "Conv2d",
+        groups > 0 && input[0] % groups == 0 && out_channels % groups == 0, name,
         detail::text("groups that divide the ", input[0], " input and ", out_channels, " output channels"),
         groups);
-    return {out_channels,
-            detail::positions("Conv2d", input[1], kernel_size.height, stride.height, padding.height,
-                              dilation.height),
-            detail::positions("Conv2d", input[2], kernel_size.width, stride.width, padding.width,
-                              dilation.width)};
+    return {
+        out_channels,
+        detail::positions(name, input[1], kernel_size.height, stride.height, padding.height, dilation.height),
+        detail::positions(name, input[2], kernel_size.width, stride.width, padding.width, dilation.width)};
 }
 
 DPTK_INLINE std::vector<ParameterSpec> Conv2d::parameters(InputShapes inputs) const {
@@ -108,9 +115,9 @@ DPTK_INLINE std::size_t Conv2d::multiplications(InputShapes inputs) const {
 }
 
 DPTK_INLINE Shape BatchNorm2d::output_shape(InputShapes inputs) const {
-    detail::require(eps >= 0, "BatchNorm2d", "an eps that is not negative", eps);
-    detail::require(momentum >= 0 && momentum <= 1, "BatchNorm2d", "a momentum in [0, 1]", momentum);
-    return detail::image_input(inputs, "BatchNorm2d");
+    detail::require(eps >= 0, name, "an eps that is not negative", eps);
+    detail::require(momentum >= 0 && momentum <= 1, name, "a momentum in [0, 1]", momentum);
+    return detail::image_input(inputs, name);
 }
 
 DPTK_INLINE std::vector<ParameterSpec> BatchNorm2d::parameters(InputShapes inputs) const {
@@ -125,79 +132,83 @@ DPTK_INLINE std::vector<BufferSpec> BatchNorm2d::buffers(InputShapes inputs) con
             {"num_batches_tracked", {}, DType::i64, 0}};
 }
 
-DPTK_INLINE Shape PointwiseFunction::output_shape(InputShapes inputs) const {
-    return detail::same_shape(inputs, "PointwiseFunction");
+DPTK_INLINE Shape Softmax::output_shape(InputShapes inputs) const {
+    Shape shape = detail::same_shape(inputs, name);
+    detail::require(radix == 0 || shape[0] % radix == 0, name,
+                    detail::text("a radix that divides the ", shape[0], " channels"), radix);
+    return shape;
 }
 
-DPTK_INLINE Shape Softmax::output_shape(InputShapes inputs) const {
-    return detail::same_shape(inputs, "Softmax");
+DPTK_INLINE Shape RadixSum::output_shape(InputShapes inputs) const {
+    Shape shape = detail::same_shape(inputs, name);
+    detail::require(radix > 0 && shape[0] % radix == 0, name,
+                    detail::text("a radix that divides the ", shape[0], " channels"), radix);
+    shape[0] /= radix;
+    return shape;
 }
 
 DPTK_INLINE Shape Add::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 2, "Add");
-    detail::require(inputs[0] == inputs[1], "Add",
+    detail::require_inputs(inputs, 2, name);
+    detail::require(inputs[0] == inputs[1], name,
                     detail::text("two inputs of the shape ", detail::shape_text(inputs[0])),
                     detail::shape_text(inputs[1]));
     return inputs[0];
 }
 
 DPTK_INLINE Shape Multiply::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 2, "Multiply");
+    detail::require_inputs(inputs, 2, name);
     bool fits = inputs[0].size() == inputs[1].size();
     for (std::size_t i = 0; fits && i < inputs[0].size(); ++i)
         fits = inputs[1][i] == inputs[0][i] || inputs[1][i] == 1;
-    detail::require(fits, "Multiply",
+    detail::require(fits, name,
                     detail::text("a second input of the shape ", detail::shape_text(inputs[0]),
                                  ", in which sizes may be 1"),
                     detail::shape_text(inputs[1]));
     return inputs[0];
 }
 
-DPTK_INLINE Shape Pool2d::output_shape(InputShapes inputs) const {
-    const Shape& input = detail::image_input(inputs, "Pool2d");
-    detail::require(2 * padding.height <= kernel_size.height && 2 * padding.width <= kernel_size.width,
-                    "Pool2d", "a padding of at most half a window",
-                    detail::text(padding.height, " x ", padding.width));
-    return {input[0],
-            detail::positions("Pool2d", input[1], kernel_size.height, stride.height, padding.height, 1),
-            detail::positions("Pool2d", input[2], kernel_size.width, stride.width, padding.width, 1)};
-}
-
 DPTK_INLINE Shape GlobalAvgPool2d::output_shape(InputShapes inputs) const {
-    return {detail::image_input(inputs, "GlobalAvgPool2d")[0], 1, 1};
+    return {detail::image_input(inputs, name)[0], 1, 1};
 }
 
 DPTK_INLINE Shape Flatten::output_shape(InputShapes inputs) const {
-    return {element_count(detail::same_shape(inputs, "Flatten"))};
+    return {element_count(detail::same_shape(inputs, name))};
 }
 
 DPTK_INLINE Shape Dropout::output_shape(InputShapes inputs) const {
-    detail::require(p >= 0 && p < 1, "Dropout", "a p in [0, 1)", p);
-    return detail::same_shape(inputs, "Dropout");
+    detail::require(p >= 0 && p < 1, name, "a p in [0, 1)", p);
+    return detail::same_shape(inputs, name);
 }
 
-}  // namespace operations
-
 DPTK_INLINE Shape output_shape_of(const Operation& operation, InputShapes inputs) {
-    return std::visit([&](const auto& one) { return one.output_shape(inputs); }, operation);
+    return std::visit(
+        [&]<class Op>(const Op& one) -> Shape {
+            if constexpr (PointwiseOperation<Op>)
+                return detail::same_shape(inputs, Op::name);
+            else if constexpr (std::same_as<Op, Custom>)
+                return one.operation->output_shape(inputs);
+            else
+                return one.output_shape(inputs);
+        },
+        operation);
 }
 
 DPTK_INLINE std::vector<ParameterSpec> parameters_of(const Operation& operation, InputShapes inputs) {
     return std::visit(
-        [&](const auto& one) -> std::vector<ParameterSpec> {
-            if constexpr (requires { one.parameters(inputs); }) return one.parameters(inputs);
-            return {};
+        [&]<class Op>(const Op& one) -> std::vector<ParameterSpec> {
+            if constexpr (std::same_as<Op, Custom>)
+                return one.operation->parameters(inputs);
+            else if constexpr (requires { one.parameters(inputs); })
+                return one.parameters(inputs);
+            else
+                return {};
         },
         operation);
 }
 
 DPTK_INLINE std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&](const auto& one) -> std::vector<BufferSpec> {
-            if constexpr (requires { one.buffers(inputs); }) return one.buffers(inputs);
-            return {};
-        },
-        operation);
+    const auto* const norm = std::get_if<BatchNorm2d>(&operation);
+    return norm != nullptr ? norm->buffers(inputs) : std::vector<BufferSpec>{};
 }
 
 DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShapes inputs) {
@@ -209,12 +220,15 @@ DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShap
         operation);
 }
 
-DPTK_INLINE std::string_view operation_name(const Operation& operation) noexcept {
-    constexpr std::string_view names[] = {"Input",   "Linear", "Conv2d",   "BatchNorm2d", "PointwiseFunction",
-                                          "Softmax", "Add",    "Multiply", "Pool2d",      "GlobalAvgPool2d",
-                                          "Flatten", "Dropout"};
-    static_assert(std::size(names) == std::variant_size_v<Operation>);
-    return names[operation.index()];
+DPTK_INLINE std::string_view operation_name(const Operation& operation) {
+    return std::visit(
+        []<class Op>(const Op& one) -> std::string_view {
+            if constexpr (std::same_as<Op, Custom>)
+                return one.operation->name();
+            else
+                return Op::name;
+        },
+        operation);
 }
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -25,7 +25,8 @@
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
-#include "dptk/nn/sequential.hpp"
+#include "dptk/nn/agree_on_layouts.hpp"
+#include "dptk/nn/network.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
@@ -54,9 +55,11 @@ class Trainer {
     /// batch size of 0, fewer than 1 epoch, a comm hook together with reproducible shards, or options that
     /// the network's backend does not support, and MismatchError on all ranks if options differ between
     /// ranks.
-    Trainer(ProcessGroup& group, nn::Sequential<Backend>& net, TrainerOptions options)
+    Trainer(ProcessGroup& group, nn::Network<Backend>& net, TrainerOptions options)
         : group_(group), options_(std::move(options)), computation_(net, options_) {
         check_options();
+        nn::agree_on_layouts(group, net);
+        if (group.size() > 1) net.set_group(group);
         if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
         const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
@@ -66,6 +69,8 @@ class Trainer {
         }
         if (reproducible_) return;
         ddp_.emplace(group, net, computation_.ddp_options(options_.ready));
+        has_buffers_ = !net.graph().buffers().empty();
+        is_synchronized_ = net.graph().has_synchronized_batch_norms();
         ddp_->set_comm_hook(options_.comm_hook);
         computation_.put_gradients_into(*ddp_);
     }
@@ -110,7 +115,8 @@ class Trainer {
         return result;
     }
 
-    /// Returns loss and accuracy over the dataset, with each sample counted once. Collective. Throws
+    /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. If
+    /// the network has buffers, first sends rank 0's values and buffers to all ranks. Collective. Throws
     /// MismatchError on all ranks if the dataset's size differs between ranks.
     template <IndexableDataset Dataset>
     EpochResult evaluate(const Dataset& dataset) {
@@ -120,6 +126,8 @@ class Trainer {
             own_samplers(dataset.size(), {.shuffle = false, .padding = Padding::none}, 0),
             options_.batch_size);
         const auto begin = std::chrono::steady_clock::now();
+        if (has_buffers_) ddp_->broadcast_values(0);
+        const ModeScope mode(computation_, nn::Mode::evaluate);
         Batches<Dataset> batches(computation_, dataset, indices,
                                  loader_options<Dataset>(options_.evaluation_transform));
         for (Totals& totals : evaluation_) totals.reset();
@@ -218,7 +226,7 @@ class Trainer {
         const std::size_t samples = load_next(batches);
         computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
-            if (samples > 0) forward_backward(training_.front());
+            if (samples > 0 || is_synchronized_) forward_backward(training_.front());
             ddp_->synchronize();
             step_values();
         });
@@ -287,11 +295,27 @@ class Trainer {
                 .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
     }
 
+    /// Sets the network's mode until the end of the scope, and then Mode::train.
+    class ModeScope {
+      public:
+        ModeScope(Computation& computation, nn::Mode mode) : computation_(computation) {
+            computation_.set_mode(mode);
+        }
+        ~ModeScope() { computation_.set_mode(nn::Mode::train); }
+        ModeScope(const ModeScope&) = delete;
+        ModeScope& operator=(const ModeScope&) = delete;
+
+      private:
+        Computation& computation_;
+    };
+
     ProcessGroup& group_;
     TrainerOptions options_;
     std::optional<DistributedDataParallel> ddp_;
     std::optional<ReproducibleDataParallel> reproducible_;  // either ddp_ or reproducible_ is set
     Computation computation_;
+    bool has_buffers_ = false;
+    bool is_synchronized_ = false;  // whether batch norms wait for ranks without samples
     std::vector<Totals> training_;  // by shard of this rank
     std::vector<Totals> evaluation_;
 };

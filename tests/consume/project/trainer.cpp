@@ -8,7 +8,7 @@ using Backend = dptk::nn::Reference<float>;
 
 int main() {
     dptk::ProcessGroup group = dptk::init_process_group();
-    dptk::nn::Sequential<Backend> net(dptk::nn::make_model("lenet", 10), {1, 8, 8}, 1);
+    dptk::nn::Network<Backend> net(dptk::nn::make_model("lenet", {.input = {1, 8, 8}, .classes = 10}), 1);
     dptk::ImageDataset dataset(std::vector<std::uint8_t>(640), std::vector<std::size_t>{10, 8, 8},
                                std::vector<std::uint8_t>(10), {.classes = 10});
     dptk::Trainer<Backend> trainer(group, net, {.epochs = 1, .batch_size = 4});

@@ -2,7 +2,11 @@
 // batch.
 #include <doctest/doctest.h>
 #include <dptk/ddp.hpp>
-#include <dptk/nn/reference/graph_network.hpp>
+#include <dptk/nn/network.hpp>
+#include <dptk/nn/reference/backend.hpp>
+#ifdef DPTK_WITH_ONEDNN
+#include <dptk/nn/cpu/backend.hpp>
+#endif
 
 #include <cstddef>
 #include <numeric>
@@ -36,12 +40,47 @@ std::vector<std::size_t> batches_of(int ranks) {
 }
 
 /// Returns the samples from `first` on.
-dptk::Tensor<double> part_of(const dptk::Tensor<double>& all, std::size_t first, std::size_t count) {
+template <class T>
+dptk::Tensor<T> part_of(const dptk::Tensor<T>& all, std::size_t first, std::size_t count) {
     dptk::Shape shape = all.shape();
     shape[0] = count;
-    dptk::Tensor<double> part(shape);
+    dptk::Tensor<T> part(shape);
     std::copy_n(all.data() + first * sample, count * sample, part.data());
     return part;
+}
+
+template <class Backend>
+void check_on_ranks(dptk::ProcessGroup& group, double tolerance) {
+    using T = typename Backend::Scalar;
+    const std::vector<std::size_t> batches = batches_of(group.size());
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const std::size_t all = std::accumulate(batches.begin(), batches.end(), std::size_t{0});
+    const std::size_t first =
+        std::accumulate(batches.begin(), batches.begin() + group.rank(), std::size_t{0});
+    Network<Backend> alone(graph_of(), 1), net(graph_of(), 1);
+    net.set_group(group);
+    for (std::uint32_t step = 0; step < 3; ++step) {
+        const auto input = pattern_tensor<T>(2 * step + 1, {all, 3, 5, 4}, 4);
+        const auto gradient = pattern_tensor<T>(2 * step + 2, {all, 3, 5, 4}, 4);
+        const auto& expected = alone.forward(input);
+        alone.backward(gradient, InputGradient::compute);
+        const auto own_input = part_of(input, first, batches[rank]);
+        const auto& output = net.forward(own_input);
+        net.backward(part_of(gradient, first, batches[rank]), InputGradient::compute);
+        CHECK(difference(output.values(), expected.values().subspan(first * sample, output.size())) <
+              tolerance);
+        CHECK(difference(net.input_gradient().values(),
+                         alone.input_gradient().values().subspan(first * sample, output.size())) < tolerance);
+        for (std::size_t i = 0; i < net.parameter_count(); ++i) {
+            std::vector<T> sum = net.parameter_gradient(i);
+            group.all_reduce(sum);
+            CHECK(difference(sum, alone.parameter_gradient(i)) < tolerance);
+        }
+        for (const Value norm : {Value{2}, Value{5}}) {
+            CHECK(difference(net.statistics(norm).mean, alone.statistics(norm).mean) < tolerance);
+            CHECK(difference(net.statistics(norm).variance, alone.statistics(norm).variance) < tolerance);
+        }
+    }
 }
 
 }  // namespace
@@ -49,33 +88,27 @@ dptk::Tensor<double> part_of(const dptk::Tensor<double>& all, std::size_t first,
 TEST_CASE("synchronized batch norms equal one process on the concatenated batch, also with an empty batch") {
     test::on_ranks([](dptk::ProcessGroup& group) {
         if (group.size() > 4) return;
-        const std::vector<std::size_t> batches = batches_of(group.size());
-        const auto rank = static_cast<std::size_t>(group.rank());
-        const std::size_t all = std::accumulate(batches.begin(), batches.end(), std::size_t{0});
-        const std::size_t first =
-            std::accumulate(batches.begin(), batches.begin() + group.rank(), std::size_t{0});
-        GraphNetwork<double> alone(graph_of(), 1), net(graph_of(), 1);
-        net.set_group(group);
-        for (std::uint32_t step = 0; step < 3; ++step) {
-            const auto input = pattern_tensor<double>(2 * step + 1, {all, 3, 5, 4}, 4);
-            const auto gradient = pattern_tensor<double>(2 * step + 2, {all, 3, 5, 4}, 4);
-            const auto& expected = alone.forward(input);
-            alone.backward(gradient, [](std::size_t) {});
-            const auto& output = net.forward(part_of(input, first, batches[rank]));
-            net.backward(part_of(gradient, first, batches[rank]), [](std::size_t) {});
-            CHECK(difference(output.values(), expected.values().subspan(first * sample, output.size())) <
-                  1e-12);
-            CHECK(difference(net.input_gradient().values(),
-                             alone.input_gradient().values().subspan(first * sample, output.size())) < 1e-12);
-            for (std::size_t i = 0; i < net.parameter_count(); ++i) {
-                std::vector<double> sum(net.parameter_gradient(i).begin(), net.parameter_gradient(i).end());
-                group.all_reduce(sum);
-                CHECK(difference(sum, alone.parameter_gradient(i)) < 1e-12);
-            }
-            for (const Value norm : {Value{2}, Value{5}}) {
-                for (const std::size_t which : {0U, 1U})
-                    CHECK(difference(net.statistics(norm, which), alone.statistics(norm, which)) < 1e-12);
-            }
+        check_on_ranks<Reference<double>>(group, 1e-12);
+#ifdef DPTK_WITH_ONEDNN
+        check_on_ranks<Cpu>(group, 1e-5);
+#endif
+    });
+}
+
+TEST_CASE("DistributedDataParallel sends rank 0's running statistics at the beginning of each step") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Graph graph({2, 3, 3});
+        const Value norm = graph.batch_norm("bn", graph.input());
+        Network<Reference<float>> net(graph, 1);
+        dptk::DistributedDataParallel ddp(group, net);
+        for (std::size_t step = 0; step < 3; ++step) {
+            const std::vector<float> own{static_cast<float>(10 * step) + static_cast<float>(group.rank()), 2};
+            net.statistics(norm).mean = own;
+            net.statistics(norm).batch_count = group.rank();
+            ddp.begin_step(1);
+            CHECK(net.statistics(norm).mean == std::vector<float>{static_cast<float>(10 * step), 2});
+            CHECK(net.statistics(norm).batch_count == 0);
+            ddp.synchronize();
         }
     });
 }

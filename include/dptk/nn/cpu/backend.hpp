@@ -6,30 +6,56 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/cpu/host_tensors.hpp"
+#include "dptk/core/tensor.hpp"
+#include "dptk/nn/backend.hpp"
 #include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
-#include "dptk/nn/initialize.hpp"
-#include "dptk/nn/layers.hpp"
-#include "dptk/core/tensor.hpp"
+#include "dptk/nn/cpu/primitive.hpp"
+#include "dptk/nn/graph.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
-/// The backend for `Sequential<Cpu>`. Every oneDNN error becomes a BackendError that names the layer.
-/// Unlike in PyTorch and the reference backend, ReLU and MaxPool2d do not always propagate NaN: oneDNN
-/// mostly replaces NaN by a number.
+namespace cpu {
+
+/// Copies a value to tensors.
+class Store {
+  public:
+    Store(const Context& context, const dnnl::memory& from);
+
+    void operator()(Tensor<float>& to);
+
+  private:
+    dnnl::memory to_;
+    Primitive copy_;
+};
+
+/// Adds two values.
+class Sum {
+  public:
+    Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& sum);
+
+    void operator()();
+
+  private:
+    Primitive add_;
+};
+
+}  // namespace cpu
+
+/// The backend for `Network<Cpu>`. Every oneDNN error becomes a BackendError that names the operation.
+/// Operations that oneDNN lacks are computed in plain loops. Unlike in PyTorch and the reference backend,
+/// ReLU and MaxPool2d do not always propagate NaN: oneDNN mostly replaces NaN by a number.
 class Cpu {
   public:
     using Scalar = float;
-    using Tensor = nn::Tensor<float>;
+    using Tensor = dptk::Tensor<float>;
     using Elements = std::span<float>;
-    using Activation = cpu::Activation;
+    using Layout = cpu::Layout;
+    using Memory = dnnl::memory;
     using Parameter = cpu::Parameter;
     using Layer = cpu::Layer;
 
@@ -37,46 +63,42 @@ class Cpu {
     /// batch sizes that the network is used with.
     static constexpr std::size_t nominal_batch = 32;
 
-    std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
-                                                    std::span<const Shape> shapes, Generator& generator);
+    static constexpr bool copies_tensors = false;
 
-    Activation wrap(const Tensor& tensor);
+    [[nodiscard]] bool fuses_relu(const Operation& operation) const;
 
-    Activation wrap_gradient(const Tensor& output_gradient) { return wrap(output_gradient); }
+    [[nodiscard]] Layout nominal_input(const Graph& graph) const {
+        return input_layout(graph, nominal_batch);
+    }
 
-    void store(const Activation& activation, Tensor& out);
+    [[nodiscard]] Layout input_layout(const Graph& graph, std::size_t batch) const;
+
+    [[nodiscard]] Layout output_gradient_layout(const Layout& output) const;
+
+    std::unique_ptr<Layer> make_layer(const cpu::Request& request);
+
+    std::byte* reserve(std::size_t bytes) { return memory_.reserve(bytes); }
+
+    [[nodiscard]] std::size_t bytes(const Layout& layout) const { return layout.get_size(); }
+
+    [[nodiscard]] Memory make_memory(const Layout& layout) const { return cpu::unbound(context_, layout); }
+
+    void bind(Memory& memory, std::byte* address) const { cpu::rebind_memory(memory, address); }
+
+    /// The network only reads memory that is bound to tensors.
+    void load(const Tensor& tensor, Memory& memory) const {
+        cpu::rebind_memory(memory, const_cast<float*>(tensor.data()));
+    }
+
+    [[nodiscard]] cpu::Store plan_store(const Memory& memory) const { return {context_, memory}; }
+
+    [[nodiscard]] cpu::Sum plan_sum(const Memory& a, const Memory& b, const Memory& sum) const {
+        return {context_, a, b, sum};
+    }
 
   private:
-    /// Returns PostOp::relu if the first layer is a Linear or Conv2d and the second one a ReLU: oneDNN then
-    /// computes the ReLU together with the first layer's output. Returns PostOp::none otherwise.
-    static cpu::PostOp post_op_of(std::span<const LayerSpec> layers);
-
-    /// Creates layers one after the other.
-    struct LayerFactory {
-        const cpu::Context& context;
-        Generator& generator;
-        std::string label = {};
-        bool after_convolution = false;
-        bool linear_follows = false;
-        cpu::PostOp post_op = cpu::PostOp::none;
-        cpu::PostOp post_op_before = cpu::PostOp::none;
-
-        using Layout = cpu::Layout;
-        using LayerPointer = std::unique_ptr<Layer>;
-
-        LayerPointer make(const Linear& spec, const Shape& input, const Layout& layout);
-
-        LayerPointer make(const Conv2d& spec, const Shape& input, const Layout& layout);
-
-        LayerPointer make(const ReLU&, const Shape&, const Layout& layout);
-
-        LayerPointer make(const MaxPool2d& spec, const Shape& input, const Layout& layout);
-
-        LayerPointer make(const Flatten&, const Shape&, const Layout& layout);
-    };
-
     cpu::Context context_;
-    cpu::HostTensors host_;
+    AlignedArray<std::byte> memory_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn

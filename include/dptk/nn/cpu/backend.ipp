@@ -2,83 +2,89 @@
 
 #include "dptk/nn/cpu/backend.hpp"
 
-#include <utility>
 #include <variant>
 
-#include "dptk/core/detail/algorithms.hpp"
-#include "dptk/core/detail/text.hpp"
+#include "dptk/nn/cpu/add.hpp"
+#include "dptk/nn/cpu/batch_norm.hpp"
 #include "dptk/nn/cpu/convolution.hpp"
 #include "dptk/nn/cpu/flatten.hpp"
+#include "dptk/nn/cpu/host_layer.hpp"
 #include "dptk/nn/cpu/linear.hpp"
-#include "dptk/nn/cpu/max_pool.hpp"
-#include "dptk/nn/cpu/relu.hpp"
+#include "dptk/nn/cpu/pointwise.hpp"
+#include "dptk/nn/cpu/pool.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
-DPTK_INLINE std::vector<std::unique_ptr<Cpu::Layer>> Cpu::make_layers(std::span<const LayerSpec> specs,
-                                                                      std::span<const Shape> shapes,
-                                                                      Generator& generator) {
-    std::vector<std::unique_ptr<Layer>> layers;
-    cpu::Dims dims{nominal_batch};
-    dims.insert(dims.end(), shapes[0].begin(), shapes[0].end());
-    cpu::Layout layout = cpu::row_major_layout(dims);
-    LayerFactory factory{.context = context_, .generator = generator};
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-        factory.linear_follows = dptk::detail::any_of(
-            specs.subspan(i), [](const LayerSpec& spec) { return std::holds_alternative<Linear>(spec); });
-        factory.post_op_before = std::exchange(factory.post_op, post_op_of(specs.subspan(i)));
-        factory.label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
-        layers.push_back(
-            std::visit([&](const auto& spec) { return factory.make(spec, shapes[i], layout); }, specs[i]));
-        layout = layers.back()->nominal_output();
+namespace cpu {
+
+DPTK_INLINE Store::Store(const Context& context, const dnnl::memory& from)
+    : to_(unbound(context, row_major_layout(dims_of(from.get_desc())))), copy_(reorder(context, from, to_)) {}
+
+DPTK_INLINE void Store::operator()(Tensor<float>& to) {
+    rebind_memory(to_, to.data());
+    translate_errors("output", [&] { copy_.run(); });
+}
+
+DPTK_INLINE Sum::Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b,
+                     const dnnl::memory& sum)
+    : add_(context, describe_sum(context.engine, sum.get_desc(), {a.get_desc(), b.get_desc()}),
+           {{DNNL_ARG_MULTIPLE_SRC, a}, {DNNL_ARG_MULTIPLE_SRC + 1, b}, {DNNL_ARG_DST, sum}}) {}
+
+DPTK_INLINE void Sum::operator()() {
+    translate_errors("sum of gradients", [&] { add_.run(); });
+}
+
+/// Whether oneDNN computes a batch norm: it does not know of other ranks.
+[[nodiscard]] DPTK_INLINE bool is_local_norm(const Operation& operation) {
+    const auto* const norm = std::get_if<BatchNorm2d>(&operation);
+    return norm != nullptr && !norm->is_synchronized;
+}
+
+template <class Layer, class... Arguments>
+[[nodiscard]] std::unique_ptr<cpu::Layer> make(const Context& context, const Request& request,
+                                               const Arguments&... arguments) {
+    return std::make_unique<Layer>(context, request, arguments...);
+}
+
+[[nodiscard]] DPTK_INLINE std::unique_ptr<Layer> make_layer(const Context& context, const Request& request) {
+    const OperationInfo& info = request.info;
+    const PostOp post_op = info.relu == FusedReLU::follows ? PostOp::relu : PostOp::none;
+    if (const auto* const linear = std::get_if<Linear>(&info.operation))
+        return make<LinearLayer>(context, request, LinearPasses(context, *linear, info.inputs[0], post_op));
+    if (const auto* const conv = std::get_if<Conv2d>(&info.operation))
+        return make<Conv2dLayer>(context, request, Conv2dPasses(context, *conv, info.inputs[0], post_op));
+    if (is_local_norm(info.operation)) return make<BatchNormLayer>(context, request);
+    if (std::holds_alternative<Add>(info.operation)) return make<AddLayer>(context, request);
+    if (std::holds_alternative<Flatten>(info.operation)) return make<FlattenLayer>(context, request);
+    if (std::holds_alternative<MaxPool2d>(info.operation) ||
+        std::holds_alternative<AvgPool2d>(info.operation) ||
+        std::holds_alternative<GlobalAvgPool2d>(info.operation))
+        return make<PoolLayer>(context, request);
+    if (pointwise_algorithm(info.operation)) {
+        const bool is_done_in_backward =
+            info.relu == FusedReLU::is_done && std::holds_alternative<BatchNorm2d>(request.before);
+        return make<PointwiseLayer>(context, request, !is_done_in_backward);
     }
-    return layers;
+    return make<HostLayer>(context, request);
 }
 
-DPTK_INLINE Cpu::Activation Cpu::wrap(const Tensor& tensor) {
-    return cpu::translate_errors("input", [&] { return host_.wrap(context_, tensor); });
+}  // namespace cpu
+
+DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
+    return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation) ||
+           std::holds_alternative<Add>(operation) || cpu::is_local_norm(operation);
 }
 
-DPTK_INLINE void Cpu::store(const Activation& activation, Tensor& out) {
-    cpu::translate_errors("output", [&] { host_.store(context_, activation, out.values()); });
+DPTK_INLINE cpu::Layout Cpu::input_layout(const Graph& graph, std::size_t batch) const {
+    return cpu::row_major_layout(cpu::Layer::dims_of_batch(batch, graph.input_shape()));
 }
 
-DPTK_INLINE cpu::PostOp Cpu::post_op_of(std::span<const LayerSpec> layers) {
-    const bool supports_post_op =
-        std::holds_alternative<Linear>(layers[0]) || std::holds_alternative<Conv2d>(layers[0]);
-    const bool relu_follows = layers.size() > 1 && std::holds_alternative<ReLU>(layers[1]);
-    return supports_post_op && relu_follows ? cpu::PostOp::relu : cpu::PostOp::none;
+DPTK_INLINE cpu::Layout Cpu::output_gradient_layout(const Layout& output) const {
+    return cpu::row_major_layout(cpu::dims_of(output));
 }
 
-DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Linear& spec, const Shape& input,
-                                                                    const Layout& layout) {
-    after_convolution = false;
-    return std::make_unique<cpu::LinearLayer>(
-        context, label, cpu::LinearPasses(context, spec, input, post_op), layout, generator);
-}
-
-DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Conv2d& spec, const Shape& input,
-                                                                    const Layout& layout) {
-    after_convolution = true;
-    return std::make_unique<cpu::Conv2dLayer>(
-        context, label, cpu::Conv2dPasses(context, spec, input, post_op), layout, generator);
-}
-
-DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const ReLU&, const Shape&,
-                                                                    const Layout& layout) {
-    return std::make_unique<cpu::ReLULayer>(context, label, layout, post_op_before);
-}
-
-DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const MaxPool2d& spec, const Shape& input,
-                                                                    const Layout& layout) {
-    return std::make_unique<cpu::MaxPool2dLayer>(context, label, spec, input, layout);
-}
-
-DPTK_INLINE Cpu::LayerFactory::LayerPointer Cpu::LayerFactory::make(const Flatten&, const Shape&,
-                                                                    const Layout& layout) {
-    if (after_convolution && linear_follows)
-        return std::make_unique<cpu::IdentityFlattenLayer>(context, label, layout);
-    return std::make_unique<cpu::FlattenLayer>(context, label, layout);
+DPTK_INLINE std::unique_ptr<cpu::Layer> Cpu::make_layer(const cpu::Request& request) {
+    return cpu::translate_errors(request.info.label, [&] { return cpu::make_layer(context_, request); });
 }
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -3,14 +3,12 @@
 /// if layouts differ.
 #pragma once
 
-#include <cstddef>
-
 #include "dptk/core/config.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/weighted_layer.hpp"
-#include "dptk/nn/layers.hpp"
-#include "dptk/core/tensor.hpp"
+#include "dptk/nn/operations.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -21,10 +19,14 @@ class Conv2dPasses {
     using BackwardParameters = dnnl::convolution_backward_weights;
 
     /// `input` is the shape of a sample, {channels, height, width}.
-    Conv2dPasses(const Context& context, const Conv2d& spec, const Shape& input, PostOp post_op);
+    Conv2dPasses(const Context& context, const Conv2d& conv, const Shape& input, PostOp post_op);
 
     [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
 
+    [[nodiscard]] bool has_bias() const { return conv_.bias; }
+
+    /// Returns {outputs, channels, height, width}, or with groups, {groups, outputs of a group, channels,
+    /// height, width}.
     [[nodiscard]] Dims weight_dims(const Layout& /*input*/) const;
 
     [[nodiscard]] Forward::primitive_desc describe_forward(const Layout& input, const Layout& weight) const;
@@ -36,18 +38,19 @@ class Conv2dPasses {
         const Forward::primitive_desc& forward) const;
 
   private:
-    static dnnl::memory::dim dim(std::size_t size) { return static_cast<dnnl::memory::dim>(size); }
-
     /// Returns a layout with the dimensions of `layout`, in an order that oneDNN may choose.
     [[nodiscard]] static Layout with_any_order(const Layout& layout);
 
-    [[nodiscard]] Dims bias_dims() const { return {dim(out_[0])}; }
+    [[nodiscard]] Layout bias_layout() const;
 
     dnnl::engine engine_;
     PostOp post_op_;
+    Conv2d conv_;
     Shape out_;
     Dims strides_;
+    Dims dilation_;  // 0 where neighbors are next to each other
     Dims padding_;
+    Dims end_padding_;  // negative where the last rows or columns are not used
     Shape weight_shape_;
 };
 

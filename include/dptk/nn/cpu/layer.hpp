@@ -1,7 +1,9 @@
-/// The base class of the oneDNN layers: primitives cached by batch size, and errors that name the layer.
+/// The base classes of the layers on oneDNN and of their plans.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,11 +11,18 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/nn/backend.hpp"
+#include "dptk/nn/cpu/converter.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
+
+using Request = LayerRequest<Layout, float>;
+using Arguments = nn::Arguments<dnnl::memory>;
+using PlanPointer = std::unique_ptr<OperationPlan<Layout, dnnl::memory>>;
+using nn::detail::WorkspaceUse;
 
 /// Calls `fn` and converts oneDNN's exceptions to BackendError. `label` names the layer in the message.
 template <class Fn>
@@ -26,10 +35,10 @@ decltype(auto) translate_errors(const std::string& label, Fn&& fn) {
     }
 }
 
-/// The base class of the oneDNN layers; see NetworkLayer for the meaning of the calls.
+/// The base class of the layers; see NetworkLayer for the meaning of the calls.
 class Layer {
   public:
-    Layer(const Context& context, std::string label);
+    Layer(const Context& context, OperationInfo info) : context_(context), info_(std::move(info)) {}
 
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
@@ -37,52 +46,54 @@ class Layer {
 
     virtual std::vector<Parameter*> parameters() { return {}; }
 
-    Activation forward(const Activation& input);
-
-    void backward_parameters(const Activation& output_gradient);
-
-    Activation backward_input(const Activation& output_gradient);
-
-    /// Returns the layout of the output for a batch of nominal_batch samples.
+    /// Returns the layout of the output for a batch of Cpu::nominal_batch samples.
     [[nodiscard]] virtual Layout nominal_output() const = 0;
 
-  protected:
+    PlanPointer plan(std::size_t batch, std::span<const Layout> inputs);
+
     [[nodiscard]] const Context& context() const noexcept { return context_; }
 
+    [[nodiscard]] const OperationInfo& info() const noexcept { return info_; }
+
+    /// Returns dimensions for a batch of samples of this shape.
+    [[nodiscard]] static Dims dims_of_batch(std::size_t batch, const Shape& sample);
+
   private:
-    virtual Activation do_forward(const Activation& input) = 0;
-
-    virtual void do_backward_parameters(const Activation& /*output_gradient*/) {}
-
-    virtual Activation do_backward_input(const Activation& output_gradient) = 0;
+    virtual PlanPointer do_plan(std::size_t batch, std::span<const Layout> inputs) = 0;
 
     Context context_;
-    std::string label_;
+    OperationInfo info_;
 };
 
-/// A layer's primitives: one `Plan` for each batch size, created at its first use. Layouts of inputs and
-/// gradients depend only on the network and the batch size, so a plan may rely on the layouts that it was
-/// created for.
-template <class Plan>
-class Plans {
+/// The base class of the layers' plans; see OperationPlan for the meaning of the calls.
+class Plan : public OperationPlan<Layout, dnnl::memory> {
   public:
-    /// Returns the plan for the batch size of `input`, created by `make(layout)` on first use.
-    /// current() returns this plan from now on.
-    template <class Make>
-    Plan& select(const Activation& input, Make&& make) {
-        const dnnl::memory::dim batch = batch_size(input.memory);
-        auto found = plans_.find(batch);
-        if (found == plans_.end())
-            found = plans_.emplace(batch, std::forward<Make>(make)(input.layout())).first;
-        current_ = &found->second;
-        return *current_;
-    }
+    explicit Plan(Layer& layer) : layer_(layer) {}
 
-    [[nodiscard]] Plan& current() { return *current_; }
+    std::vector<Layout> plan_backward(const Layout& output_gradient) final;
+
+    void forward(const Arguments& arguments, const Pass& pass) final;
+    void backward_parameters(const Arguments& arguments, const Pass& pass) final;
+    void backward_inputs(const Arguments& arguments, const Pass& pass) final;
+
+  protected:
+    [[nodiscard]] const Context& context() const noexcept { return layer_.context(); }
+
+    [[nodiscard]] const OperationInfo& info() const noexcept { return layer_.info(); }
+
+    /// Returns memory of the layout `layout`, which the network binds.
+    dnnl::memory add_workspace(const Layout& layout, WorkspaceUse when);
+
+    /// Returns a converter with a workspace for the copy.
+    Converter add_converter(const Layout& from, const Layout& wanted, WorkspaceUse when);
 
   private:
-    std::map<dnnl::memory::dim, Plan> plans_;
-    Plan* current_ = nullptr;
+    virtual std::vector<Layout> do_plan_backward(const Layout& output_gradient) = 0;
+    virtual void do_forward(const Arguments& arguments, const Pass& pass) = 0;
+    virtual void do_backward_parameters(const Arguments& /*arguments*/, const Pass& /*pass*/) {}
+    virtual void do_backward_inputs(const Arguments& arguments, const Pass& pass) = 0;
+
+    Layer& layer_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -4,19 +4,41 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-DPTK_INLINE Layer::Layer(const Context& context, std::string label)
-    : context_(context), label_(std::move(label)) {}
-
-DPTK_INLINE Activation Layer::forward(const Activation& input) {
-    return translate_errors(label_, [&] { return do_forward(input); });
+DPTK_INLINE PlanPointer Layer::plan(std::size_t batch, std::span<const Layout> inputs) {
+    return translate_errors(info_.label, [&] { return do_plan(batch, inputs); });
 }
 
-DPTK_INLINE void Layer::backward_parameters(const Activation& output_gradient) {
-    translate_errors(label_, [&] { do_backward_parameters(output_gradient); });
+DPTK_INLINE Dims Layer::dims_of_batch(std::size_t batch, const Shape& sample) {
+    Dims dims{static_cast<dnnl::memory::dim>(batch)};
+    dims.insert(dims.end(), sample.begin(), sample.end());
+    return dims;
 }
 
-DPTK_INLINE Activation Layer::backward_input(const Activation& output_gradient) {
-    return translate_errors(label_, [&] { return do_backward_input(output_gradient); });
+DPTK_INLINE std::vector<Layout> Plan::plan_backward(const Layout& output_gradient) {
+    return translate_errors(info().label, [&] { return do_plan_backward(output_gradient); });
+}
+
+DPTK_INLINE void Plan::forward(const Arguments& arguments, const Pass& pass) {
+    translate_errors(info().label, [&] { do_forward(arguments, pass); });
+}
+
+DPTK_INLINE void Plan::backward_parameters(const Arguments& arguments, const Pass& pass) {
+    translate_errors(info().label, [&] { do_backward_parameters(arguments, pass); });
+}
+
+DPTK_INLINE void Plan::backward_inputs(const Arguments& arguments, const Pass& pass) {
+    translate_errors(info().label, [&] { do_backward_inputs(arguments, pass); });
+}
+
+DPTK_INLINE dnnl::memory Plan::add_workspace(const Layout& layout, WorkspaceUse when) {
+    const dnnl::memory memory = unbound(context(), layout);
+    workspaces.push_back({memory, layout.get_size(), when});
+    return memory;
+}
+
+DPTK_INLINE Converter Plan::add_converter(const Layout& from, const Layout& wanted, WorkspaceUse when) {
+    if (from == wanted) return {};
+    return {context(), from, add_workspace(wanted, when)};
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -5,11 +5,11 @@
 #include <type_traits>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/weighted_layer.hpp"
-#include "dptk/nn/layers.hpp"
-#include "dptk/core/tensor.hpp"
+#include "dptk/nn/operations.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -20,9 +20,11 @@ class LinearPasses {
     using BackwardParameters = dnnl::inner_product_backward_weights;
 
     /// `input` is the shape of a sample, {in_features}.
-    LinearPasses(const Context& context, const Linear& spec, const Shape& input, PostOp post_op);
+    LinearPasses(const Context& context, const Linear& linear, const Shape& input, PostOp post_op);
 
     [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
+
+    [[nodiscard]] bool has_bias() const { return has_bias_; }
 
     /// Returns the dimensions of the weight: those of `input`, with the first one replaced by out_features.
     /// A sample of `input` is in_features numbers or an image with as many elements.
@@ -60,6 +62,7 @@ class LinearPasses {
 
     dnnl::engine engine_;
     PostOp post_op_;
+    bool has_bias_;
     dnnl::memory::dim out_;
     Shape weight_shape_;
 };

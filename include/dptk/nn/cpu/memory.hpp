@@ -1,13 +1,13 @@
-/// Memory of the oneDNN layers: engine and stream, memory objects that are rebound from buffer to buffer,
-/// and activations between layers.
+/// Memory of the oneDNN layers: engine and stream, and memory objects that are bound to one address after the
+/// other.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
 #include "dptk/core/config.hpp"
-#include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/core/tensor.hpp"
+#include "dptk/nn/cpu/onednn.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -25,25 +25,6 @@ void rebind_memory(const dnnl::memory& memory, void* data);
 
 /// Returns a memory object for `layout` that does not refer to data yet.
 [[nodiscard]] dnnl::memory unbound(const Context& context, const Layout& layout);
-
-/// A batch between layers, with dimensions [n, ...], in any layout. Does not own its elements.
-struct Activation {
-    dnnl::memory memory;
-    /// Whether the layer that receives the activation may overwrite it; false for the user's memory.
-    bool overwritable = false;
-
-    [[nodiscard]] Layout layout() const { return memory.get_desc(); }
-};
-
-/// The memory of a layer's results, which the plans for all batch sizes share.
-class Results {
-  public:
-    /// Returns an activation whose `memory` refers to this storage.
-    Activation in(const dnnl::memory& memory);
-
-  private:
-    AlignedArray<float> storage_;
-};
 
 }  // namespace DPTK_NAMESPACE::nn::cpu
 

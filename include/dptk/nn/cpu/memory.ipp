@@ -12,9 +12,4 @@ DPTK_INLINE dnnl::memory unbound(const Context& context, const Layout& layout) {
     return {layout, context.engine, DNNL_MEMORY_NONE};
 }
 
-DPTK_INLINE Activation Results::in(const dnnl::memory& memory) {
-    rebind_memory(memory, storage_.reserve(floats_in(memory)));
-    return {.memory = memory, .overwritable = true};
-}
-
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -32,6 +32,13 @@ enum class PostOp { none, relu };
 /// and trained on another.
 [[nodiscard]] dnnl::primitive_attr primitive_attributes(PostOp post_op = PostOp::none);
 
+/// A function of oneDNN, with its parameters.
+struct PointwiseAlgorithm {
+    dnnl::algorithm algorithm;
+    float alpha = 0;
+    float beta = 0;
+};
+
 #if DNNL_VERSION_MAJOR >= 3
 
 using PoolingForward = dnnl::pooling_forward;
@@ -49,16 +56,35 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return {engine, arguments..., forward, primitive_attributes()};
 }
 
-[[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
+[[nodiscard]] inline auto describe_pointwise(const dnnl::engine& engine, const PointwiseAlgorithm& function,
+                                             const Layout& data) {
     return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
-                                           dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, 0.0F,
-                                           0.0F);
+                                           function.algorithm, data, data, function.alpha, function.beta);
 }
 
-[[nodiscard]] inline auto describe_relu_backward(const dnnl::engine& engine, const Layout& data,
-                                                 const dnnl::eltwise_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::eltwise_backward>(
-        engine, forward, dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, data, 0.0F, 0.0F);
+[[nodiscard]] inline auto describe_pointwise_backward(const dnnl::engine& engine,
+                                                      const PointwiseAlgorithm& function, const Layout& data,
+                                                      const dnnl::eltwise_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::eltwise_backward>(engine, forward, function.algorithm, data, data, data,
+                                                     function.alpha, function.beta);
+}
+
+[[nodiscard]] inline auto describe_batch_norm(const dnnl::engine& engine, const Layout& data, float eps,
+                                              dnnl::normalization_flags flags) {
+    return describe<dnnl::batch_normalization_forward>(
+        engine, PostOp::none, dnnl::prop_kind::forward_training, data, data, eps, flags);
+}
+
+[[nodiscard]] inline auto describe_batch_norm_backward(
+    const dnnl::engine& engine, const Layout& data, float eps, dnnl::normalization_flags flags,
+    const dnnl::batch_normalization_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::batch_normalization_backward>(engine, forward, dnnl::prop_kind::backward,
+                                                                 data, data, data, eps, flags);
+}
+
+[[nodiscard]] inline dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
+                                                            const std::vector<Layout>& terms) {
+    return {engine, sum, std::vector<float>(terms.size(), 1.0F), terms, primitive_attributes()};
 }
 
 [[nodiscard]] inline Dims dims_of(const Layout& layout) {
@@ -103,15 +129,35 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return {typename Primitive::desc(arguments...), primitive_attributes(), engine, forward};
 }
 
-[[nodiscard]] inline auto describe_relu(const dnnl::engine& engine, const Layout& data) {
+[[nodiscard]] inline auto describe_pointwise(const dnnl::engine& engine, const PointwiseAlgorithm& function,
+                                             const Layout& data) {
     return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
-                                           dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, 0.0F, 0.0F);
+                                           function.algorithm, data, function.alpha, function.beta);
 }
 
-[[nodiscard]] inline auto describe_relu_backward(const dnnl::engine& engine, const Layout& data,
-                                                 const dnnl::eltwise_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::eltwise_backward>(
-        engine, forward, dnnl::algorithm::eltwise_relu_use_dst_for_bwd, data, data, 0.0F, 0.0F);
+[[nodiscard]] inline auto describe_pointwise_backward(const dnnl::engine& engine,
+                                                      const PointwiseAlgorithm& function, const Layout& data,
+                                                      const dnnl::eltwise_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::eltwise_backward>(engine, forward, function.algorithm, data, data,
+                                                     function.alpha, function.beta);
+}
+
+[[nodiscard]] inline auto describe_batch_norm(const dnnl::engine& engine, const Layout& data, float eps,
+                                              dnnl::normalization_flags flags) {
+    return describe<dnnl::batch_normalization_forward>(engine, PostOp::none,
+                                                       dnnl::prop_kind::forward_training, data, eps, flags);
+}
+
+[[nodiscard]] inline auto describe_batch_norm_backward(
+    const dnnl::engine& engine, const Layout& data, float eps, dnnl::normalization_flags flags,
+    const dnnl::batch_normalization_forward::primitive_desc& forward) {
+    return describe_backward<dnnl::batch_normalization_backward>(engine, forward, dnnl::prop_kind::backward,
+                                                                 data, data, eps, flags);
+}
+
+[[nodiscard]] inline dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
+                                                            const std::vector<Layout>& terms) {
+    return {sum, std::vector<float>(terms.size(), 1.0F), terms, engine, primitive_attributes()};
 }
 
 [[nodiscard]] inline Dims dims_of(const Layout& layout) {
@@ -166,6 +212,9 @@ template <class Wanted, class Free>
 [[nodiscard]] Layout row_major_layout(const Dims& dims);
 
 [[nodiscard]] std::size_t floats_in(const Layout& layout);
+
+/// Returns whether the layout has more elements than its dimensions.
+[[nodiscard]] bool has_padding(const Layout& layout);
 
 /// Returns 0 for row-major; otherwise a hash (FNV-1a) that is equal for equal layouts, on any machine.
 [[nodiscard]] std::uint64_t layout_hash(const Layout& layout);

@@ -51,6 +51,12 @@ DPTK_INLINE std::size_t floats_in(const Layout& layout) {
     return layout.get_size() / sizeof(float);
 }
 
+DPTK_INLINE bool has_padding(const Layout& layout) {
+    std::size_t elements = 1;
+    for (const dnnl::memory::dim dim : dims_of(layout)) elements *= static_cast<std::size_t>(dim);
+    return floats_in(layout) != elements;
+}
+
 DPTK_INLINE std::uint64_t layout_hash(const Layout& layout) {
     if (layout == row_major_layout(dims_of(layout))) return 0;
     std::uint64_t hash = 0xcbf29ce484222325;

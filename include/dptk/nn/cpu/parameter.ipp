@@ -3,23 +3,27 @@
 #include "dptk/nn/cpu/parameter.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/nn/cpu/converter.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
-DPTK_INLINE Parameter::Parameter(const Context& context, std::string_view name, Shape shape,
-                                 const Layout& layout, std::size_t fan_in, Generator& generator)
-    : context_(context),
-      name_(name),
-      shape_(std::move(shape)),
-      count_(floats_in(layout)),
-      layout_hash_(layout_hash(layout)),
-      value_storage_(count_),
-      gradient_storage_(count_),
-      value_(layout, context.engine, value_storage_.data()),
-      gradient_(layout, context.engine, gradient_storage_.data()) {
-    import_values(initial_values<float>(element_count(shape_), fan_in, generator));
+DPTK_INLINE Parameter::Parameter(const Context& context, Shape shape, const Layout& layout,
+                                 std::span<const float> values)
+    : context_(context), shape_(std::move(shape)) {
+    set_layout(layout);
+    import_values(values);
+}
+
+DPTK_INLINE void Parameter::set_layout(const Layout& layout) {
+    count_ = floats_in(layout);
+    layout_hash_ = layout_hash(layout);
+    value_storage_ = AlignedArray<float>(count_);
+    gradient_storage_ = AlignedArray<float>(count_);
+    value_ = dnnl::memory(layout, context_.engine, value_storage_.data());
+    gradient_ = dnnl::memory(layout, context_.engine, gradient_storage_.data());
 }
 
 DPTK_INLINE void Parameter::set_value_storage(std::span<float> storage) {
@@ -46,19 +50,24 @@ DPTK_INLINE void Parameter::export_gradient(std::span<float> out) const {
     reorder(context_, gradient_, row_major(out.data())).run();
 }
 
+DPTK_INLINE void Parameter::zero_gradient() {
+    dptk::detail::fill(gradient(), 0.0F);
+}
+
+DPTK_INLINE void Parameter::make_row_major() {
+    if (layout_hash_ == 0) return;
+    std::vector<float> values(element_count(shape_));
+    export_values(values);
+    set_layout(row_major_layout(dims_of(value_.get_desc())));
+    import_values(values);
+}
+
 DPTK_INLINE std::span<float> Parameter::elements(const dnnl::memory& memory) const {
     return {static_cast<float*>(memory.get_data_handle()), count_};
 }
 
 DPTK_INLINE dnnl::memory Parameter::row_major(float* data) const {
     return {row_major_layout(dims_of(value_.get_desc())), context_.engine, data};
-}
-
-DPTK_INLINE void ParameterGradients::run(const dnnl::memory& source, const dnnl::memory& output_gradient) {
-    compute_.set(DNNL_ARG_SRC, source_(source))
-        .set(DNNL_ARG_DIFF_DST, output_gradient_(output_gradient))
-        .run();
-    if (copy_) copy_.run();
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

@@ -4,17 +4,18 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
-#include <span>
-#include <variant>
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/tensor.hpp"
+#include "dptk/nn/backend.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
-#include "dptk/nn/layers.hpp"
+#include "dptk/nn/graph.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
@@ -26,59 +27,70 @@ struct CudaOptions {
     StreamRef stream = {};
 };
 
-/// The backend for `Sequential<Cuda>`, on the device that is current at construction. Inputs and outputs
-/// are row-major tensors of f32 in device memory. A network computes the same bits if a step is repeated with
-/// the same parameters and inputs. A ReLU that is fused with the preceding layer may not propagate NaN.
+/// The backend for `Network<Cuda>`, on the device that is current at construction. Inputs and outputs are
+/// row-major tensors of f32 in device memory. A network computes the same bits if a step is repeated with the
+/// same parameters and inputs. A ReLU that is fused with the preceding operation may not propagate NaN.
+///
+/// Runs Linear and Conv2d with bias, ReLU, MaxPool2d and Flatten. Kernels, strides and paddings must be
+/// square, Conv2d has neither groups nor dilation, and the windows of MaxPool2d neither overlap nor have
+/// padding. The network's constructor throws ArgumentError for other operations.
 class Cuda {
   public:
     using Scalar = float;
     using Tensor = DeviceTensor<float>;
     using Elements = DeviceSpan<float>;
-    using Activation = cuda::Activation;
+    using Layout = cuda::Layout;
+    using Memory = cuda::Memory;
     using Parameter = cuda::Parameter;
     using Layer = cuda::Layer;
+
+    static constexpr bool copies_tensors = true;
 
     /// Uses the current device. Throws BackendError if there is no device.
     explicit Cuda(const CudaOptions& options = {});
 
-    std::vector<std::unique_ptr<Layer>> make_layers(std::span<const LayerSpec> specs,
-                                                    std::span<const Shape> shapes, Generator& generator);
+    [[nodiscard]] bool fuses_relu(const Operation& operation) const;
 
-    Activation wrap(const Tensor& input);
+    [[nodiscard]] Layout nominal_input(const Graph& graph) const { return input_layout(graph, 1); }
 
-    Activation wrap_gradient(const Tensor& output_gradient);
+    /// Returns the layout of images if any operation needs images, otherwise that of features.
+    [[nodiscard]] Layout input_layout(const Graph& graph, std::size_t batch) const;
 
-    void store(const Activation& activation, Tensor& out);
+    [[nodiscard]] Layout output_gradient_layout(const Layout& output) const { return output; }
+
+    std::unique_ptr<Layer> make_layer(const cuda::Request& request);
+
+    std::byte* reserve(std::size_t bytes);
+
+    [[nodiscard]] std::size_t bytes(const Layout& layout) const;
+
+    [[nodiscard]] Memory make_memory(const Layout& layout) const;
+
+    void bind(Memory& memory, std::byte* address) const { memory->data = address; }
+
+    /// Converts the parameters to the type of activations.
+    void begin_forward();
+
+    void load(const Tensor& tensor, Memory& memory) const;
+
+    [[nodiscard]] std::function<void(Tensor&)> plan_store(const Memory& memory);
+
+    /// Is never called: no operation that this backend runs has two inputs.
+    [[nodiscard]] std::function<void()> plan_sum(const Memory&, const Memory&, const Memory&) { return {}; }
 
     /// Returns the stream on which all of the network's work is enqueued.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }
 
-    /// Returns a number that changes whenever memory of the network is reallocated or replaced. A batch that
-    /// is larger than all before reallocates memory, a new batch size may do so, and set_value_storage() and
-    /// set_gradient_storage() replace memory. CUDA graphs that were captured before the change are invalid.
+    /// Returns a number that changes whenever memory of the network is reallocated or replaced: at the first
+    /// use of a batch size, and by set_value_storage() and set_gradient_storage(). CUDA graphs that were
+    /// captured before the change are invalid.
     [[nodiscard]] std::size_t memory_version() const noexcept { return context_->memory_version(); }
 
   private:
-    /// Returns the form of the network's input: images if any layer needs images, otherwise features.
-    [[nodiscard]] cuda::Form form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const;
-
-    template <class Spec>
-    [[nodiscard]] static bool has_at(std::span<const LayerSpec> specs, std::size_t i) {
-        return i < specs.size() && std::holds_alternative<Spec>(specs[i]);
-    }
-
-    [[nodiscard]] std::unique_ptr<Layer> make_layer(std::span<const LayerSpec> specs, std::size_t i,
-                                                    Generator& generator);
-
-    Activation to_activation(const Tensor& tensor, const cuda::Form& form, cuda::ActivationBuffer& buffer);
-
     std::unique_ptr<cuda::Context> context_;
-    cuda::Form input_;
-    cuda::Form output_;
     std::vector<Parameter*> parameters_;
     std::vector<cuda::kernels::ConvertedTensor> converted_;
-    cuda::ActivationBuffer inputs_;
-    cuda::ActivationBuffer gradients_;
+    dptk::cuda::DeviceBuffer<std::byte> memory_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -2,10 +2,12 @@
 
 #include "dptk/nn/cuda/backend.hpp"
 
-#include <string>
+#include <string_view>
+#include <variant>
 
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/nn/cuda/convolution.hpp"
 #include "dptk/nn/cuda/linear.hpp"
 #include "dptk/nn/cuda/max_pool.hpp"
@@ -13,77 +15,129 @@
 
 namespace DPTK_NAMESPACE::nn {
 
+namespace cuda {
+
+/// Returns the only value of an option with which this backend runs an operation, if the operation has
+/// another value; otherwise an empty text.
+[[nodiscard]] DPTK_INLINE std::string_view required_option(const Operation& operation) {
+    const auto is_square = [](const Size2d& size) { return size.height == size.width; };
+    if (const auto* const linear = std::get_if<Linear>(&operation)) {
+        if (!linear->bias) return "bias = true";
+    }
+    if (const auto* const conv = std::get_if<Conv2d>(&operation)) {
+        if (!is_square(conv->kernel_size) || !is_square(conv->stride) || !is_square(conv->padding))
+            return "a square kernel_size, stride and padding";
+        if (conv->dilation != Size2d(1)) return "dilation = 1";
+        if (conv->groups != 1) return "groups = 1";
+        if (!conv->bias) return "bias = true";
+    }
+    if (const auto* const pool = std::get_if<MaxPool2d>(&operation)) {
+        if (!is_square(pool->kernel_size)) return "a square kernel_size";
+        if (pool->stride != pool->kernel_size) return "stride = kernel_size";
+        if (pool->padding != Size2d(0)) return "padding = 0";
+    }
+    return "";
+}
+
+template <class P>
+[[nodiscard]] PlanPointer make_plan(Layer& layer, const Layout& input) {
+    return std::make_unique<P>(layer, input);
+}
+
+/// Returns a function that makes plans for the operation. Throws ArgumentError if this backend cannot run it.
+[[nodiscard]] DPTK_INLINE Layer::MakePlan plan_maker(const OperationInfo& info) {
+    if (const std::string_view option = required_option(info.operation); !option.empty())
+        throw ArgumentError(
+            dptk::detail::text(info.label, ": the GPU backend runs this operation only with ", option));
+    if (std::holds_alternative<Linear>(info.operation)) return make_plan<LinearPlan>;
+    if (std::holds_alternative<Conv2d>(info.operation)) return make_plan<Conv2dPlan>;
+    if (std::holds_alternative<MaxPool2d>(info.operation)) return make_plan<MaxPool2dPlan>;
+    if (std::holds_alternative<Flatten>(info.operation) || info.relu == FusedReLU::is_done)
+        return make_plan<IdentityPlan>;
+    if (std::holds_alternative<ReLU>(info.operation)) return make_plan<ReLUPlan>;
+    throw ArgumentError(dptk::detail::text(info.label,
+                                           ": the GPU backend cannot run this operation yet; it runs Linear, "
+                                           "Conv2d, ReLU, MaxPool2d and Flatten"));
+}
+
+[[nodiscard]] DPTK_INLINE bool is_of_images(const Operation& operation) {
+    return std::holds_alternative<Conv2d>(operation) || std::holds_alternative<MaxPool2d>(operation);
+}
+
+[[nodiscard]] DPTK_INLINE Form image_form(const Context& context, const Shape& shape) {
+    return {shape[0], context.padded_channels(shape[0]), shape[1], shape[2]};
+}
+
+[[nodiscard]] DPTK_INLINE Form output_form(const Context& context, const Request& request) {
+    const OperationInfo& info = request.info;
+    if (is_of_images(info.operation)) return image_form(context, info.output);
+    if (std::holds_alternative<Linear>(info.operation)) return {info.output[0], info.output[0]};
+    return request.inputs[0].form;
+}
+
+}  // namespace cuda
+
 DPTK_INLINE Cuda::Cuda(const CudaOptions& options)
     : context_(std::make_unique<cuda::Context>(options.precision, options.stream)) {}
 
-DPTK_INLINE std::vector<std::unique_ptr<Cuda::Layer>> Cuda::make_layers(std::span<const LayerSpec> specs,
-                                                                        std::span<const Shape> shapes,
-                                                                        Generator& generator) {
-    input_ = form_of_input(specs, shapes[0]);
-    output_ = input_;
-    std::vector<std::unique_ptr<Layer>> layers;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-        layers.push_back(make_layer(specs, i, generator));
-        output_ = layers.back()->output_form();
-        for (Parameter* parameter : layers.back()->parameters()) parameters_.push_back(parameter);
+DPTK_INLINE bool Cuda::fuses_relu(const Operation& operation) const {
+    return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation);
+}
+
+DPTK_INLINE cuda::Layout Cuda::input_layout(const Graph& graph, std::size_t batch) const {
+    const Shape& shape = graph.input_shape();
+    const bool is_image = dptk::detail::any_of(
+        graph.nodes(), [](const GraphNode& node) { return cuda::is_of_images(node.operation); });
+    if (is_image) return {.n = batch, .form = cuda::image_form(*context_, shape)};
+    return {.n = batch, .form = {element_count(shape), element_count(shape)}};
+}
+
+DPTK_INLINE std::unique_ptr<cuda::Layer> Cuda::make_layer(const cuda::Request& request) {
+    const cuda::Layer::MakePlan make_plan = cuda::plan_maker(request.info);
+    auto layer =
+        std::make_unique<Layer>(*context_, request, cuda::output_form(*context_, request), make_plan);
+    for (Parameter* parameter : layer->parameters()) parameters_.push_back(parameter);
+    return layer;
+}
+
+DPTK_INLINE std::byte* Cuda::reserve(std::size_t bytes) {
+    if (bytes > memory_.size()) {
+        context_->note_reallocation();
+        memory_ = {};  // freed first, so that there need not be room for both
+        memory_ = dptk::cuda::DeviceBuffer<std::byte>(bytes);
     }
-    return layers;
+    return memory_.data();
 }
 
-DPTK_INLINE Cuda::Activation Cuda::wrap(const Tensor& input) {
-    if (context_->type() == DType::bf16) {
-        converted_.clear();
-        for (Parameter* parameter : parameters_)
-            converted_.push_back({parameter->values().data(), parameter->copy(), parameter->count()});
-        cuda::kernels::convert_all(converted_, context_->stream());
-    }
-    return to_activation(input, input_, inputs_);
+DPTK_INLINE std::size_t Cuda::bytes(const Layout& layout) const {
+    return layout.n * layout.form.elements() * context_->type_size();
 }
 
-DPTK_INLINE Cuda::Activation Cuda::wrap_gradient(const Tensor& output_gradient) {
-    return to_activation(output_gradient, output_, gradients_);
+DPTK_INLINE cuda::Memory Cuda::make_memory(const Layout& layout) const {
+    return std::make_shared<cuda::Activation>(cuda::Activation{nullptr, layout.n, layout.form});
 }
 
-DPTK_INLINE void Cuda::store(const Activation& activation, Tensor& out) {
-    const cuda::Form& form = activation.form;
-    cuda::kernels::from_channels_last(activation.data, context_->type(), out.data(), activation.n,
-                                      form.channels, form.padded, form.pixels(), context_->stream());
+DPTK_INLINE void Cuda::begin_forward() {
+    if (context_->type() == DType::f32) return;
+    converted_.clear();
+    for (Parameter* parameter : parameters_)
+        converted_.push_back({parameter->values().data(), parameter->copy(), parameter->count()});
+    cuda::kernels::convert_all(converted_, context_->stream());
 }
 
-DPTK_INLINE cuda::Form Cuda::form_of_input(std::span<const LayerSpec> specs, const Shape& shape) const {
-    const bool is_image = dptk::detail::any_of(specs, [](const LayerSpec& spec) {
-        return std::holds_alternative<Conv2d>(spec) || std::holds_alternative<MaxPool2d>(spec);
-    });
-    if (is_image) return {shape[0], context_->padded_channels(shape[0]), shape[1], shape[2]};
-    return {element_count(shape), element_count(shape)};
-}
-
-DPTK_INLINE std::unique_ptr<Cuda::Layer> Cuda::make_layer(std::span<const LayerSpec> specs, std::size_t i,
-                                                          Generator& generator) {
-    std::string label = dptk::detail::text("layer ", i, " (", layer_name(specs[i]), ")");
-    cuda::Activate activate = cuda::Activate::none;
-    if (has_at<ReLU>(specs, i + 1))
-        activate =
-            has_at<MaxPool2d>(specs, i + 2) ? cuda::Activate::relu_masked_by_pool : cuda::Activate::relu;
-    if (const auto* linear = std::get_if<Linear>(&specs[i]))
-        return std::make_unique<cuda::LinearLayer>(*context_, label, *linear, output_, activate, generator);
-    if (const auto* conv = std::get_if<Conv2d>(&specs[i]))
-        return std::make_unique<cuda::Conv2dLayer>(*context_, label, *conv, output_, activate, generator);
-    if (const auto* pool = std::get_if<MaxPool2d>(&specs[i]))
-        return std::make_unique<cuda::MaxPool2dLayer>(*context_, label, *pool, output_,
-                                                      i > 0 && has_at<ReLU>(specs, i - 1));
-    const bool is_fused = i > 0 && (has_at<Linear>(specs, i - 1) || has_at<Conv2d>(specs, i - 1));
-    if (has_at<ReLU>(specs, i) && !is_fused)
-        return std::make_unique<cuda::ReLULayer>(*context_, label, output_);
-    return std::make_unique<cuda::IdentityLayer>(*context_, label, output_);
-}
-
-DPTK_INLINE Cuda::Activation Cuda::to_activation(const Tensor& tensor, const cuda::Form& form,
-                                                 cuda::ActivationBuffer& buffer) {
-    const Activation out = buffer.get(*context_, tensor.shape()[0], form);
-    cuda::kernels::to_channels_last(tensor.data(), out.data, context_->type(), out.n, form.channels,
+DPTK_INLINE void Cuda::load(const Tensor& tensor, Memory& memory) const {
+    const cuda::Form& form = memory->form;
+    cuda::kernels::to_channels_last(tensor.data(), memory->data, context_->type(), memory->n, form.channels,
                                     form.padded, form.pixels(), context_->stream());
-    return out;
+}
+
+DPTK_INLINE std::function<void(DeviceTensor<float>&)> Cuda::plan_store(const Memory& memory) {
+    context_->note_reallocation();  // the network's tensors may grow with the batch size
+    return [context = context_.get(), memory](Tensor& tensor) {
+        const cuda::Form& form = memory->form;
+        cuda::kernels::from_channels_last(memory->data, context->type(), tensor.data(), memory->n,
+                                          form.channels, form.padded, form.pixels(), context->stream());
+    };
 }
 
 }  // namespace DPTK_NAMESPACE::nn

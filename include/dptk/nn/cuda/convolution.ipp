@@ -4,60 +4,43 @@
 
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "dptk/nn/cuda/kernels.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-DPTK_INLINE Conv2dLayer::Conv2dLayer(Context& context, std::string label, const Conv2d& spec,
-                                     const Form& input, Activate activate, Generator& generator)
-    : Layer(context, std::move(label), output_of(context, spec, input)),
-      spec_(spec),
-      input_(input),
-      activate_(activate),
-      weight_(context, "weight", {spec.out_channels, input.channels, spec.kernel_size, spec.kernel_size},
-              {.outputs = spec.out_channels,
-               .padded_outputs = output_form().padded,
-               .channels = input.channels,
-               .padded_channels = input.padded,
-               .positions = spec.kernel_size * spec.kernel_size},
-              fan_in(), generator),
-      bias_(context, "bias", {spec.out_channels},
-            {.outputs = spec.out_channels, .padded_outputs = output_form().padded}, fan_in(), generator) {}
-
-DPTK_INLINE Form Conv2dLayer::output_of(const Context& context, const Conv2d& spec, const Form& input) {
-    const Shape out = nn::output_shape(spec, {input.channels, input.height, input.width});
-    return {out[0], context.padded_channels(out[0]), out[1], out[2]};
+DPTK_INLINE Conv2dPlan::Conv2dPlan(Layer& layer, const Layout& input) : WeightedPlan(layer, input) {
+    const auto& conv = std::get<Conv2d>(layer.info().operation);
+    kernel_size_ = conv.kernel_size.height;
+    stride_ = conv.stride.height;
+    padding_ = conv.padding.height;
 }
 
-DPTK_INLINE std::size_t Conv2dLayer::fan_in() const {
-    return input_.channels * spec_.kernel_size * spec_.kernel_size;
-}
-
-DPTK_INLINE Conv2dLayer::Dims Conv2dLayer::dims(std::size_t n, std::size_t channels, std::size_t height,
-                                                std::size_t width) {
+DPTK_INLINE Conv2dPlan::Dims Conv2dPlan::dims(std::size_t n, std::size_t channels, std::size_t height,
+                                              std::size_t width) {
     return {static_cast<std::int64_t>(n), static_cast<std::int64_t>(channels),
             static_cast<std::int64_t>(height), static_cast<std::int64_t>(width)};
 }
 
-DPTK_INLINE Conv2dLayer::Dims Conv2dLayer::dims(std::size_t n, const Form& form) {
-    return dims(n, form.padded, form.height, form.width);
+DPTK_INLINE Conv2dPlan::Dims Conv2dPlan::dims(const Layout& layout) {
+    return dims(layout.n, layout.form.padded, layout.form.height, layout.form.width);
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::source_tensor(std::size_t n) const {
-    return cudnn_tensor(Id::source, context().type(), dims(n, input_));
+DPTK_INLINE CudnnDescriptor Conv2dPlan::source_tensor() const {
+    return cudnn_tensor(Id::source, context().type(), dims(input()));
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::weight_tensor(DType type) const {
-    return cudnn_tensor(Id::weight, type,
-                        dims(output_form().padded, input_.padded, spec_.kernel_size, spec_.kernel_size));
+DPTK_INLINE CudnnDescriptor Conv2dPlan::weight_tensor(DType type) const {
+    return cudnn_tensor(Id::weight_id, type,
+                        dims(output.form.padded, input().form.padded, kernel_size_, kernel_size_));
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::output_tensor(std::size_t n) const {
-    return cudnn_tensor(Id::output, context().type(), dims(n, output_form()));
+DPTK_INLINE CudnnDescriptor Conv2dPlan::output_tensor() const {
+    return cudnn_tensor(Id::output_id, context().type(), dims(output));
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::convolution() const {
+DPTK_INLINE CudnnDescriptor Conv2dPlan::convolution() const {
     const auto both = [](std::size_t value) {
         return std::array<std::int64_t, 2>{static_cast<std::int64_t>(value),
                                            static_cast<std::int64_t>(value)};
@@ -68,17 +51,16 @@ DPTK_INLINE CudnnDescriptor Conv2dLayer::convolution() const {
         .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
         .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
              std::span<const cudnnConvolutionMode_t>(&mode, 1))
-        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, both(spec_.padding))
-        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, both(spec_.padding))
+        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, both(padding_))
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, both(padding_))
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, both(1))
-        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, both(spec_.stride))
+        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, both(stride_))
         .finalize();
     return made;
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::pointwise(cudnnPointwiseMode_t mode, const CudnnDescriptor& in,
-                                                   const CudnnDescriptor* second,
-                                                   const CudnnDescriptor& out) {
+DPTK_INLINE CudnnDescriptor Conv2dPlan::pointwise(cudnnPointwiseMode_t mode, const CudnnDescriptor& in,
+                                                  const CudnnDescriptor* second, const CudnnDescriptor& out) {
     CudnnDescriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE,
              std::span<const cudnnPointwiseMode_t>(&mode, 1))
@@ -93,8 +75,8 @@ DPTK_INLINE CudnnDescriptor Conv2dLayer::pointwise(cudnnPointwiseMode_t mode, co
     return operation;
 }
 
-DPTK_INLINE CudnnDescriptor Conv2dLayer::forward_operation(const CudnnDescriptor& x, const CudnnDescriptor& w,
-                                                           const CudnnDescriptor& y) const {
+DPTK_INLINE CudnnDescriptor Conv2dPlan::forward_operation(const CudnnDescriptor& x, const CudnnDescriptor& w,
+                                                          const CudnnDescriptor& y) const {
     const CudnnDescriptor how = convolution();
     CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how)
@@ -107,61 +89,58 @@ DPTK_INLINE CudnnDescriptor Conv2dLayer::forward_operation(const CudnnDescriptor
     return operation;
 }
 
-DPTK_INLINE std::vector<CudnnArgument> Conv2dLayer::forward_arguments(const Activation& input,
-                                                                      const Activation& result) const {
-    return {{Id::source, input.data},
-            {Id::weight, const_cast<void*>(weight_.operand())},
-            {Id::output, result.data}};
+DPTK_INLINE std::vector<CudnnArgument> Conv2dPlan::forward_arguments(const Arguments& arguments) const {
+    return {{Id::source, arguments.inputs[0]->data},
+            {Id::weight_id, const_cast<void*>(weight().operand())},
+            {Id::output_id, arguments.output->data}};
 }
 
-DPTK_INLINE std::vector<CudnnArgument> Conv2dLayer::fused_arguments(const Activation& input,
-                                                                    const Activation& result) const {
-    std::vector<CudnnArgument> arguments = forward_arguments(input, result);
-    arguments.push_back({Id::bias, const_cast<void*>(bias_.operand())});
-    return arguments;
+DPTK_INLINE std::vector<CudnnArgument> Conv2dPlan::fused_arguments(const Arguments& arguments) const {
+    std::vector<CudnnArgument> all = forward_arguments(arguments);
+    all.push_back({Id::bias_id, const_cast<void*>(bias().operand())});
+    return all;
 }
 
-DPTK_INLINE void Conv2dLayer::plan_forward(Plan& plan, const Activation& input, const Activation& result) {
-    const Dims out = dims(input.n, output_form());
-    const CudnnDescriptor x = source_tensor(input.n);
+DPTK_INLINE void Conv2dPlan::plan_forward(const Arguments& arguments) {
+    const Dims out = dims(output);
+    const CudnnDescriptor x = source_tensor();
     const CudnnDescriptor w = weight_tensor(context().type());
-    const CudnnDescriptor y = output_tensor(input.n);
-    const CudnnDescriptor b = cudnn_tensor(Id::bias, context().type(), {1, out[1], 1, 1});
+    const CudnnDescriptor y = output_tensor();
+    const CudnnDescriptor b = cudnn_tensor(Id::bias_id, context().type(), {1, out[1], 1, 1});
     const CudnnDescriptor after_product = cudnn_tensor(Id::convolved, DType::f32, out, true);
     const CudnnDescriptor after_bias = cudnn_tensor(Id::biased, DType::f32, out, true);
-    const bool is_relu = activate_ != Activate::none;
     std::vector<CudnnDescriptor> operations;
     operations.push_back(forward_operation(x, w, after_product));
-    operations.push_back(pointwise(CUDNN_POINTWISE_ADD, after_product, &b, is_relu ? after_bias : y));
-    if (is_relu) operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, after_bias, nullptr, y));
-    plan.fused = find(operations, fused_arguments(input, result));
-    if (plan.fused) return;
+    operations.push_back(pointwise(CUDNN_POINTWISE_ADD, after_product, &b, has_relu() ? after_bias : y));
+    if (has_relu()) operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, after_bias, nullptr, y));
+    fused_ = find(operations, fused_arguments(arguments));
+    if (fused_) return;
     operations.clear();
     operations.push_back(forward_operation(x, w, y));
-    plan.forward = find(operations, forward_arguments(input, result));
-    if (!plan.forward) throw BackendError("cuDNN has no kernel for the forward pass");
+    forward_ = find(operations, forward_arguments(arguments));
+    if (!forward_) throw BackendError("cuDNN has no kernel for the forward pass");
 }
 
-DPTK_INLINE std::optional<CudnnPlan> Conv2dLayer::find(const std::vector<CudnnDescriptor>& operations,
-                                                       const std::vector<CudnnArgument>& arguments) const {
+DPTK_INLINE std::optional<CudnnPlan> Conv2dPlan::find(const std::vector<CudnnDescriptor>& operations,
+                                                      const std::vector<CudnnArgument>& arguments) const {
     std::vector<cudnnBackendDescriptor_t> pointers;
     for (const CudnnDescriptor& operation : operations) pointers.push_back(operation.get());
     return CudnnPlan::find(context(), pointers, arguments);
 }
 
-DPTK_INLINE std::vector<CudnnArgument> Conv2dLayer::gradient_arguments(const Plan& plan,
-                                                                       const Activation& gradient) {
-    void* to = weight_.gradient().data();
-    if (plan.narrow_gradients) to = narrow_.data();
-    return {{Id::source, source_.data}, {Id::weight, to}, {Id::output, gradient.data}};
+DPTK_INLINE std::vector<CudnnArgument> Conv2dPlan::gradient_arguments(const Arguments& arguments) {
+    void* to = weight().gradient().data();
+    if (has_narrow_gradients_) to = narrow_.data();
+    return {{Id::source, arguments.inputs[0]->data},
+            {Id::weight_id, to},
+            {Id::output_id, arguments.output_gradient->data}};
 }
 
-DPTK_INLINE std::optional<CudnnPlan> Conv2dLayer::find_gradients(const Plan& plan,
-                                                                 const Activation& gradient) {
+DPTK_INLINE std::optional<CudnnPlan> Conv2dPlan::find_gradients(const Arguments& arguments) {
     const CudnnDescriptor how = convolution();
-    const CudnnDescriptor x = source_tensor(gradient.n);
-    const CudnnDescriptor dw = weight_tensor(plan.narrow_gradients ? context().type() : DType::f32);
-    const CudnnDescriptor dy = output_tensor(gradient.n);
+    const CudnnDescriptor x = source_tensor();
+    const CudnnDescriptor dw = weight_tensor(has_narrow_gradients_ ? context().type() : DType::f32);
+    const CudnnDescriptor dy = output_tensor();
     std::vector<CudnnDescriptor> operations;
     operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
     operations.back()
@@ -172,74 +151,73 @@ DPTK_INLINE std::optional<CudnnPlan> Conv2dLayer::find_gradients(const Plan& pla
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.0F)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.0F)
         .finalize();
-    return find(operations, gradient_arguments(plan, gradient));
+    return find(operations, gradient_arguments(arguments));
 }
 
-DPTK_INLINE void Conv2dLayer::plan_gradients(Plan& plan, const Activation& gradient) {
-    plan.gradients = find_gradients(plan, gradient);
-    if (!plan.gradients && context().type() != DType::f32) {
-        plan.narrow_gradients = true;
-        if (narrow_.size() == 0) narrow_ = DeviceBuffer<std::byte>(weight_.count() * context().type_size());
-        plan.gradients = find_gradients(plan, gradient);
+DPTK_INLINE void Conv2dPlan::plan_gradients(const Arguments& arguments) {
+    gradients_ = find_gradients(arguments);
+    if (!gradients_ && context().type() != DType::f32) {
+        has_narrow_gradients_ = true;
+        narrow_ = DeviceBuffer<std::byte>(weight().count() * context().type_size());
+        gradients_ = find_gradients(arguments);
     }
-    const std::size_t rows = gradient.n * output_form().pixels();
+    const std::size_t rows = output.n * output.form.pixels();
     const std::size_t bytes = rows * window_elements() * context().type_size();
     if (bytes <= most_unfolded) {
-        plan.unfolded.emplace(UnfoldedGradients{MatrixProduct(context(), {.rows = output_form().padded,
-                                                                          .columns = window_elements(),
-                                                                          .inner = rows,
-                                                                          .a = Side::transposed}),
-                                                DeviceBuffer<std::byte>(bytes)});
-        run_unfolded(*plan.unfolded, gradient);
+        unfolded_.emplace(UnfoldedGradients{MatrixProduct(context(), {.rows = output.form.padded,
+                                                                      .columns = window_elements(),
+                                                                      .inner = rows,
+                                                                      .a = Side::transposed}),
+                                            DeviceBuffer<std::byte>(bytes)});
+        run_unfolded(arguments);
     }
-    if (!plan.gradients && !plan.unfolded)
-        throw BackendError("cuDNN has no kernel for the gradient of the weight");
-    if (!plan.gradients || !plan.unfolded) return;
+    if (!gradients_ && !unfolded_) throw BackendError("cuDNN has no kernel for the gradient of the weight");
+    if (!gradients_ || !unfolded_) return;
     const std::size_t fastest = find_fastest(context(), 2, [&](std::size_t i) {
-        if (i == 0) run_gradients(plan, gradient);
-        if (i == 1) run_unfolded(*plan.unfolded, gradient);
+        if (i == 0) run_gradients(arguments);
+        if (i == 1) run_unfolded(arguments);
     });
-    if (fastest == 0) plan.unfolded.reset();
+    if (fastest == 0) unfolded_.reset();
 }
 
-DPTK_INLINE void Conv2dLayer::run_gradients(Plan& plan, const Activation& gradient) {
-    plan.gradients->run(context(), gradient_arguments(plan, gradient));
-    if (plan.narrow_gradients)
-        kernels::convert(narrow_.data(), context().type(), weight_.gradient().data(), DType::f32,
-                         weight_.count(), context().stream());
+DPTK_INLINE void Conv2dPlan::run_gradients(const Arguments& arguments) {
+    gradients_->run(context(), gradient_arguments(arguments));
+    if (has_narrow_gradients_)
+        kernels::convert(narrow_.data(), context().type(), weight().gradient().data(), DType::f32,
+                         weight().count(), context().stream());
 }
 
-DPTK_INLINE void Conv2dLayer::run_unfolded(UnfoldedGradients& unfolded, const Activation& gradient) {
+DPTK_INLINE void Conv2dPlan::run_unfolded(const Arguments& arguments) {
     const auto number = [](std::size_t value) { return static_cast<int>(value); };
-    kernels::unfold(source_.data, unfolded.rows.data(), context().type(), gradient.n, input_.padded,
-                    {.height = number(input_.height),
-                     .width = number(input_.width),
-                     .out_height = number(output_form().height),
-                     .out_width = number(output_form().width),
-                     .size = number(spec_.kernel_size),
-                     .stride = number(spec_.stride),
-                     .padding = number(spec_.padding)},
+    kernels::unfold(arguments.inputs[0]->data, unfolded_->rows.data(), context().type(), input().n,
+                    input().form.padded,
+                    {.height = number(input().form.height),
+                     .width = number(input().form.width),
+                     .out_height = number(output.form.height),
+                     .out_width = number(output.form.width),
+                     .size = number(kernel_size_),
+                     .stride = number(stride_),
+                     .padding = number(padding_)},
                     context().stream());
-    unfolded.product.run(gradient.data, unfolded.rows.data(), weight_.gradient().data());
+    unfolded_->product.run(arguments.output_gradient->data, unfolded_->rows.data(),
+                           weight().gradient().data());
 }
 
-DPTK_INLINE std::size_t Conv2dLayer::window_elements() const noexcept {
-    return spec_.kernel_size * spec_.kernel_size * input_.padded;
+DPTK_INLINE std::size_t Conv2dPlan::window_elements() const noexcept {
+    return kernel_size_ * kernel_size_ * input().form.padded;
 }
 
-DPTK_INLINE std::vector<CudnnArgument> Conv2dLayer::input_arguments(const Activation& gradient,
-                                                                    const Activation& result) const {
-    return {{Id::source, result.data},
-            {Id::weight, const_cast<void*>(weight_.operand())},
-            {Id::output, gradient.data}};
+DPTK_INLINE std::vector<CudnnArgument> Conv2dPlan::input_arguments(const Arguments& arguments) const {
+    return {{Id::source, arguments.input_gradients[0]->data},
+            {Id::weight_id, const_cast<void*>(weight().operand())},
+            {Id::output_id, arguments.output_gradient->data}};
 }
 
-DPTK_INLINE void Conv2dLayer::plan_backward_input(Plan& plan, const Activation& gradient,
-                                                  const Activation& result) {
+DPTK_INLINE void Conv2dPlan::plan_backward_input(const Arguments& arguments) {
     const CudnnDescriptor how = convolution();
-    const CudnnDescriptor dx = source_tensor(gradient.n);
+    const CudnnDescriptor dx = source_tensor();
     const CudnnDescriptor w = weight_tensor(context().type());
-    const CudnnDescriptor dy = output_tensor(gradient.n);
+    const CudnnDescriptor dy = output_tensor();
     std::vector<CudnnDescriptor> operations;
     operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
     operations.back()
@@ -250,44 +228,34 @@ DPTK_INLINE void Conv2dLayer::plan_backward_input(Plan& plan, const Activation& 
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.0F)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F)
         .finalize();
-    plan.backward_input = find(operations, input_arguments(gradient, result));
-    if (!plan.backward_input) throw BackendError("cuDNN has no kernel for the gradient of the input");
+    backward_input_ = find(operations, input_arguments(arguments));
+    if (!backward_input_) throw BackendError("cuDNN has no kernel for the gradient of the input");
 }
 
-DPTK_INLINE Activation Conv2dLayer::do_forward(const Activation& input) {
-    Plan& plan = plans_[input.n];
-    current_ = &plan;
-    source_ = input;
-    output_ = outputs_.get(context(), input.n, output_form());
-    if (!plan.fused && !plan.forward) plan_forward(plan, input, output_);
-    if (plan.fused) {
-        plan.fused->run(context(), fused_arguments(input, output_));
+DPTK_INLINE void Conv2dPlan::do_forward(const Arguments& arguments) {
+    if (!fused_ && !forward_) plan_forward(arguments);
+    if (fused_) {
+        fused_->run(context(), fused_arguments(arguments));
     } else {
-        plan.forward->run(context(), forward_arguments(input, output_));
-        kernels::add_bias(output_.data, bias_.operand(), context().type(), input.n * output_form().pixels(),
-                          output_form().padded, activate_ != Activate::none, context().stream());
-    }
-    return output_;
-}
-
-DPTK_INLINE void Conv2dLayer::do_backward_parameters(const Activation& gradient) {
-    bias_gradient_.run(context(), gradient, activate_ == Activate::relu ? output_.data : nullptr,
-                       bias_.gradient().data());
-    Plan& plan = *current_;
-    if (!plan.gradients && !plan.unfolded) plan_gradients(plan, gradient);
-    if (plan.unfolded) {
-        run_unfolded(*plan.unfolded, gradient);
-    } else {
-        run_gradients(plan, gradient);
+        forward_->run(context(), forward_arguments(arguments));
+        kernels::add_bias(arguments.output->data, bias().operand(), context().type(),
+                          output.n * output.form.pixels(), output.form.padded, has_relu(),
+                          context().stream());
     }
 }
 
-DPTK_INLINE Activation Conv2dLayer::do_backward_input(const Activation& gradient) {
-    Plan& plan = *current_;
-    const Activation result = input_gradients_.get(context(), gradient.n, input_);
-    if (!plan.backward_input) plan_backward_input(plan, gradient, result);
-    plan.backward_input->run(context(), input_arguments(gradient, result));
-    return result;
+DPTK_INLINE void Conv2dPlan::do_backward_weight(const Arguments& arguments) {
+    if (!gradients_ && !unfolded_) plan_gradients(arguments);
+    if (unfolded_) {
+        run_unfolded(arguments);
+    } else {
+        run_gradients(arguments);
+    }
+}
+
+DPTK_INLINE void Conv2dPlan::do_backward_inputs(const Arguments& arguments) {
+    if (!backward_input_) plan_backward_input(arguments);
+    backward_input_->run(context(), input_arguments(arguments));
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

@@ -1,8 +1,9 @@
-/// Activations between the layers of a network on a GPU, and the base class of the layers.
+/// Values between the operations of a network on a GPU, the layers, and the base class of their plans.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/nn/backend.hpp"
 #include "dptk/nn/cuda/context.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 
@@ -27,6 +29,15 @@ struct Form {
     [[nodiscard]] std::size_t elements() const noexcept { return padded * pixels(); }
 };
 
+/// The memory layout of `n` samples.
+struct Layout {
+    std::size_t n = 0;
+    Form form;
+    /// For the gradient of a ReLU's output: whether the backward pass of the ReLU is already applied, by the
+    /// MaxPool2d after it.
+    bool is_masked = false;
+};
+
 /// A non-owning reference to `n` samples with the layout `form`, whose elements have the type of activations.
 struct Activation {
     void* data = nullptr;
@@ -34,65 +45,84 @@ struct Activation {
     Form form;
 };
 
-/// Memory for activations. It grows, and never shrinks.
-class ActivationBuffer {
-  public:
-    [[nodiscard]] Activation get(Context& context, std::size_t n, const Form& form);
+/// Copies remain equal when one of them is bound to memory.
+using Memory = std::shared_ptr<Activation>;
 
-  private:
-    DeviceBuffer<std::byte> memory_;
-};
+using Request = LayerRequest<Layout, float>;
+using Arguments = nn::Arguments<Memory>;
+using PlanPointer = std::unique_ptr<OperationPlan<Layout, Memory>>;
 
-/// Calls `fn`, and adds the layer's name to BackendErrors that it throws.
+/// Calls `fn`, and adds the operation's name to BackendErrors that it throws.
 template <class Fn>
-decltype(auto) with_name(const std::string& layer, Fn&& fn) {
+decltype(auto) with_name(const std::string& operation, Fn&& fn) {
     try {
         return std::forward<Fn>(fn)();
     } catch (const BackendError& error) {
-        throw BackendError(dptk::detail::text(layer, ": ", error.what()));
+        throw BackendError(dptk::detail::text(operation, ": ", error.what()));
     }
 }
 
-/// The base class of the layers; see NetworkLayer for the meaning of the calls. The calls enqueue their work
-/// on the context's stream and do not block, except that the first call for a batch size may allocate memory
-/// and measure kernels.
+/// A layer; see NetworkLayer for the meaning of the calls.
 class Layer {
   public:
-    Layer(Context& context, std::string label, const Form& output);
+    using MakePlan = PlanPointer (*)(Layer& layer, const Layout& input);
+
+    Layer(Context& context, const Request& request, const Form& output, MakePlan make_plan);
 
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
-    virtual ~Layer() = default;
 
-    virtual std::vector<Parameter*> parameters() { return {}; }
+    std::vector<Parameter*> parameters();
 
-    Activation forward(const Activation& input);
+    [[nodiscard]] Layout nominal_output() const { return {.n = 1, .form = output_}; }
 
-    void backward_parameters(const Activation& output_gradient);
+    PlanPointer plan(std::size_t batch, std::span<const Layout> inputs);
 
-    Activation backward_input(const Activation& output_gradient);
+    [[nodiscard]] Context& context() const noexcept { return context_; }
+
+    [[nodiscard]] const OperationInfo& info() const noexcept { return info_; }
 
     [[nodiscard]] const Form& output_form() const noexcept { return output_; }
 
-  protected:
-    [[nodiscard]] Context& context() const noexcept { return context_; }
+    /// Whether the input is a ReLU's output.
+    [[nodiscard]] bool is_after_relu() const noexcept { return is_after_relu_; }
+
+    [[nodiscard]] Parameter& parameter(std::size_t i) const { return *parameters_[i]; }
 
   private:
-    virtual Activation do_forward(const Activation& input) = 0;
-    virtual void do_backward_parameters(const Activation& /*output_gradient*/) {}
-    virtual Activation do_backward_input(const Activation& output_gradient) = 0;
-
     Context& context_;
-    std::string label_;
+    OperationInfo info_;
     Form output_;
+    bool is_after_relu_;
+    MakePlan make_plan_;
+    std::vector<std::unique_ptr<Parameter>> parameters_;
 };
 
-/// Whether a ReLU is fused with a layer, and which layer applies the ReLU's backward pass.
-enum class Activate : std::uint8_t {
-    none,
-    relu,
-    /// A ReLU is fused, and the MaxPool2d that follows applies the backward pass.
-    relu_masked_by_pool,
+/// The base class of the layers' plans; see OperationPlan for the meaning of the calls. The calls enqueue
+/// their work on the context's stream and do not block, except that the first one of each may allocate memory
+/// and measure kernels.
+class Plan : public OperationPlan<Layout, Memory> {
+  public:
+    Plan(Layer& layer, const Layout& input);
+
+    void forward(const Arguments& arguments, const Pass& pass) final;
+    void backward_parameters(const Arguments& arguments, const Pass& pass) final;
+    void backward_inputs(const Arguments& arguments, const Pass& pass) final;
+
+  protected:
+    [[nodiscard]] Layer& layer() const noexcept { return layer_; }
+
+    [[nodiscard]] Context& context() const noexcept { return layer_.context(); }
+
+    [[nodiscard]] const Layout& input() const noexcept { return input_; }
+
+  private:
+    virtual void do_forward(const Arguments& arguments) = 0;
+    virtual void do_backward_parameters(const Arguments& /*arguments*/) {}
+    virtual void do_backward_inputs(const Arguments& arguments) = 0;
+
+    Layer& layer_;
+    Layout input_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

@@ -2,34 +2,33 @@
 
 #include "dptk/nn/cuda/max_pool.hpp"
 
-#include <utility>
+#include <variant>
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-DPTK_INLINE MaxPool2dLayer::MaxPool2dLayer(Context& context, std::string label, const MaxPool2d& spec,
-                                           const Form& input, bool after_relu)
-    : Layer(context, std::move(label),
-            {input.channels, input.padded, input.height / spec.kernel_size, input.width / spec.kernel_size}),
-      window_(spec.kernel_size),
-      after_relu_(after_relu) {}
-
-DPTK_INLINE kernels::Pool MaxPool2dLayer::pool() const noexcept {
-    const Form& form = input_.form;
-    return {input_.n, form.height, form.width, form.padded, window_};
+DPTK_INLINE MaxPool2dPlan::MaxPool2dPlan(Layer& layer, const Layout& input)
+    : Plan(layer, input),
+      pool_{.n = input.n,
+            .height = input.form.height,
+            .width = input.form.width,
+            .channels = input.form.padded,
+            .window = std::get<MaxPool2d>(layer.info().operation).kernel_size.height} {
+    use.keeps_inputs = true;
 }
 
-DPTK_INLINE Activation MaxPool2dLayer::do_forward(const Activation& input) {
-    input_ = input;
-    const Activation output = outputs_.get(context(), input.n, output_form());
-    kernels::max_pool(input.data, output.data, context().type(), pool(), context().stream());
-    return output;
+DPTK_INLINE std::vector<Layout> MaxPool2dPlan::plan_backward(const Layout& /*output_gradient*/) {
+    return {{.n = input().n, .form = input().form, .is_masked = layer().is_after_relu()}};
 }
 
-DPTK_INLINE Activation MaxPool2dLayer::do_backward_input(const Activation& gradient) {
-    const Activation result = input_gradients_.get(context(), gradient.n, input_.form);
-    kernels::max_pool_backward(input_.data, gradient.data, result.data, context().type(), pool(), after_relu_,
-                               context().stream());
-    return result;
+DPTK_INLINE void MaxPool2dPlan::do_forward(const Arguments& arguments) {
+    kernels::max_pool(arguments.inputs[0]->data, arguments.output->data, context().type(), pool_,
+                      context().stream());
+}
+
+DPTK_INLINE void MaxPool2dPlan::do_backward_inputs(const Arguments& arguments) {
+    kernels::max_pool_backward(arguments.inputs[0]->data, arguments.output_gradient->data,
+                               arguments.input_gradients[0]->data, context().type(), pool_,
+                               layer().is_after_relu(), context().stream());
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

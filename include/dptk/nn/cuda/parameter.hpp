@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
@@ -13,7 +12,6 @@
 #include "dptk/core/float16.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/cuda/context.hpp"
-#include "dptk/nn/initialize.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
@@ -47,13 +45,12 @@ struct WeightLayout {
 
 class Parameter {
   public:
-    Parameter(Context& context, std::string_view name, Shape shape, const WeightLayout& layout,
-              std::size_t fan_in, Generator& generator);
+    /// `initial` has the first values, row-major.
+    Parameter(Context& context, Shape shape, const WeightLayout& layout, std::span<const float> initial);
 
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
 
-    [[nodiscard]] std::string_view name() const noexcept { return name_; }
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
     [[nodiscard]] std::size_t count() const noexcept { return layout_.count(); }
     [[nodiscard]] std::uint64_t layout() const { return layout_.hash(); }
@@ -75,6 +72,11 @@ class Parameter {
     void export_values(std::span<float> out) const { fetch(values_, out); }
     void export_gradient(std::span<float> out) const { fetch(gradient_, out); }
 
+    void zero_gradient();
+
+    /// Does nothing: the layout depends only on the shapes and the precision, not on the GPU.
+    void make_row_major() const noexcept {}
+
     /// Returns the values in the type of activations: the f32 values themselves, or their bf16 copy.
     [[nodiscard]] const void* operand() const noexcept;
 
@@ -89,7 +91,6 @@ class Parameter {
     void fetch(DeviceSpan<const float> from, std::span<float> out) const;
 
     Context& context_;
-    std::string_view name_;
     Shape shape_;
     WeightLayout layout_;
     DeviceBuffer<float> own_values_;

@@ -21,10 +21,9 @@ DPTK_INLINE std::uint64_t WeightLayout::hash() const {
            1;
 }
 
-DPTK_INLINE Parameter::Parameter(Context& context, std::string_view name, Shape shape,
-                                 const WeightLayout& layout, std::size_t fan_in, Generator& generator)
+DPTK_INLINE Parameter::Parameter(Context& context, Shape shape, const WeightLayout& layout,
+                                 std::span<const float> initial)
     : context_(context),
-      name_(name),
       shape_(std::move(shape)),
       layout_(layout),
       own_values_(layout.count()),
@@ -32,9 +31,8 @@ DPTK_INLINE Parameter::Parameter(Context& context, std::string_view name, Shape 
       values_(own_values_.span()),
       gradient_(own_gradient_.span()) {
     if (context.type() == DType::bf16) copy_ = DeviceBuffer<bfloat16>(layout.count());
-    dptk::cuda::check(cudaMemsetAsync(gradient_.data(), 0, count() * sizeof(float), stream().get()),
-                      "cudaMemsetAsync");
-    import_values(initial_values<float>(element_count(shape_), fan_in, generator));
+    zero_gradient();
+    import_values(initial);
 }
 
 DPTK_INLINE void Parameter::set_value_storage(DeviceSpan<float> storage) {
@@ -50,8 +48,7 @@ DPTK_INLINE void Parameter::set_gradient_storage(DeviceSpan<float> storage) {
     check_aligned(storage);
     context_.note_reallocation();
     gradient_ = storage;
-    dptk::cuda::check(cudaMemsetAsync(storage.data(), 0, count() * sizeof(float), stream().get()),
-                      "cudaMemsetAsync");
+    zero_gradient();
     own_gradient_ = {};
 }
 
@@ -62,14 +59,20 @@ DPTK_INLINE void Parameter::import_values(std::span<const float> values) {
     dptk::cuda::synchronize(stream());
 }
 
+DPTK_INLINE void Parameter::zero_gradient() {
+    dptk::cuda::check(cudaMemsetAsync(gradient_.data(), 0, count() * sizeof(float), stream().get()),
+                      "cudaMemsetAsync");
+}
+
 DPTK_INLINE const void* Parameter::operand() const noexcept {
     return copy_.data() != nullptr ? static_cast<const void*>(copy_.data()) : values_.data();
 }
 
 DPTK_INLINE void Parameter::check_aligned(DeviceSpan<float> storage) const {
     if (reinterpret_cast<std::uintptr_t>(storage.data()) % 16 != 0)
-        throw ArgumentError(
-            dptk::detail::text("the storage for a ", name_, " must be aligned to 16 bytes, but is not"));
+        throw ArgumentError(dptk::detail::text("the storage for a parameter of shape ",
+                                               dptk::detail::shape_text(shape_),
+                                               " must be aligned to 16 bytes, but is not"));
 }
 
 DPTK_INLINE void Parameter::fetch(DeviceSpan<const float> from, std::span<float> out) const {

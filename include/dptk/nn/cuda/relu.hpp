@@ -1,38 +1,43 @@
-/// ReLU on a GPU. A ReLU after a Linear or Conv2d is fused with that layer; an IdentityLayer then replaces
-/// the ReLULayer.
+/// ReLU on a GPU, and operations that do nothing: Flatten, and a ReLU that is fused with the preceding Linear
+/// or Conv2d.
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/nn/cuda/layer.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-/// Passes activations through: for a ReLU that is fused with the preceding Linear or Conv2d, and for
-/// Flatten.
-class IdentityLayer final : public Layer {
+class IdentityPlan final : public Plan {
   public:
-    using Layer::Layer;
+    IdentityPlan(Layer& layer, const Layout& input) : Plan(layer, input) {
+        use.is_view = use.passes_gradient = true;
+    }
+
+    std::vector<Layout> plan_backward(const Layout& output_gradient) override { return {output_gradient}; }
 
   private:
-    Activation do_forward(const Activation& input) override { return input; }
-    Activation do_backward_input(const Activation& gradient) override { return gradient; }
+    void do_forward(const Arguments& /*arguments*/) override {}
+    void do_backward_inputs(const Arguments& /*arguments*/) override {}
 };
 
-class ReLULayer final : public Layer {
+class ReLUPlan final : public Plan {
   public:
-    using Layer::Layer;
+    ReLUPlan(Layer& layer, const Layout& input) : Plan(layer, input) {
+        use.keeps_output = use.can_overwrite_gradient = true;
+        use.overwritable_inputs = 1;
+    }
+
+    std::vector<Layout> plan_backward(const Layout& /*output_gradient*/) override { return {input()}; }
 
   private:
-    [[nodiscard]] std::size_t elements(const Activation& activation) const noexcept;
+    DPTK_INLINE void do_forward(const Arguments& arguments) override;
 
-    DPTK_INLINE Activation do_forward(const Activation& input) override;
+    DPTK_INLINE void do_backward_inputs(const Arguments& arguments) override;
 
-    DPTK_INLINE Activation do_backward_input(const Activation& gradient) override;
-
-    Activation output_;
-    ActivationBuffer outputs_;
+    [[nodiscard]] std::size_t elements() const noexcept { return input().n * input().form.elements(); }
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

@@ -2,24 +2,23 @@
 
 #include "dptk/nn/cuda/relu.hpp"
 
+#include "dptk/core/cuda/copy.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
-DPTK_INLINE std::size_t ReLULayer::elements(const Activation& activation) const noexcept {
-    return activation.n * activation.form.elements();
+DPTK_INLINE void ReLUPlan::do_forward(const Arguments& arguments) {
+    kernels::relu(arguments.inputs[0]->data, arguments.output->data, context().type(), elements(),
+                  context().stream());
 }
 
-DPTK_INLINE Activation ReLULayer::do_forward(const Activation& input) {
-    output_ = outputs_.get(context(), input.n, input.form);
-    kernels::relu(input.data, output_.data, context().type(), elements(input), context().stream());
-    return output_;
-}
-
-DPTK_INLINE Activation ReLULayer::do_backward_input(const Activation& gradient) {
-    kernels::relu_backward(output_.data, gradient.data, context().type(), elements(gradient),
+DPTK_INLINE void ReLUPlan::do_backward_inputs(const Arguments& arguments) {
+    void* const gradient = arguments.input_gradients[0]->data;
+    if (gradient != arguments.output_gradient->data)
+        dptk::cuda::detail::copy_bytes(gradient, arguments.output_gradient->data,
+                                       elements() * context().type_size(), context().stream());
+    kernels::relu_backward(arguments.output->data, gradient, context().type(), elements(),
                            context().stream());
-    return gradient;
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

@@ -3,73 +3,65 @@
 
 #include <concepts>
 #include <cstddef>
-#include <span>
-#include <vector>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/detail/algorithms.hpp"
-#include "dptk/nn/initialize.hpp"
-#include "dptk/nn/layers.hpp"
-#include "dptk/nn/reference/layer.hpp"
-#include "dptk/core/tensor.hpp"
+#include "dptk/nn/host_call.hpp"
 
 namespace DPTK_NAMESPACE::nn::reference {
 
+/// Computes Σ a[i]·b[i] in eight partial sums: a single running sum has larger rounding errors, and its
+/// order prevents vectorization.
 template <std::floating_point T>
-class LinearLayer final : public Layer<T> {
-  public:
-    LinearLayer(const Linear& spec, const Shape& input, Generator& generator)
-        : in_(input[0]),
-          out_(spec.out_features),
-          weight_("weight", {out_, in_}, in_, generator),
-          bias_("bias", {out_}, in_, generator) {}
+[[nodiscard]] T dot(const T* a, const T* b, std::size_t count) {
+    constexpr std::size_t lanes = 8;
+    T partial[lanes] = {};
+    std::size_t i = 0;
+    for (; i + lanes <= count; i += lanes)
+        for (std::size_t lane = 0; lane < lanes; ++lane) partial[lane] += a[i + lane] * b[i + lane];
+    T sum = 0;
+    for (; i < count; ++i) sum += a[i] * b[i];
+    for (const T part : partial) sum += part;
+    return sum;
+}
 
-    std::vector<Parameter<T>*> parameters() override { return {&weight_, &bias_}; }
+/// Computes y[i] += factor · x[i].
+template <std::floating_point T>
+void add_scaled(T* y, T factor, const T* x, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) y[i] += factor * x[i];
+}
 
-    Activation<T> forward(const Activation<T>& input) override {
-        input_ = input;
-        output_.resize(input.batch * out_);
-        for (std::size_t n = 0; n < input.batch; ++n)
-            for (std::size_t o = 0; o < out_; ++o)
-                output_[n * out_ + o] =
-                    bias_.values()[o] + dot(input.values.data() + n * in_, weight_row(o), in_);
-        return {output_, input.batch};
-    }
-
-    /// Computes dW = gᵀ·x and db = Σₙ g.
-    void backward_parameters(const Activation<T>& output_gradient) override {
-        const std::span<T> weight = weight_.gradient();
-        const std::span<T> bias = bias_.gradient();
-        dptk::detail::fill(weight, T{0});
-        dptk::detail::fill(bias, T{0});
-        for (std::size_t n = 0; n < output_gradient.batch; ++n) {
-            for (std::size_t o = 0; o < out_; ++o) {
-                const T g = output_gradient.values[n * out_ + o];
-                bias[o] += g;
-                add_scaled(weight.data() + o * in_, g, input_.values.data() + n * in_, in_);
-            }
+template <std::floating_point T>
+void forward(const Linear& linear, const HostCall<T>& call) {
+    const std::size_t in = call.shapes[0][0], out = linear.out_features;
+    for (std::size_t n = 0; n < call.batch; ++n) {
+        for (std::size_t o = 0; o < out; ++o) {
+            const T bias = linear.bias ? call.parameters[1][o] : T{0};
+            call.output[n * out + o] = bias + dot(call.inputs[0] + n * in, call.parameters[0] + o * in, in);
         }
     }
+}
 
-    /// Computes dx = g·W.
-    Activation<T> backward_input(const Activation<T>& output_gradient) override {
-        const std::span<T> result = zeros(input_gradient_, output_gradient.batch * in_);
-        for (std::size_t n = 0; n < output_gradient.batch; ++n)
-            for (std::size_t o = 0; o < out_; ++o)
-                add_scaled(result.data() + n * in_, output_gradient.values[n * out_ + o], weight_row(o), in_);
-        return {result, output_gradient.batch};
+/// Computes dW = gᵀ·x and db = Σₙ g.
+template <std::floating_point T>
+void backward_parameters(const Linear& linear, const HostCall<T>& call) {
+    const std::size_t in = call.shapes[0][0], out = linear.out_features;
+    for (std::size_t n = 0; n < call.batch; ++n) {
+        for (std::size_t o = 0; o < out; ++o) {
+            const T gradient = call.output_gradient[n * out + o];
+            if (linear.bias) call.parameter_gradients[1][o] += gradient;
+            add_scaled(call.parameter_gradients[0] + o * in, gradient, call.inputs[0] + n * in, in);
+        }
     }
+}
 
-  private:
-    const T* weight_row(std::size_t o) { return weight_.values().data() + o * in_; }
-
-    std::size_t in_;
-    std::size_t out_;
-    Parameter<T> weight_;
-    Parameter<T> bias_;
-    Activation<T> input_;
-    std::vector<T> output_;
-    std::vector<T> input_gradient_;
-};
+/// Computes dx = g·W.
+template <std::floating_point T>
+void backward_inputs(const Linear& linear, const HostCall<T>& call) {
+    const std::size_t in = call.shapes[0][0], out = linear.out_features;
+    for (std::size_t n = 0; n < call.batch; ++n)
+        for (std::size_t o = 0; o < out; ++o)
+            add_scaled(call.input_gradients[0] + n * in, call.output_gradient[n * out + o],
+                       call.parameters[0] + o * in, in);
+}
 
 }  // namespace DPTK_NAMESPACE::nn::reference

@@ -15,7 +15,7 @@
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/loss.hpp"
-#include "dptk/nn/sequential.hpp"
+#include "dptk/nn/network.hpp"
 #include "dptk/optim/sgd.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
@@ -27,7 +27,7 @@ template <nn::NetworkBackend Backend>
 class TrainerComputation {
   public:
     using Scalar = typename Backend::Scalar;
-    static_assert(std::same_as<typename Backend::Tensor, nn::Tensor<Scalar>>,
+    static_assert(std::same_as<typename Backend::Tensor, dptk::Tensor<Scalar>>,
                   "dptk: a Trainer of a network on a GPU needs <dptk/train/detail/cuda/computation.hpp>");
 
     /// Sums over this rank's samples.
@@ -40,13 +40,16 @@ class TrainerComputation {
         [[nodiscard]] const Totals& fetch() const noexcept { return *this; }
     };
 
-    TrainerComputation(nn::Sequential<Backend>& net, const TrainerOptions& options)
+    TrainerComputation(nn::Network<Backend>& net, const TrainerOptions& options)
         : net_(net), format_(sample_format(net, options.pixel_scale)), sgd_(options.sgd) {}
 
     /// Returns what is wrong with the options; empty if they are valid.
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
         if (options.data_on_device) return "Trainer: data_on_device requires a network on a GPU";
+        if (options.reproducible_shards > 0 && !net_.graph().buffers().empty())
+            return "Trainer: reproducible_shards requires a network without batch norms, whose running "
+                   "statistics depend on the number of ranks";
         return "";
     }
 
@@ -55,6 +58,8 @@ class TrainerComputation {
     [[nodiscard]] std::string problem_of(const Dataset& dataset) const {
         return problem_of_images(dataset, format_.input);
     }
+
+    void set_mode(nn::Mode mode) noexcept { net_.set_mode(mode); }
 
     [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const { return {.ready = ready}; }
 
@@ -103,6 +108,12 @@ class TrainerComputation {
 
     /// Adds the batch's loss and number of correct predictions to the totals.
     void forward(Totals& totals) {
+        if (batch_->labels.empty()) {  // for batch norms that are synchronized
+            no_samples_.resize(0, net_.input_shape());
+            net_.forward(no_samples_);
+            output_gradient_.resize(0, net_.output_shape());
+            return;
+        }
         const nn::Tensor<Scalar>& logits = net_.forward(batch_->values);
         const nn::LossResult result = nn::softmax_cross_entropy(logits, batch_->labels, output_gradient_);
         const auto samples = static_cast<double>(batch_->labels.size());
@@ -129,11 +140,12 @@ class TrainerComputation {
     void check(DistributedDataParallel& /*ddp*/) {}
 
   private:
-    nn::Sequential<Backend>& net_;
+    nn::Network<Backend>& net_;
     SampleFormat format_;
     SGD<Scalar> sgd_;
     const LabeledBatch<Scalar>* batch_ = nullptr;  // in the loader of the current pass
     nn::Tensor<Scalar> output_gradient_;
+    nn::Tensor<Scalar> no_samples_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -25,7 +25,7 @@
 #include "dptk/nn/cuda/backend.hpp"
 #include "dptk/nn/cuda/loss.hpp"
 #include "dptk/nn/cuda/optimizer.hpp"
-#include "dptk/nn/sequential.hpp"
+#include "dptk/nn/network.hpp"
 #include "dptk/train/detail/cuda/batches.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
@@ -42,7 +42,7 @@ class TrainerComputation<nn::Cuda> {
   public:
     using Totals = nn::DeviceLoss;
 
-    TrainerComputation(nn::Sequential<nn::Cuda>& net, const TrainerOptions& options)
+    TrainerComputation(nn::Network<nn::Cuda>& net, const TrainerOptions& options)
         : net_(net),
           stream_(net.backend().stream()),
           wants_graph_(options.cuda_graph),
@@ -77,6 +77,8 @@ class TrainerComputation<nn::Cuda> {
         }
         return problem_of_images(dataset, format_.input);
     }
+
+    void set_mode(nn::Mode mode) noexcept { net_.set_mode(mode); }
 
     [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
         return {.ready = ready, .stream = stream_};
@@ -151,7 +153,7 @@ class TrainerComputation<nn::Cuda> {
             repeats_ = !comm_hook_ || comm_hook_->is_capturable();
             std::forward<Step>(step)();
             if (all_are_full) ++plain_steps_;
-            graph_memory_ = net_.backend().memory_version();
+            if (!graph_) graph_memory_ = net_.backend().memory_version();
             return;
         }
         if (!graph_) {
@@ -179,7 +181,7 @@ class TrainerComputation<nn::Cuda> {
     /// after which the buckets are final, and a third one, which reports an error of the second one.
     static constexpr std::size_t plain_steps = 3;
 
-    nn::Sequential<nn::Cuda>& net_;
+    nn::Network<nn::Cuda>& net_;
     StreamRef stream_;
     bool wants_graph_;
     std::shared_ptr<const CommHook> comm_hook_;
@@ -191,7 +193,7 @@ class TrainerComputation<nn::Cuda> {
     std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
     bool repeats_ = false;         // whether the comm hook does the same work in all further steps
     std::optional<cuda::Graph> graph_;
-    std::size_t graph_memory_ = 0;  // the version of the network's memory in the last step
+    std::size_t graph_memory_ = 0;  // the version of the network's memory in graph_, or in the last step
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -1,0 +1,130 @@
+#pragma once
+
+#include "dptk/nn/cpu/batch_norm.hpp"
+
+#include <algorithm>
+
+#include "dptk/nn/reference/batch_norm.hpp"
+
+namespace DPTK_NAMESPACE::nn::cpu {
+
+[[nodiscard]] DPTK_INLINE Layout channels_layout(const OperationInfo& info) {
+    return row_major_layout({static_cast<dnnl::memory::dim>(info.output[0])});
+}
+
+class BatchNormPlan final : public Plan {
+  public:
+    BatchNormPlan(BatchNormLayer& layer, std::size_t batch, const Layout& input)
+        : Plan(layer),
+          layer_(layer),
+          count_(static_cast<double>(batch * info().output[1] * info().output[2])),
+          in_training_(*this, input, flags()),
+          in_evaluation_(*this, input, flags() | dnnl::normalization_flags::use_global_stats) {
+        output = input;
+        use.keeps_inputs = true;
+        mean_ = add_workspace(channels_layout(info()), WorkspaceUse::kept);
+        variance_ = add_workspace(channels_layout(info()), WorkspaceUse::kept);
+        const Layout mask = in_training_.forward_described.workspace_desc();
+        if (mask.get_size() != 0) mask_ = add_workspace(mask, WorkspaceUse::kept);
+    }
+
+  private:
+    /// The primitives of a mode, which are made when they are needed.
+    struct Primitives {
+        Primitives(const BatchNormPlan& plan, const Layout& data, dnnl::normalization_flags flags)
+            : flags(flags),
+              forward_described(describe_batch_norm(plan.context().engine, data, plan.eps(), flags)) {}
+
+        dnnl::normalization_flags flags;
+        dnnl::batch_normalization_forward::primitive_desc forward_described;
+        Primitive forward;
+        Primitive backward;
+    };
+
+    [[nodiscard]] float eps() const { return static_cast<float>(layer_.norm().eps); }
+
+    [[nodiscard]] dnnl::normalization_flags flags() const {
+        using Flags = dnnl::normalization_flags;
+        const Flags affine = Flags::use_scale | Flags::use_shift;
+        return info().relu == FusedReLU::follows ? affine | Flags::fuse_norm_relu : affine;
+    }
+
+    std::vector<Layout> do_plan_backward(const Layout& output_gradient) override {
+        output_gradient_ = add_converter(output_gradient, output, WorkspaceUse::backward);
+        use.can_overwrite_gradient = !output_gradient_.copies();
+        return {output};
+    }
+
+    [[nodiscard]] Primitives& primitives_of(const Pass& pass) {
+        return pass.mode == Mode::train ? in_training_ : in_evaluation_;
+    }
+
+    void set_common(Primitive& primitive) {
+        primitive.set(DNNL_ARG_MEAN, mean_)
+            .set(DNNL_ARG_VARIANCE, variance_)
+            .set(DNNL_ARG_SCALE, layer_.weight().value_memory())
+            .set(DNNL_ARG_SHIFT, layer_.bias().value_memory());
+        if (mask_) primitive.set(DNNL_ARG_WORKSPACE, mask_);
+    }
+
+    void do_forward(const Arguments& arguments, const Pass& pass) override {
+        Primitives& primitives = primitives_of(pass);
+        if (!primitives.forward) {
+            primitives.forward = Primitive(context(), primitives.forward_described, {});
+            set_common(primitives.forward);
+        }
+        RunningStatistics<float>& statistics = layer_.statistics();
+        auto* const mean = static_cast<float*>(mean_.get_data_handle());
+        auto* const variance = static_cast<float*>(variance_.get_data_handle());
+        const std::size_t channels = info().output[0];
+        if (pass.mode == Mode::evaluate) {
+            std::copy_n(statistics.mean.begin(), channels, mean);
+            std::copy_n(statistics.variance.begin(), channels, variance);
+        }
+        primitives.forward.set(DNNL_ARG_SRC, arguments.inputs[0]).set(DNNL_ARG_DST, arguments.output).run();
+        if (pass.mode == Mode::evaluate) return;
+        reference::update_statistics(layer_.norm(), statistics, mean, variance, count_);
+    }
+
+    /// Also computes the gradient of the input, since oneDNN computes both together.
+    void do_backward_parameters(const Arguments& arguments, const Pass& pass) override {
+        Primitives& primitives = primitives_of(pass);
+        if (!primitives.backward) {
+            primitives.backward =
+                Primitive(context(),
+                          describe_batch_norm_backward(context().engine, output, eps(), primitives.flags,
+                                                       primitives.forward_described),
+                          {{DNNL_ARG_DIFF_SCALE, layer_.weight().gradient_memory()},
+                           {DNNL_ARG_DIFF_SHIFT, layer_.bias().gradient_memory()}});
+            set_common(primitives.backward);
+        }
+        primitives.backward.set(DNNL_ARG_SRC, arguments.inputs[0])
+            .set(DNNL_ARG_DIFF_DST, output_gradient_(arguments.output_gradient))
+            .set(DNNL_ARG_DIFF_SRC, arguments.input_gradients[0])
+            .run();
+    }
+
+    void do_backward_inputs(const Arguments& /*arguments*/, const Pass& /*pass*/) override {}
+
+    BatchNormLayer& layer_;
+    double count_;  // the elements of a channel
+    Primitives in_training_;
+    Primitives in_evaluation_;
+    dnnl::memory mean_;
+    dnnl::memory variance_;
+    dnnl::memory mask_;  // of the fused ReLU
+    Converter output_gradient_;
+};
+
+DPTK_INLINE BatchNormLayer::BatchNormLayer(const Context& context, const Request& request)
+    : Layer(context, request.info),
+      statistics_(*request.statistics),
+      weight_(context, {info().output[0]}, channels_layout(info()), request.initial[0]),
+      bias_(context, {info().output[0]}, channels_layout(info()), request.initial[1]),
+      nominal_(request.inputs[0]) {}
+
+DPTK_INLINE PlanPointer BatchNormLayer::do_plan(std::size_t batch, std::span<const Layout> inputs) {
+    return std::make_unique<BatchNormPlan>(*this, batch, inputs[0]);
+}
+
+}  // namespace DPTK_NAMESPACE::nn::cpu

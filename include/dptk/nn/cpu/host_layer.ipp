@@ -1,0 +1,89 @@
+#pragma once
+
+#include "dptk/nn/cpu/host_layer.hpp"
+
+#include <utility>
+
+#include "dptk/nn/reference/host_operation.hpp"
+
+namespace DPTK_NAMESPACE::nn::cpu {
+
+class HostPlan final : public Plan {
+  public:
+    HostPlan(HostLayer& layer, RunningStatistics<float>* statistics, std::size_t batch,
+             std::span<const Layout> inputs)
+        : Plan(layer), parameters_(layer.parameters()), host_(info(), statistics, batch) {
+        use = reference::memory_use(info().operation);
+        for (const Layout& input : inputs) {
+            const Layout wanted = row_major_layout(dims_of(input));
+            inputs_.push_back(
+                add_converter(input, wanted, use.keeps_inputs ? WorkspaceUse::kept : WorkspaceUse::forward));
+            if (inputs_.back().copies()) use.overwritable_inputs = 0;
+            gradient_layouts_.push_back(wanted);
+        }
+        output = row_major_layout(Layer::dims_of_batch(batch, info().output));
+    }
+
+  private:
+    std::vector<Layout> do_plan_backward(const Layout& output_gradient) override {
+        output_gradient_ = add_converter(output_gradient, row_major_layout(dims_of(output_gradient)),
+                                         WorkspaceUse::backward);
+        return gradient_layouts_;
+    }
+
+    [[nodiscard]] static float* floats(const dnnl::memory& memory) {
+        return static_cast<float*>(memory.get_data_handle());
+    }
+
+    void do_forward(const Arguments& arguments, const Pass& pass) override {
+        for (std::size_t k = 0; k < inputs_.size(); ++k)
+            host_.inputs[k] = floats(inputs_[k](arguments.inputs[k]));
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            host_.parameters[i] = parameters_[i]->values().data();
+            host_.parameter_gradients[i] = parameters_[i]->gradient().data();
+        }
+        host_.output = floats(arguments.output);
+        host_.forward(pass);
+    }
+
+    void do_backward_parameters(const Arguments& arguments, const Pass& pass) override {
+        host_.output_gradient = floats(output_gradient_(arguments.output_gradient));
+        host_.backward_parameters(pass);
+    }
+
+    void do_backward_inputs(const Arguments& arguments, const Pass& pass) override {
+        for (std::size_t k = 0; k < inputs_.size(); ++k)
+            host_.input_gradients[k] = floats(arguments.input_gradients[k]);
+        host_.backward_inputs(pass);
+    }
+
+    std::vector<Parameter*> parameters_;
+    reference::HostOperation<float> host_;
+    std::vector<Converter> inputs_;
+    std::vector<Layout> gradient_layouts_;
+    Converter output_gradient_;
+};
+
+DPTK_INLINE HostLayer::HostLayer(const Context& context, const Request& request)
+    : Layer(context, request.info),
+      statistics_(request.statistics),
+      nominal_(row_major_layout(
+          dims_of_batch(static_cast<std::size_t>(dims_of(request.inputs[0])[0]), info().output))) {
+    const std::vector<ParameterSpec> specs = parameters_of(info().operation, info().inputs);
+    for (std::size_t i = 0; i < specs.size(); ++i)
+        parameters_.push_back(std::make_unique<Parameter>(
+            context, specs[i].shape, row_major_layout({specs[i].shape.begin(), specs[i].shape.end()}),
+            request.initial[i]));
+}
+
+DPTK_INLINE std::vector<Parameter*> HostLayer::parameters() {
+    std::vector<Parameter*> all;
+    for (const auto& parameter : parameters_) all.push_back(parameter.get());
+    return all;
+}
+
+DPTK_INLINE PlanPointer HostLayer::do_plan(std::size_t batch, std::span<const Layout> inputs) {
+    return std::make_unique<HostPlan>(*this, statistics_, batch, inputs);
+}
+
+}  // namespace DPTK_NAMESPACE::nn::cpu
