@@ -64,52 +64,43 @@ class Graph {
     [[nodiscard]] Value input() const noexcept { return {0}; }
 
     /// Adds Linear, with a name within the current scope.
-    Value linear(std::string_view name, Value x, const Linear& options);
-
+    Value linear(std::string_view name, Value x, const Linear& options) {
+        return add_operation(options, {x}, name);
+    }
     /// Adds Conv2d, with a name within the current scope.
-    Value conv2d(std::string_view name, Value x, const Conv2d& options);
-
+    Value conv2d(std::string_view name, Value x, const Conv2d& options) {
+        return add_operation(options, {x}, name);
+    }
     /// Adds BatchNorm2d, with a name within the current scope.
-    Value batch_norm(std::string_view name, Value x, const BatchNorm2d& options = {});
-
+    Value batch_norm(std::string_view name, Value x, const BatchNorm2d& options = {}) {
+        return add_operation(options, {x}, name);
+    }
     /// Adds max(x, 0).
-    Value relu(Value x);
-
+    Value relu(Value x) { return add_operation(ReLU{}, {x}); }
     /// Adds min(max(x, 0), 6).
-    Value relu6(Value x);
-
+    Value relu6(Value x) { return add_operation(ReLU6{}, {x}); }
     /// Adds 1 / (1 + exp(-x)).
-    Value sigmoid(Value x);
-
+    Value sigmoid(Value x) { return add_operation(Sigmoid{}, {x}); }
     /// Adds x / (1 + exp(-x)).
-    Value silu(Value x);
-
+    Value silu(Value x) { return add_operation(SiLU{}, {x}); }
     /// Adds Softmax.
-    Value softmax(Value x, const Softmax& options = {});
-
+    Value softmax(Value x, const Softmax& options = {}) { return add_operation(options, {x}); }
     /// Adds RadixSum.
-    Value radix_sum(Value x, const RadixSum& options = {});
-
+    Value radix_sum(Value x, const RadixSum& options = {}) { return add_operation(options, {x}); }
     /// Adds Add.
-    Value add(Value a, Value b);
-
+    Value add(Value a, Value b) { return add_operation(Add{}, {a, b}); }
     /// Adds Multiply.
-    Value multiply(Value a, Value b);
-
+    Value multiply(Value a, Value b) { return add_operation(Multiply{}, {a, b}); }
     /// Adds MaxPool2d.
-    Value max_pool(Value x, const MaxPool2d& options);
-
+    Value max_pool(Value x, const MaxPool2d& options) { return add_operation(options, {x}); }
     /// Adds AvgPool2d.
-    Value avg_pool(Value x, const AvgPool2d& options);
-
+    Value avg_pool(Value x, const AvgPool2d& options) { return add_operation(options, {x}); }
     /// Adds GlobalAvgPool2d.
-    Value global_avg_pool(Value x);
-
+    Value global_avg_pool(Value x) { return add_operation(GlobalAvgPool2d{}, {x}); }
     /// Adds Flatten.
-    Value flatten(Value x);
-
+    Value flatten(Value x) { return add_operation(Flatten{}, {x}); }
     /// Adds Dropout with probability `p`.
-    Value dropout(Value x, double p);
+    Value dropout(Value x, double p) { return add_operation(Dropout{p}, {x}); }
 
     /// Adds an operation. `name` may be empty if the operation has no parameters.
     Value add_operation(Operation operation, const std::vector<Value>& inputs, std::string_view name = "");

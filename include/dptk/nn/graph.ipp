@@ -22,70 +22,6 @@ DPTK_INLINE Graph::Graph(Shape input) {
     add_operation(Input{std::move(input)}, {}, "input");
 }
 
-DPTK_INLINE Value Graph::linear(std::string_view name, Value x, const Linear& options) {
-    return add_operation(options, {x}, name);
-}
-
-DPTK_INLINE Value Graph::conv2d(std::string_view name, Value x, const Conv2d& options) {
-    return add_operation(options, {x}, name);
-}
-
-DPTK_INLINE Value Graph::batch_norm(std::string_view name, Value x, const BatchNorm2d& options) {
-    return add_operation(options, {x}, name);
-}
-
-DPTK_INLINE Value Graph::relu(Value x) {
-    return add_operation(ReLU{}, {x});
-}
-
-DPTK_INLINE Value Graph::relu6(Value x) {
-    return add_operation(ReLU6{}, {x});
-}
-
-DPTK_INLINE Value Graph::sigmoid(Value x) {
-    return add_operation(Sigmoid{}, {x});
-}
-
-DPTK_INLINE Value Graph::silu(Value x) {
-    return add_operation(SiLU{}, {x});
-}
-
-DPTK_INLINE Value Graph::softmax(Value x, const Softmax& options) {
-    return add_operation(options, {x});
-}
-
-DPTK_INLINE Value Graph::radix_sum(Value x, const RadixSum& options) {
-    return add_operation(options, {x});
-}
-
-DPTK_INLINE Value Graph::add(Value a, Value b) {
-    return add_operation(Add{}, {a, b});
-}
-
-DPTK_INLINE Value Graph::multiply(Value a, Value b) {
-    return add_operation(Multiply{}, {a, b});
-}
-
-DPTK_INLINE Value Graph::max_pool(Value x, const MaxPool2d& options) {
-    return add_operation(options, {x});
-}
-
-DPTK_INLINE Value Graph::avg_pool(Value x, const AvgPool2d& options) {
-    return add_operation(options, {x});
-}
-
-DPTK_INLINE Value Graph::global_avg_pool(Value x) {
-    return add_operation(GlobalAvgPool2d{}, {x});
-}
-
-DPTK_INLINE Value Graph::flatten(Value x) {
-    return add_operation(Flatten{}, {x});
-}
-
-DPTK_INLINE Value Graph::dropout(Value x, double p) {
-    return add_operation(Dropout{p}, {x});
-}
-
 DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Value>& inputs,
                                        std::string_view name) {
     GraphNode node{std::move(operation), {}, {}, name.empty() ? "" : prefix_ + std::string(name)};
@@ -163,14 +99,12 @@ DPTK_INLINE std::vector<BufferSpec> Graph::buffers() const {
 
 DPTK_INLINE std::string Graph::summary() const {
     std::string table;
-    const auto add_row = [&](std::string_view name, std::string_view operation, std::string_view shape,
-                             std::string_view parameters, std::string_view multiplications) {
+    const auto add_row = [&](const std::string& name, std::string_view operation, const std::string& shape,
+                             const std::string& parameters, const std::string& multiplications) {
         char row[200];
-        std::snprintf(row, sizeof row, "%-32.*s %-18.*s %-20.*s %12.*s %16.*s\n",
-                      static_cast<int>(name.size()), name.data(), static_cast<int>(operation.size()),
-                      operation.data(), static_cast<int>(shape.size()), shape.data(),
-                      static_cast<int>(parameters.size()), parameters.data(),
-                      static_cast<int>(multiplications.size()), multiplications.data());
+        std::snprintf(row, sizeof row, "%-32s %-18s %-20s %12s %16s\n", name.c_str(),
+                      std::string(operation).c_str(), shape.c_str(), parameters.c_str(),
+                      multiplications.c_str());
         table += row;
     };
     add_row("name", "operation", "output", "parameters", "multiplications");

@@ -124,7 +124,7 @@ class Network {
         load_output_gradient(plan, output_gradient);
         for (std::size_t i = plan.steps.size(); i-- > 0;) {
             const std::size_t node = i + 1;
-            const trace::Span span("backward of layer", node);
+            const trace::Span span("backward of layer", i);
             Step& step = plan.steps[i];
             step.plan->backward_parameters(step.arguments, pass_);
             for (std::size_t p = structure_.parameters_end[node]; p-- > structure_.parameters_end[node - 1];)

@@ -62,25 +62,13 @@ struct BufferSpec {
 /// The shapes of an operation's inputs, without the batch dimension.
 using InputShapes = std::span<const Shape>;
 
-namespace detail {
-
-[[nodiscard]] Shape pool_shape(std::string_view name, InputShapes inputs, const Size2d& kernel_size,
-                               const Size2d& stride, const Size2d& padding);
-
-}  // namespace detail
-
-// Each operation has a name, and output_shape(inputs), which throws ArgumentError if the operation does not
-// fit its inputs; and perhaps parameters(inputs), buffers(inputs) and multiplications(inputs), the number for
-// one sample. Pointwise operations, whose output has the shape of the input, have none of these.
+// The options of each operation. What they mean for shapes, parameters and buffers is in operations.ipp.
 
 /// An input of the graph.
 struct Input {
     Shape shape;  ///< The shape, without the batch dimension.
 
     static constexpr std::string_view name = "Input";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// y = x·Wᵀ + b, for an input {in_features}; W is [out_features, in_features], b is [out_features].
@@ -89,13 +77,6 @@ struct Linear {
     bool bias = true;          ///< Whether there is a b.
 
     static constexpr std::string_view name = "Linear";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
-    /// Returns the parameters.
-    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
-    /// Returns the number of multiplications for one sample.
-    [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
 };
 
 /// Cross-correlation with zero padding on all sides, for an input {channels, height, width}. The output has
@@ -113,13 +94,6 @@ struct Conv2d {
     bool bias = true;  ///< Whether there is a bias.
 
     static constexpr std::string_view name = "Conv2d";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
-    /// Returns the parameters.
-    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
-    /// Returns the number of multiplications for one sample.
-    [[nodiscard]] std::size_t multiplications(InputShapes inputs) const;
 };
 
 /// (x - mean) / √(variance + eps) · weight + bias for each channel of an input {channels, height, width}. In
@@ -132,13 +106,6 @@ struct BatchNorm2d {
     bool is_synchronized = false;  ///< Whether the statistics are those of the batches of all ranks.
 
     static constexpr std::string_view name = "BatchNorm2d";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
-    /// Returns the parameters.
-    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes inputs) const;
-    /// Returns the running statistics and their count.
-    [[nodiscard]] std::vector<BufferSpec> buffers(InputShapes inputs) const;
 };
 
 /// exp(x) / Σ exp(x), over the first dimension after the batch: dim=1 in PyTorch. With a radix, that
@@ -148,9 +115,6 @@ struct Softmax {
     std::size_t radix = 0;  ///< The number of groups; 0 means that each channel is a group.
 
     static constexpr std::string_view name = "Softmax";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The sum of `radix` groups of channels: {radix · channels, ...} becomes {channels, ...}.
@@ -158,26 +122,17 @@ struct RadixSum {
     std::size_t radix = 2;  ///< The number of groups.
 
     static constexpr std::string_view name = "RadixSum";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The sum of two inputs of one shape.
 struct Add {
     static constexpr std::string_view name = "Add";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// The product of two inputs of equally many dimensions. A dimension of size 1 of the second input is
 /// repeated.
 struct Multiply {
     static constexpr std::string_view name = "Multiply";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// What a pool computes of each window.
@@ -195,11 +150,6 @@ struct Pool2d {
 
     /// For messages.
     static constexpr std::string_view name = kind == PoolKind::max ? "MaxPool2d" : "AvgPool2d";
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const {
-        return detail::pool_shape(name, inputs, kernel_size, stride, padding);
-    }
 };
 
 /// The largest value of each window.
@@ -210,17 +160,11 @@ using AvgPool2d = Pool2d<PoolKind::avg>;
 /// The mean of each channel, {channels, 1, 1}.
 struct GlobalAvgPool2d {
     static constexpr std::string_view name = "GlobalAvgPool2d";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// Any input as {features}, in row-major order.
 struct Flatten {
     static constexpr std::string_view name = "Flatten";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// In training, sets each element to 0 with probability p, and divides the others by 1 - p.
@@ -228,15 +172,14 @@ struct Dropout {
     double p = 0.5;  ///< In [0, 1).
 
     static constexpr std::string_view name = "Dropout";  ///< For messages.
-
-    /// Returns the shape of the output.
-    [[nodiscard]] Shape output_shape(InputShapes inputs) const;
 };
 
 /// An operation that a program defines; see custom() in custom_operation.hpp. Host backends run it through
 /// its own functions.
 struct Custom {
     std::shared_ptr<const CustomOperation> operation;  ///< What is computed.
+
+    static constexpr std::string_view name = "Custom";  ///< See operation_name().
 };
 
 /// An operation of any kind.

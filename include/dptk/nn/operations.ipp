@@ -6,13 +6,12 @@
 #include "dptk/core/error.hpp"
 #include "dptk/nn/custom_operation.hpp"
 
-namespace DPTK_NAMESPACE::nn {
-
-namespace detail {
+namespace DPTK_NAMESPACE::nn::detail {
 
 using dptk::detail::shape_text;
 using dptk::detail::text;
 
+/// Throws ArgumentError unless `holds`.
 template <class Option>
 void require(bool holds, std::string_view operation, std::string_view expected, const Option& found) {
     if (!holds) throw ArgumentError(text(operation, ": expected ", expected, ", found ", found));
@@ -28,8 +27,13 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
     return inputs[0];
 }
 
-[[nodiscard]] DPTK_INLINE Shape same_shape(InputShapes inputs, std::string_view operation) {
+/// Returns the only input, whose first dimension `groups` divides.
+[[nodiscard]] DPTK_INLINE const Shape& grouped_input(InputShapes inputs, std::size_t groups,
+                                                     std::string_view operation) {
     require_inputs(inputs, 1, operation);
+    const std::size_t channels = inputs[0][0];
+    require(groups > 0 && channels % groups == 0, operation,
+            text("a radix that divides the ", channels, " channels"), groups);
     return inputs[0];
 }
 
@@ -46,189 +50,154 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
     return (size + 2 * padding - span) / stride + 1;
 }
 
-DPTK_INLINE Shape pool_shape(std::string_view name, InputShapes inputs, const Size2d& kernel_size,
-                             const Size2d& stride, const Size2d& padding) {
-    const Shape& input = image_input(inputs, name);
-    require(2 * padding.height <= kernel_size.height && 2 * padding.width <= kernel_size.width, name,
-            "a padding of at most half a window", text(padding.height, " x ", padding.width));
-    return {input[0], positions(name, input[1], kernel_size.height, stride.height, padding.height, 1),
-            positions(name, input[2], kernel_size.width, stride.width, padding.width, 1)};
+/// Returns the shape after windows that move over images.
+[[nodiscard]] DPTK_INLINE Shape shape_of_windows(std::string_view operation, const Shape& input,
+                                                 std::size_t channels, const Size2d& kernel,
+                                                 const Size2d& stride, const Size2d& padding,
+                                                 const Size2d& dilation) {
+    return {channels,
+            positions(operation, input[1], kernel.height, stride.height, padding.height, dilation.height),
+            positions(operation, input[2], kernel.width, stride.width, padding.width, dilation.width)};
 }
 
-}  // namespace detail
-
-DPTK_INLINE Shape Input::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 0, name);
-    detail::require(!shape.empty() && element_count(shape) > 0, name, "a shape with elements",
-                    detail::shape_text(shape));
-    return shape;
-}
-
-DPTK_INLINE Shape Linear::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 1, name);
-    detail::require(inputs[0].size() == 1, name, "an input {features} (flatten() makes one)",
-                    detail::shape_text(inputs[0]));
-    detail::require(out_features > 0, name, "at least 1 output feature", out_features);
-    return {out_features};
-}
-
-DPTK_INLINE std::vector<ParameterSpec> Linear::parameters(InputShapes inputs) const {
-    const std::size_t in_features = inputs[0][0];
-    std::vector<ParameterSpec> all{
-        {"weight", {out_features, in_features}, Initial::uniform, in_features, true}};
-    if (bias) all.push_back({"bias", {out_features}, Initial::uniform, in_features, false});
+/// Returns a weight, whose first dimension is the outputs, and perhaps a bias.
+[[nodiscard]] DPTK_INLINE std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool has_bias) {
+    const std::size_t fan_in = element_count(weight) / weight[0];
+    std::vector<ParameterSpec> all{{"weight", weight, Initial::uniform, fan_in, true}};
+    if (has_bias) all.push_back({"bias", {weight[0]}, Initial::uniform, fan_in, false});
     return all;
 }
 
-DPTK_INLINE std::size_t Linear::multiplications(InputShapes inputs) const {
-    return out_features * inputs[0][0];
+// ---- output shapes
+
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Input& op, InputShapes inputs) {
+    require_inputs(inputs, 0, op.name);
+    require(!op.shape.empty() && element_count(op.shape) > 0, op.name, "a shape with elements",
+            shape_text(op.shape));
+    return op.shape;
 }
 
-DPTK_INLINE Shape Conv2d::output_shape(InputShapes inputs) const {
-    const Shape& input = detail::image_input(inputs, name);
-    detail::require(out_channels > 0, name, "at least 1 output channel", out_channels);
-    detail::require(
-        groups > 0 && input[0] % groups == 0 && out_channels % groups == 0, name,
-        detail::text("groups that divide the ", input[0], " input and ", out_channels, " output channels"),
-        groups);
-    return {
-        out_channels,
-        detail::positions(name, input[1], kernel_size.height, stride.height, padding.height, dilation.height),
-        detail::positions(name, input[2], kernel_size.width, stride.width, padding.width, dilation.width)};
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Linear& op, InputShapes inputs) {
+    require_inputs(inputs, 1, op.name);
+    require(inputs[0].size() == 1, op.name, "an input {features} (flatten() makes one)",
+            shape_text(inputs[0]));
+    require(op.out_features > 0, op.name, "at least 1 output feature", op.out_features);
+    return {op.out_features};
 }
 
-DPTK_INLINE std::vector<ParameterSpec> Conv2d::parameters(InputShapes inputs) const {
-    const std::size_t channels = inputs[0][0] / groups;
-    const std::size_t fan_in = channels * kernel_size.height * kernel_size.width;
-    std::vector<ParameterSpec> all{{"weight",
-                                    {out_channels, channels, kernel_size.height, kernel_size.width},
-                                    Initial::uniform,
-                                    fan_in,
-                                    true}};
-    if (bias) all.push_back({"bias", {out_channels}, Initial::uniform, fan_in, false});
-    return all;
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Conv2d& op, InputShapes inputs) {
+    const Shape& in = image_input(inputs, op.name);
+    require(op.out_channels > 0, op.name, "at least 1 output channel", op.out_channels);
+    require(op.groups > 0 && in[0] % op.groups == 0 && op.out_channels % op.groups == 0, op.name,
+            text("groups that divide the ", in[0], " input and ", op.out_channels, " output channels"),
+            op.groups);
+    return shape_of_windows(op.name, in, op.out_channels, op.kernel_size, op.stride, op.padding, op.dilation);
 }
 
-DPTK_INLINE std::size_t Conv2d::multiplications(InputShapes inputs) const {
-    return element_count(output_shape(inputs)) * (inputs[0][0] / groups) * kernel_size.height *
-           kernel_size.width;
+[[nodiscard]] DPTK_INLINE Shape shape_after(const BatchNorm2d& op, InputShapes inputs) {
+    require(op.eps >= 0, op.name, "an eps that is not negative", op.eps);
+    require(op.momentum >= 0 && op.momentum <= 1, op.name, "a momentum in [0, 1]", op.momentum);
+    return image_input(inputs, op.name);
 }
 
-DPTK_INLINE Shape BatchNorm2d::output_shape(InputShapes inputs) const {
-    detail::require(eps >= 0, name, "an eps that is not negative", eps);
-    detail::require(momentum >= 0 && momentum <= 1, name, "a momentum in [0, 1]", momentum);
-    return detail::image_input(inputs, name);
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Softmax& op, InputShapes inputs) {
+    return grouped_input(inputs, op.radix == 0 ? 1 : op.radix, op.name);
 }
 
-DPTK_INLINE std::vector<ParameterSpec> BatchNorm2d::parameters(InputShapes inputs) const {
-    const std::size_t channels = inputs[0][0];
-    return {{"weight", {channels}, Initial::ones, 0, false}, {"bias", {channels}, Initial::zeros, 0, false}};
-}
-
-DPTK_INLINE std::vector<BufferSpec> BatchNorm2d::buffers(InputShapes inputs) const {
-    const std::size_t channels = inputs[0][0];
-    return {{"running_mean", {channels}, DType::f32, 0},
-            {"running_var", {channels}, DType::f32, 1},
-            {"num_batches_tracked", {}, DType::i64, 0}};
-}
-
-DPTK_INLINE Shape Softmax::output_shape(InputShapes inputs) const {
-    Shape shape = detail::same_shape(inputs, name);
-    detail::require(radix == 0 || shape[0] % radix == 0, name,
-                    detail::text("a radix that divides the ", shape[0], " channels"), radix);
+[[nodiscard]] DPTK_INLINE Shape shape_after(const RadixSum& op, InputShapes inputs) {
+    Shape shape = grouped_input(inputs, op.radix, op.name);
+    shape[0] /= op.radix;
     return shape;
 }
 
-DPTK_INLINE Shape RadixSum::output_shape(InputShapes inputs) const {
-    Shape shape = detail::same_shape(inputs, name);
-    detail::require(radix > 0 && shape[0] % radix == 0, name,
-                    detail::text("a radix that divides the ", shape[0], " channels"), radix);
-    shape[0] /= radix;
-    return shape;
-}
-
-DPTK_INLINE Shape Add::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 2, name);
-    detail::require(inputs[0] == inputs[1], name,
-                    detail::text("two inputs of the shape ", detail::shape_text(inputs[0])),
-                    detail::shape_text(inputs[1]));
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Add& op, InputShapes inputs) {
+    require_inputs(inputs, 2, op.name);
+    require(inputs[0] == inputs[1], op.name, text("two inputs of the shape ", shape_text(inputs[0])),
+            shape_text(inputs[1]));
     return inputs[0];
 }
 
-DPTK_INLINE Shape Multiply::output_shape(InputShapes inputs) const {
-    detail::require_inputs(inputs, 2, name);
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Multiply& op, InputShapes inputs) {
+    require_inputs(inputs, 2, op.name);
     bool fits = inputs[0].size() == inputs[1].size();
     for (std::size_t i = 0; fits && i < inputs[0].size(); ++i)
         fits = inputs[1][i] == inputs[0][i] || inputs[1][i] == 1;
-    detail::require(fits, name,
-                    detail::text("a second input of the shape ", detail::shape_text(inputs[0]),
-                                 ", in which sizes may be 1"),
-                    detail::shape_text(inputs[1]));
+    require(fits, op.name,
+            text("a second input of the shape ", shape_text(inputs[0]), ", in which sizes may be 1"),
+            shape_text(inputs[1]));
     return inputs[0];
 }
 
-DPTK_INLINE Shape GlobalAvgPool2d::output_shape(InputShapes inputs) const {
-    return {detail::image_input(inputs, name)[0], 1, 1};
+template <PoolKind kind>
+[[nodiscard]] Shape shape_after(const Pool2d<kind>& op, InputShapes inputs) {
+    const Shape& in = image_input(inputs, op.name);
+    require(2 * op.padding.height <= op.kernel_size.height && 2 * op.padding.width <= op.kernel_size.width,
+            op.name, "a padding of at most half a window", text(op.padding.height, " x ", op.padding.width));
+    return shape_of_windows(op.name, in, in[0], op.kernel_size, op.stride, op.padding, 1);
 }
 
-DPTK_INLINE Shape Flatten::output_shape(InputShapes inputs) const {
-    return {element_count(detail::same_shape(inputs, name))};
+[[nodiscard]] DPTK_INLINE Shape shape_after(const GlobalAvgPool2d& op, InputShapes inputs) {
+    return {image_input(inputs, op.name)[0], 1, 1};
 }
 
-DPTK_INLINE Shape Dropout::output_shape(InputShapes inputs) const {
-    detail::require(p >= 0 && p < 1, name, "a p in [0, 1)", p);
-    return detail::same_shape(inputs, name);
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Flatten& op, InputShapes inputs) {
+    require_inputs(inputs, 1, op.name);
+    return {element_count(inputs[0])};
 }
+
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Dropout& op, InputShapes inputs) {
+    require(op.p >= 0 && op.p < 1, op.name, "a p in [0, 1)", op.p);
+    require_inputs(inputs, 1, op.name);
+    return inputs[0];
+}
+
+template <PointwiseOperation Op>
+[[nodiscard]] Shape shape_after(const Op& op, InputShapes inputs) {
+    require_inputs(inputs, 1, op.name);
+    return inputs[0];
+}
+
+[[nodiscard]] DPTK_INLINE Shape shape_after(const Custom& op, InputShapes inputs) {
+    return op.operation->output_shape(inputs);
+}
+
+}  // namespace DPTK_NAMESPACE::nn::detail
+
+namespace DPTK_NAMESPACE::nn {
 
 DPTK_INLINE Shape output_shape_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&]<class Op>(const Op& one) -> Shape {
-            if constexpr (PointwiseOperation<Op>)
-                return detail::same_shape(inputs, Op::name);
-            else if constexpr (std::same_as<Op, Custom>)
-                return one.operation->output_shape(inputs);
-            else
-                return one.output_shape(inputs);
-        },
-        operation);
+    return std::visit([&](const auto& one) { return detail::shape_after(one, inputs); }, operation);
 }
 
 DPTK_INLINE std::vector<ParameterSpec> parameters_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&]<class Op>(const Op& one) -> std::vector<ParameterSpec> {
-            if constexpr (std::same_as<Op, Custom>)
-                return one.operation->parameters(inputs);
-            else if constexpr (requires { one.parameters(inputs); })
-                return one.parameters(inputs);
-            else
-                return {};
-        },
-        operation);
+    if (const auto* const linear = std::get_if<Linear>(&operation))
+        return detail::weight_and_bias({linear->out_features, inputs[0][0]}, linear->bias);
+    if (const auto* const conv = std::get_if<Conv2d>(&operation))
+        return detail::weight_and_bias({conv->out_channels, inputs[0][0] / conv->groups,
+                                        conv->kernel_size.height, conv->kernel_size.width},
+                                       conv->bias);
+    if (std::holds_alternative<BatchNorm2d>(operation))
+        return {{"weight", {inputs[0][0]}, Initial::ones, 0, false},
+                {"bias", {inputs[0][0]}, Initial::zeros, 0, false}};
+    if (const auto* const own = std::get_if<Custom>(&operation)) return own->operation->parameters(inputs);
+    return {};
 }
 
 DPTK_INLINE std::vector<BufferSpec> buffers_of(const Operation& operation, InputShapes inputs) {
-    const auto* const norm = std::get_if<BatchNorm2d>(&operation);
-    return norm != nullptr ? norm->buffers(inputs) : std::vector<BufferSpec>{};
+    if (!std::holds_alternative<BatchNorm2d>(operation)) return {};
+    return {{"running_mean", {inputs[0][0]}, DType::f32, 0},
+            {"running_var", {inputs[0][0]}, DType::f32, 1},
+            {"num_batches_tracked", {}, DType::i64, 0}};
 }
 
 DPTK_INLINE std::size_t multiplications_of(const Operation& operation, InputShapes inputs) {
-    return std::visit(
-        [&](const auto& one) -> std::size_t {
-            if constexpr (requires { one.multiplications(inputs); }) return one.multiplications(inputs);
-            return 0;
-        },
-        operation);
+    if (!std::holds_alternative<Linear>(operation) && !std::holds_alternative<Conv2d>(operation)) return 0;
+    return element_count(output_shape_of(operation, inputs)) * parameters_of(operation, inputs)[0].fan_in;
 }
 
 DPTK_INLINE std::string_view operation_name(const Operation& operation) {
-    return std::visit(
-        []<class Op>(const Op& one) -> std::string_view {
-            if constexpr (std::same_as<Op, Custom>)
-                return one.operation->name();
-            else
-                return Op::name;
-        },
-        operation);
+    if (const auto* const own = std::get_if<Custom>(&operation)) return own->operation->name();
+    return std::visit([](const auto& one) -> std::string_view { return one.name; }, operation);
 }
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -11,7 +11,6 @@
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/cpu/layer.hpp"
-#include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
 #include "dptk/nn/cpu/primitive.hpp"

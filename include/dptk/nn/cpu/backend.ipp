@@ -2,16 +2,10 @@
 
 #include "dptk/nn/cpu/backend.hpp"
 
+#include <memory>
 #include <variant>
 
-#include "dptk/nn/cpu/add.hpp"
 #include "dptk/nn/cpu/batch_norm.hpp"
-#include "dptk/nn/cpu/convolution.hpp"
-#include "dptk/nn/cpu/flatten.hpp"
-#include "dptk/nn/cpu/host_layer.hpp"
-#include "dptk/nn/cpu/linear.hpp"
-#include "dptk/nn/cpu/pointwise.hpp"
-#include "dptk/nn/cpu/pool.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
@@ -34,40 +28,6 @@ DPTK_INLINE void Sum::operator()() {
     translate_errors("sum of gradients", [&] { add_.run(); });
 }
 
-/// Whether oneDNN computes a batch norm: it does not know of other ranks.
-[[nodiscard]] DPTK_INLINE bool is_local_norm(const Operation& operation) {
-    const auto* const norm = std::get_if<BatchNorm2d>(&operation);
-    return norm != nullptr && !norm->is_synchronized;
-}
-
-template <class Layer, class... Arguments>
-[[nodiscard]] std::unique_ptr<cpu::Layer> make(const Context& context, const Request& request,
-                                               const Arguments&... arguments) {
-    return std::make_unique<Layer>(context, request, arguments...);
-}
-
-[[nodiscard]] DPTK_INLINE std::unique_ptr<Layer> make_layer(const Context& context, const Request& request) {
-    const OperationInfo& info = request.info;
-    const PostOp post_op = info.relu == FusedReLU::follows ? PostOp::relu : PostOp::none;
-    if (const auto* const linear = std::get_if<Linear>(&info.operation))
-        return make<LinearLayer>(context, request, LinearPasses(context, *linear, info.inputs[0], post_op));
-    if (const auto* const conv = std::get_if<Conv2d>(&info.operation))
-        return make<Conv2dLayer>(context, request, Conv2dPasses(context, *conv, info.inputs[0], post_op));
-    if (is_local_norm(info.operation)) return make<BatchNormLayer>(context, request);
-    if (std::holds_alternative<Add>(info.operation)) return make<AddLayer>(context, request);
-    if (std::holds_alternative<Flatten>(info.operation)) return make<FlattenLayer>(context, request);
-    if (std::holds_alternative<MaxPool2d>(info.operation) ||
-        std::holds_alternative<AvgPool2d>(info.operation) ||
-        std::holds_alternative<GlobalAvgPool2d>(info.operation))
-        return make<PoolLayer>(context, request);
-    if (pointwise_algorithm(info.operation)) {
-        const bool is_done_in_backward =
-            info.relu == FusedReLU::is_done && std::holds_alternative<BatchNorm2d>(request.before);
-        return make<PointwiseLayer>(context, request, !is_done_in_backward);
-    }
-    return make<HostLayer>(context, request);
-}
-
 }  // namespace cpu
 
 DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
@@ -76,7 +36,7 @@ DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
 }
 
 DPTK_INLINE cpu::Layout Cpu::input_layout(const Graph& graph, std::size_t batch) const {
-    return cpu::row_major_layout(cpu::Layer::dims_of_batch(batch, graph.input_shape()));
+    return cpu::row_major_layout(cpu::dims_of_batch(batch, graph.input_shape()));
 }
 
 DPTK_INLINE cpu::Layout Cpu::output_gradient_layout(const Layout& output) const {
@@ -84,7 +44,8 @@ DPTK_INLINE cpu::Layout Cpu::output_gradient_layout(const Layout& output) const 
 }
 
 DPTK_INLINE std::unique_ptr<cpu::Layer> Cpu::make_layer(const cpu::Request& request) {
-    return cpu::translate_errors(request.info.label, [&] { return cpu::make_layer(context_, request); });
+    return cpu::translate_errors(request.info.label,
+                                 [&] { return std::make_unique<cpu::Layer>(context_, request); });
 }
 
 }  // namespace DPTK_NAMESPACE::nn

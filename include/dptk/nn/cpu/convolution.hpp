@@ -3,61 +3,82 @@
 /// if layouts differ.
 #pragma once
 
+#include <variant>
+
 #include "dptk/core/config.hpp"
-#include "dptk/core/tensor.hpp"
-#include "dptk/nn/cpu/memory.hpp"
-#include "dptk/nn/cpu/onednn.hpp"
-#include "dptk/nn/cpu/weighted_layer.hpp"
-#include "dptk/nn/operations.hpp"
+#include "dptk/nn/cpu/weighted_plan.hpp"
+#include "dptk/nn/cpu/windows.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
+/// See WeightedPlan.
 class Conv2dPasses {
   public:
     using Forward = dnnl::convolution_forward;
     using BackwardInput = dnnl::convolution_backward_data;
     using BackwardParameters = dnnl::convolution_backward_weights;
 
-    /// `input` is the shape of a sample, {channels, height, width}.
-    Conv2dPasses(const Context& context, const Conv2d& conv, const Shape& input, PostOp post_op);
-
-    [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
-
-    [[nodiscard]] bool has_bias() const { return conv_.bias; }
+    Conv2dPasses(const Context& context, const OperationInfo& info)
+        : engine_(context.engine),
+          post_op_(post_op_of(info)),
+          conv_(std::get<Conv2d>(info.operation)),
+          out_(info.output),
+          windows_(conv_.kernel_size, conv_.stride, conv_.padding, conv_.dilation, info),
+          weight_shape_(parameters_of(conv_, info.inputs)[0].shape) {}
 
     /// Returns {outputs, channels, height, width}, or with groups, {groups, outputs of a group, channels,
     /// height, width}.
-    [[nodiscard]] Dims weight_dims(const Layout& /*input*/) const;
+    [[nodiscard]] Dims weight_dims(const Layout& /*input*/) const {
+        Dims dims(weight_shape_.begin(), weight_shape_.end());
+        if (conv_.groups == 1) return dims;
+        const auto groups = static_cast<dnnl::memory::dim>(conv_.groups);
+        dims[0] /= groups;
+        dims.insert(dims.begin(), groups);
+        return dims;
+    }
 
-    [[nodiscard]] Forward::primitive_desc describe_forward(const Layout& input, const Layout& weight) const;
+    [[nodiscard]] auto describe_forward(const Layout& input, const Layout& weight) const {
+        const Layout result = any_layout(dims_of_batch(static_cast<std::size_t>(dims_of(input)[0]), out_));
+        constexpr auto kind = dnnl::prop_kind::forward_training;
+        if (!conv_.bias)
+            return describe<Forward>(engine_, post_op_, kind, direct, any_order(input), weight, result,
+                                     windows_.strides, windows_.dilation, windows_.padding,
+                                     windows_.end_padding);
+        return describe<Forward>(engine_, post_op_, kind, direct, any_order(input), weight, bias_layout(),
+                                 result, windows_.strides, windows_.dilation, windows_.padding,
+                                 windows_.end_padding);
+    }
 
-    [[nodiscard]] BackwardParameters::primitive_desc describe_gradients(
-        const Forward::primitive_desc& forward) const;
+    [[nodiscard]] auto describe_gradients(const Forward::primitive_desc& forward) const {
+        const Layout source = any_order(forward.src_desc()), weight = any_order(forward.weights_desc()),
+                     result = any_order(forward.dst_desc());
+        if (!conv_.bias)
+            return describe_backward<BackwardParameters>(engine_, forward, direct, source, weight, result,
+                                                         windows_.strides, windows_.dilation,
+                                                         windows_.padding, windows_.end_padding);
+        return describe_backward<BackwardParameters>(engine_, forward, direct, source, weight, bias_layout(),
+                                                     result, windows_.strides, windows_.dilation,
+                                                     windows_.padding, windows_.end_padding);
+    }
 
-    [[nodiscard]] BackwardInput::primitive_desc describe_backward_input(
-        const Forward::primitive_desc& forward) const;
+    [[nodiscard]] auto describe_backward_input(const Forward::primitive_desc& forward) const {
+        return describe_backward<BackwardInput>(engine_, forward, direct, any_order(forward.src_desc()),
+                                                any_order(forward.weights_desc()),
+                                                any_order(forward.dst_desc()), windows_.strides,
+                                                windows_.dilation, windows_.padding, windows_.end_padding);
+    }
 
   private:
-    /// Returns a layout with the dimensions of `layout`, in an order that oneDNN may choose.
-    [[nodiscard]] static Layout with_any_order(const Layout& layout);
+    static constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-    [[nodiscard]] Layout bias_layout() const;
+    [[nodiscard]] Layout bias_layout() const { return any_layout({static_cast<dnnl::memory::dim>(out_[0])}); }
 
     dnnl::engine engine_;
     PostOp post_op_;
     Conv2d conv_;
     Shape out_;
-    Dims strides_;
-    Dims dilation_;  // 0 where neighbors are next to each other
-    Dims padding_;
-    Dims end_padding_;  // negative where the last rows or columns are not used
+    Windows windows_;
     Shape weight_shape_;
 };
 
-using Conv2dLayer = WeightedLayer<Conv2dPasses>;
-
 }  // namespace DPTK_NAMESPACE::nn::cpu
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cpu/convolution.ipp"
-#endif

@@ -1,4 +1,4 @@
-/// The base classes of the layers on oneDNN and of their plans.
+/// The layers of a network on oneDNN, and the base class of their plans.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,9 @@
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/nn/backend.hpp"
-#include "dptk/nn/cpu/converter.hpp"
-#include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/parameter.hpp"
+#include "dptk/nn/cpu/primitive.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -35,34 +34,44 @@ decltype(auto) translate_errors(const std::string& label, Fn&& fn) {
     }
 }
 
-/// The base class of the layers; see NetworkLayer for the meaning of the calls.
+/// Returns dimensions for a batch of samples of this shape.
+[[nodiscard]] Dims dims_of_batch(std::size_t batch, const Shape& sample);
+
+/// An operation with its parameters; see NetworkLayer for the meaning of the calls.
 class Layer {
   public:
-    Layer(const Context& context, OperationInfo info) : context_(context), info_(std::move(info)) {}
+    Layer(const Context& context, const Request& request);
 
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
-    virtual ~Layer() = default;
 
-    virtual std::vector<Parameter*> parameters() { return {}; }
-
-    /// Returns the layout of the output for a batch of Cpu::nominal_batch samples.
-    [[nodiscard]] virtual Layout nominal_output() const = 0;
-
-    PlanPointer plan(std::size_t batch, std::span<const Layout> inputs);
+    [[nodiscard]] std::vector<Parameter*> parameters() const;
+    [[nodiscard]] const Layout& nominal_output() const noexcept { return nominal_output_; }
+    [[nodiscard]] PlanPointer plan(std::size_t batch, std::span<const Layout> inputs);
 
     [[nodiscard]] const Context& context() const noexcept { return context_; }
-
     [[nodiscard]] const OperationInfo& info() const noexcept { return info_; }
+    [[nodiscard]] RunningStatistics<float>* statistics() const noexcept { return statistics_; }
+    [[nodiscard]] bool has_bias() const noexcept { return parameters_.size() == 2; }
+    [[nodiscard]] const Parameter& weight() const noexcept { return *parameters_[0]; }
+    [[nodiscard]] const Parameter& bias() const noexcept { return *parameters_[1]; }
 
-    /// Returns dimensions for a batch of samples of this shape.
-    [[nodiscard]] static Dims dims_of_batch(std::size_t batch, const Shape& sample);
+    /// Whether the operation before is a batch norm, which also computes the gradient of a fused ReLU.
+    [[nodiscard]] bool follows_norm() const noexcept { return follows_norm_; }
+
+    /// Whether a Flatten returns images as they are, since all that follows is Linear.
+    [[nodiscard]] bool passes_images() const noexcept { return passes_images_; }
 
   private:
-    virtual PlanPointer do_plan(std::size_t batch, std::span<const Layout> inputs) = 0;
+    [[nodiscard]] PlanPointer make_plan(std::size_t batch, std::span<const Layout> inputs);
 
     Context context_;
     OperationInfo info_;
+    RunningStatistics<float>* statistics_;
+    bool follows_norm_;
+    bool passes_images_;
+    std::vector<std::unique_ptr<Parameter>> parameters_;
+    Layout nominal_output_;
 };
 
 /// The base class of the layers' plans; see OperationPlan for the meaning of the calls.
@@ -71,14 +80,13 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
     explicit Plan(Layer& layer) : layer_(layer) {}
 
     std::vector<Layout> plan_backward(const Layout& output_gradient) final;
-
     void forward(const Arguments& arguments, const Pass& pass) final;
     void backward_parameters(const Arguments& arguments, const Pass& pass) final;
     void backward_inputs(const Arguments& arguments, const Pass& pass) final;
 
   protected:
+    [[nodiscard]] Layer& layer() const noexcept { return layer_; }
     [[nodiscard]] const Context& context() const noexcept { return layer_.context(); }
-
     [[nodiscard]] const OperationInfo& info() const noexcept { return layer_.info(); }
 
     /// Returns memory of the layout `layout`, which the network binds.
@@ -91,7 +99,7 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
     virtual std::vector<Layout> do_plan_backward(const Layout& output_gradient) = 0;
     virtual void do_forward(const Arguments& arguments, const Pass& pass) = 0;
     virtual void do_backward_parameters(const Arguments& /*arguments*/, const Pass& /*pass*/) {}
-    virtual void do_backward_inputs(const Arguments& arguments, const Pass& pass) = 0;
+    virtual void do_backward_inputs(const Arguments& /*arguments*/, const Pass& /*pass*/) {}
 
     Layer& layer_;
 };

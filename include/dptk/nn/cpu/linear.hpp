@@ -2,75 +2,75 @@
 /// return, and has its weight in a matching blocked layout, so that Flatten costs nothing.
 #pragma once
 
-#include <type_traits>
+#include <variant>
 
 #include "dptk/core/config.hpp"
-#include "dptk/core/tensor.hpp"
-#include "dptk/nn/cpu/memory.hpp"
-#include "dptk/nn/cpu/onednn.hpp"
-#include "dptk/nn/cpu/weighted_layer.hpp"
-#include "dptk/nn/operations.hpp"
+#include "dptk/nn/cpu/weighted_plan.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
+/// See WeightedPlan.
 class LinearPasses {
+    /// Describes a backward pass with the layouts of the forward pass. If oneDNN could choose freely, it
+    /// would choose other layouts, and the weight would be copied at each step.
+    template <class Describe>
+    [[nodiscard]] static auto describe_like(const dnnl::inner_product_forward::primitive_desc& forward,
+                                            Describe&& with) {
+        const Layout source = forward.src_desc(), weight = forward.weights_desc(),
+                     result = forward.dst_desc();
+        return describe_fast([&] { return with(source, weight, result); },
+                             [&] { return with(any_order(source), any_order(weight), any_order(result)); });
+    }
+
   public:
     using Forward = dnnl::inner_product_forward;
     using BackwardInput = dnnl::inner_product_backward_data;
     using BackwardParameters = dnnl::inner_product_backward_weights;
 
-    /// `input` is the shape of a sample, {in_features}.
-    LinearPasses(const Context& context, const Linear& linear, const Shape& input, PostOp post_op);
+    LinearPasses(const Context& context, const OperationInfo& info)
+        : engine_(context.engine),
+          post_op_(post_op_of(info)),
+          has_bias_(std::get<Linear>(info.operation).bias),
+          out_(static_cast<dnnl::memory::dim>(info.output[0])) {}
 
-    [[nodiscard]] const Shape& weight_shape() const { return weight_shape_; }
-
-    [[nodiscard]] bool has_bias() const { return has_bias_; }
-
-    /// Returns the dimensions of the weight: those of `input`, with the first one replaced by out_features.
-    /// A sample of `input` is in_features numbers or an image with as many elements.
-    [[nodiscard]] Dims weight_dims(const Layout& input) const;
-
-    [[nodiscard]] Forward::primitive_desc describe_forward(const Layout& input, const Layout& weight) const;
-
-    [[nodiscard]] BackwardParameters::primitive_desc describe_gradients(
-        const Forward::primitive_desc& forward) const;
-
-    [[nodiscard]] BackwardInput::primitive_desc describe_backward_input(
-        const Forward::primitive_desc& forward) const;
-
-  private:
-    /// The layouts of a pass: of the source, the weight and the output, or of their gradients.
-    struct Layouts {
-        Layout source;
-        Layout weight;
-        Layout output;
-    };
-
-    [[nodiscard]] static Layouts free_layouts(const Forward::primitive_desc& forward);
-
-    /// Describes a backward pass with the layouts of the forward pass. If oneDNN could choose freely, it
-    /// would choose other layouts, and the weight would be copied at each step.
-    template <class Describe>
-    [[nodiscard]] static std::invoke_result_t<Describe, Layouts> describe_like(
-        const Forward::primitive_desc& forward, Describe&& with) {
-        return describe_fast(
-            [&] {
-                return with(Layouts{forward.src_desc(), forward.weights_desc(), forward.dst_desc()});
-            },
-            [&] { return with(free_layouts(forward)); });
+    /// Returns the dimensions of `input`, with the first one replaced by out_features. A sample of `input` is
+    /// in_features numbers or an image with as many elements.
+    [[nodiscard]] Dims weight_dims(const Layout& input) const {
+        Dims dims = dims_of(input);
+        dims[0] = out_;
+        return dims;
     }
 
+    [[nodiscard]] auto describe_forward(const Layout& input, const Layout& weight) const {
+        const auto from = [&](const Layout& source) {
+            const Layout result = any_layout({dims_of(input)[0], out_});
+            constexpr auto kind = dnnl::prop_kind::forward_training;
+            if (!has_bias_) return describe<Forward>(engine_, post_op_, kind, source, weight, result);
+            return describe<Forward>(engine_, post_op_, kind, source, weight, any_layout({out_}), result);
+        };
+        return describe_fast([&] { return from(input); }, [&] { return from(any_layout(dims_of(input))); });
+    }
+
+    [[nodiscard]] auto describe_gradients(const Forward::primitive_desc& forward) const {
+        return describe_like(forward, [&](const Layout& source, const Layout& weight, const Layout& result) {
+            if (!has_bias_)
+                return describe_backward<BackwardParameters>(engine_, forward, source, weight, result);
+            return describe_backward<BackwardParameters>(engine_, forward, source, weight, any_layout({out_}),
+                                                         result);
+        });
+    }
+
+    [[nodiscard]] auto describe_backward_input(const Forward::primitive_desc& forward) const {
+        return describe_like(forward, [&](const Layout& source, const Layout& weight, const Layout& result) {
+            return describe_backward<BackwardInput>(engine_, forward, source, weight, result);
+        });
+    }
+
+  private:
     dnnl::engine engine_;
     PostOp post_op_;
     bool has_bias_;
     dnnl::memory::dim out_;
-    Shape weight_shape_;
 };
 
-using LinearLayer = WeightedLayer<LinearPasses>;
-
 }  // namespace DPTK_NAMESPACE::nn::cpu
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cpu/linear.ipp"
-#endif

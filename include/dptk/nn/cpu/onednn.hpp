@@ -209,6 +209,9 @@ template <class Wanted, class Free>
 /// Returns a layout with the dimensions `dims`, in an order that oneDNN may choose.
 [[nodiscard]] Layout any_layout(const Dims& dims);
 
+/// Returns a layout with the dimensions of `layout`, in an order that oneDNN may choose.
+[[nodiscard]] Layout any_order(const Layout& layout);
+
 [[nodiscard]] Layout row_major_layout(const Dims& dims);
 
 [[nodiscard]] std::size_t floats_in(const Layout& layout);

@@ -41,6 +41,10 @@ DPTK_INLINE Layout any_layout(const Dims& dims) {
     return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
 }
 
+DPTK_INLINE Layout any_order(const Layout& layout) {
+    return any_layout(dims_of(layout));
+}
+
 DPTK_INLINE Layout row_major_layout(const Dims& dims) {
     Dims strides(dims.size(), 1);
     for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];

@@ -7,8 +7,8 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/tensor.hpp"
-#include "dptk/nn/cpu/memory.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
+#include "dptk/nn/cpu/primitive.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -51,6 +51,9 @@ class Parameter {
 
     void make_row_major();
 
+    /// Returns whether make_row_major() has changed the layout.
+    [[nodiscard]] bool was_made_row_major() const noexcept { return was_made_row_major_; }
+
   private:
     /// Allocates memory for values and gradient.
     void set_layout(const Layout& layout);
@@ -63,6 +66,7 @@ class Parameter {
     Shape shape_;
     std::size_t count_ = 0;
     std::uint64_t layout_hash_ = 0;
+    bool was_made_row_major_ = false;
     AlignedArray<float> value_storage_;
     AlignedArray<float> gradient_storage_;
     dnnl::memory value_;

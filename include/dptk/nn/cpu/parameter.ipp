@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "dptk/core/detail/algorithms.hpp"
-#include "dptk/nn/cpu/converter.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -56,6 +55,7 @@ DPTK_INLINE void Parameter::zero_gradient() {
 
 DPTK_INLINE void Parameter::make_row_major() {
     if (layout_hash_ == 0) return;
+    was_made_row_major_ = true;
     std::vector<float> values(element_count(shape_));
     export_values(values);
     set_layout(row_major_layout(dims_of(value_.get_desc())));

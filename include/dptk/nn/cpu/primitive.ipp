@@ -6,6 +6,14 @@
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
+DPTK_INLINE void rebind_memory(const dnnl::memory& memory, void* data) {
+    if (memory.get_data_handle() != data) dnnl::memory(memory).set_data_handle(data);
+}
+
+DPTK_INLINE dnnl::memory unbound(const Context& context, const Layout& layout) {
+    return {layout, context.engine, DNNL_MEMORY_NONE};
+}
+
 DPTK_INLINE Primitive::Primitive(const Context& context, const dnnl::primitive_desc_base& described,
                                  std::initializer_list<std::pair<int, dnnl::memory>> arguments)
     : primitive_(described.get()),
@@ -34,6 +42,21 @@ DPTK_INLINE void Primitive::run() {
     dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream_.get(), count, arguments_.data()),
                             "could not execute a primitive");
     stream_.wait();
+}
+
+DPTK_INLINE Primitive reorder(const Context& context, const dnnl::memory& from, const dnnl::memory& to) {
+    const dnnl::reorder::primitive_desc described(context.engine, from.get_desc(), context.engine,
+                                                  to.get_desc(), primitive_attributes());
+    return {context, described, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
+DPTK_INLINE const dnnl::memory& Converter::operator()(const dnnl::memory& source) {
+    if (reorder_) {
+        reorder_.set(DNNL_ARG_FROM, source).run();
+    } else {
+        result_ = source;
+    }
+    return result_;
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

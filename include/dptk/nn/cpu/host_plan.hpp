@@ -1,18 +1,21 @@
+/// Operations that oneDNN lacks, computed by the functions of nn/reference in row-major memory. Inputs and
+/// gradients are converted where they have other layouts.
 #pragma once
 
-#include "dptk/nn/cpu/host_layer.hpp"
+#include <cstddef>
+#include <span>
+#include <vector>
 
-#include <utility>
-
+#include "dptk/core/config.hpp"
+#include "dptk/nn/cpu/layer.hpp"
 #include "dptk/nn/reference/host_operation.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
 class HostPlan final : public Plan {
   public:
-    HostPlan(HostLayer& layer, RunningStatistics<float>* statistics, std::size_t batch,
-             std::span<const Layout> inputs)
-        : Plan(layer), parameters_(layer.parameters()), host_(info(), statistics, batch) {
+    HostPlan(Layer& layer, std::size_t batch, std::span<const Layout> inputs)
+        : Plan(layer), parameters_(layer.parameters()), host_(info(), layer.statistics(), batch) {
         use = reference::memory_use(info().operation);
         for (const Layout& input : inputs) {
             const Layout wanted = row_major_layout(dims_of(input));
@@ -21,7 +24,7 @@ class HostPlan final : public Plan {
             if (inputs_.back().copies()) use.overwritable_inputs = 0;
             gradient_layouts_.push_back(wanted);
         }
-        output = row_major_layout(Layer::dims_of_batch(batch, info().output));
+        output = row_major_layout(dims_of_batch(batch, info().output));
     }
 
   private:
@@ -63,27 +66,5 @@ class HostPlan final : public Plan {
     std::vector<Layout> gradient_layouts_;
     Converter output_gradient_;
 };
-
-DPTK_INLINE HostLayer::HostLayer(const Context& context, const Request& request)
-    : Layer(context, request.info),
-      statistics_(request.statistics),
-      nominal_(row_major_layout(
-          dims_of_batch(static_cast<std::size_t>(dims_of(request.inputs[0])[0]), info().output))) {
-    const std::vector<ParameterSpec> specs = parameters_of(info().operation, info().inputs);
-    for (std::size_t i = 0; i < specs.size(); ++i)
-        parameters_.push_back(std::make_unique<Parameter>(
-            context, specs[i].shape, row_major_layout({specs[i].shape.begin(), specs[i].shape.end()}),
-            request.initial[i]));
-}
-
-DPTK_INLINE std::vector<Parameter*> HostLayer::parameters() {
-    std::vector<Parameter*> all;
-    for (const auto& parameter : parameters_) all.push_back(parameter.get());
-    return all;
-}
-
-DPTK_INLINE PlanPointer HostLayer::do_plan(std::size_t batch, std::span<const Layout> inputs) {
-    return std::make_unique<HostPlan>(*this, statistics_, batch, inputs);
-}
 
 }  // namespace DPTK_NAMESPACE::nn::cpu
