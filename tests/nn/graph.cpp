@@ -54,11 +54,11 @@ TEST_CASE("models have the parameters and buffers of torchvision's and timm's, w
     CHECK(models == 7);
 }
 
-TEST_CASE("a summary has the sums of parameters and multiplications") {
-    // torchvision's documentation: 1.81, 4.09 and 0.30 GFLOPS, of a multiplication and an addition each.
-    CHECK(test::contains(resnet(18).summary(), "11689512       1814073344"));
-    CHECK(test::contains(resnet(50).summary(), "25557032       4089184256"));
-    CHECK(test::contains(mobilenet_v2().summary(), "3504872        300774272"));
+TEST_CASE("a summary has the sums of parameters and FLOPs") {
+    // torchvision's documentation has 1.81, 4.09 and 0.30 billions of multiplications and additions, counted as one.
+    CHECK(test::contains(resnet(18).summary(), "11689512       3628146688"));
+    CHECK(test::contains(resnet(50).summary(), "25557032       8178368512"));
+    CHECK(test::contains(mobilenet_v2().summary(), "3504872        601548544"));
     CHECK(test::contains(resnet(18).summary(), "layer2.0.downsample.0"));
 }
 

@@ -136,7 +136,8 @@ class Graph {
     /// Returns the buffers, with names as in PyTorch's named_buffers().
     [[nodiscard]] std::vector<BufferSpec> buffers() const;
 
-    /// Returns a table of all operations with output shape, parameters and multiplications, and the sums.
+    /// Returns a table of all operations with output shape, parameters and the FLOPs of forward for one sample,
+    /// in which a multiplication and an addition count as two, and the sums.
     [[nodiscard]] std::string summary() const;
 
   private:

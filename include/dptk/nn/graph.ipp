@@ -100,27 +100,27 @@ DPTK_INLINE std::vector<BufferSpec> Graph::buffers() const {
 DPTK_INLINE std::string Graph::summary() const {
     std::string table;
     const auto add_row = [&](const std::string& name, std::string_view operation, const std::string& shape,
-                             const std::string& parameters, const std::string& multiplications) {
+                             const std::string& parameters, const std::string& flops) {
         char row[200];
         std::snprintf(row, sizeof row, "%-32s %-18s %-20s %12s %16s\n", name.c_str(),
                       std::string(operation).c_str(), shape.c_str(), parameters.c_str(),
-                      multiplications.c_str());
+                      flops.c_str());
         table += row;
     };
-    add_row("name", "operation", "output", "parameters", "multiplications");
-    std::size_t all_parameters = 0, all_multiplications = 0;
+    add_row("name", "operation", "output", "parameters", "FLOPs");
+    std::size_t all_parameters = 0, all_flops = 0;
     for (const GraphNode& node : nodes_) {
         const std::vector<Shape> shapes = input_shapes(node);
         std::size_t parameters = 0;
         for (const ParameterSpec& parameter : parameters_of(node.operation, shapes))
             parameters += element_count(parameter.shape);
-        const std::size_t multiplications = multiplications_of(node.operation, shapes);
+        const std::size_t flops = 2 * multiplications_of(node.operation, shapes);
         all_parameters += parameters;
-        all_multiplications += multiplications;
+        all_flops += flops;
         add_row(node.name, operation_name(node.operation), detail::shape_text(node.shape),
-                std::to_string(parameters), std::to_string(multiplications));
+                std::to_string(parameters), std::to_string(flops));
     }
-    add_row("sum", "", "", std::to_string(all_parameters), std::to_string(all_multiplications));
+    add_row("sum", "", "", std::to_string(all_parameters), std::to_string(all_flops));
     return table;
 }
 
