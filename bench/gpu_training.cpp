@@ -4,7 +4,7 @@
 #include <dptk/core/cuda.hpp>
 #include <dptk/nn/cuda/backend.hpp>
 #include <dptk/nn/cuda/loss.hpp>
-#include <dptk/nn/cuda/optimizer.hpp>
+#include <dptk/optim/cuda/fused_optimizers.hpp>
 #include <dptk/nn/models.hpp>
 #include <dptk/nn/network.hpp>
 
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     nn::Network<nn::Cuda> net(graph_of(model, shape), 1,
                               nn::Cuda({.precision = precision_of(argv[2]), .stream = stream}));
     nn::DeviceLoss loss(stream);
-    nn::FusedSGD sgd({.lr = 0.01, .momentum = 0.9}, stream);
+    dptk::FusedSGD sgd({.lr = 0.01, .momentum = 0.9}, stream);
     std::vector<ParameterRef> parameters;
     net.for_each_parameter([&](const ParameterRef& parameter) { parameters.push_back(parameter); });
 

@@ -28,7 +28,7 @@ else()
 endif()
 
 set(DPTK_SOURCES_dptk_kernels core/cuda/detail/kernels.cu core/cuda/detail/gradient_math.cu)
-set(DPTK_SOURCES_dptk_nn_kernels nn/cuda/kernels.cu)
+set(DPTK_SOURCES_dptk_nn_kernels nn/cuda/kernels.cu optim/cuda/detail/optimizer_kernels.cu)
 
 # dptk_add_kernels(<target> <include folder>): defines the library <target>, dptk_kernels or dptk_nn_kernels.
 function(dptk_add_kernels target include_dir)

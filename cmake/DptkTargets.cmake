@@ -96,7 +96,7 @@ if(TARGET dptk::onednn)
     target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
 endif()
 
-dptk_add_headers(nn_cuda nn/cuda/*.[hi]pp train/detail/cuda/*.[hi]pp)
+dptk_add_headers(nn_cuda nn/cuda/*.[hi]pp optim/cuda/*.[hi]pp optim/cuda/detail/*.[hi]pp train/detail/cuda/*.[hi]pp)
 target_compile_definitions(dptk_nn_cuda INTERFACE DPTK_WITH_CUDNN)
 target_link_libraries(dptk_nn_cuda INTERFACE dptk_nn dptk_cuda CUDA::cublasLt)
 if(TARGET dptk::nn_cuda)

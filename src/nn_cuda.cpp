@@ -1,18 +1,11 @@
-// Function bodies of nn/cuda/ and train/detail/cuda/ (networks on GPUs). See separate_compilation.hpp.
+// Function bodies of nn/cuda/, optim/cuda/ and train/detail/cuda/ (networks on GPUs). See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cuda/backend.ipp"
 #include "dptk/nn/cuda/context.ipp"
-#include "dptk/nn/cuda/convolution.ipp"
-#include "dptk/nn/cuda/cudnn_graph.ipp"
 #include "dptk/nn/cuda/layer.ipp"
-#include "dptk/nn/cuda/linear.ipp"
 #include "dptk/nn/cuda/loss.ipp"
-#include "dptk/nn/cuda/matrix_product.ipp"
-#include "dptk/nn/cuda/max_pool.ipp"
-#include "dptk/nn/cuda/optimizer.ipp"
 #include "dptk/nn/cuda/parameter.ipp"
 #include "dptk/nn/cuda/precision.ipp"
-#include "dptk/nn/cuda/relu.ipp"
-#include "dptk/nn/cuda/weighted_plan.ipp"
+#include "dptk/optim/cuda/fused_optimizers.ipp"
 #include "dptk/train/detail/cuda/batches.ipp"

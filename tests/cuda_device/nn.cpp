@@ -3,7 +3,7 @@
 #include <dptk/core/cuda.hpp>
 #include <dptk/nn/cuda/backend.hpp>
 #include <dptk/nn/cuda/loss.hpp>
-#include <dptk/nn/cuda/optimizer.hpp>
+#include <dptk/optim/cuda/fused_optimizers.hpp>
 #include <dptk/nn/loss.hpp>
 #include <dptk/nn/models.hpp>
 #include <dptk/nn/network.hpp>
@@ -229,9 +229,9 @@ TEST_CASE("optimizers step as the host's do" * doctest::skip(is_launched())) {
     const cuda_runtime::Stream stream;
     for (const double momentum : {0.0, 0.9}) {
         const dptk::SGDOptions options{.lr = 0.05, .momentum = momentum, .weight_decay = 1e-2};
-        check_optimizer(FusedSGD(options, stream), dptk::SGD<float>(options), stream);
+        check_optimizer(dptk::FusedSGD(options, stream), dptk::SGD<float>(options), stream);
     }
     const dptk::AdamOptions options{.lr = 0.01, .weight_decay = 0.1};
-    check_optimizer(FusedAdam(options, stream), dptk::Adam<float>(options), stream);
-    check_optimizer(FusedAdamW(options, stream), dptk::AdamW<float>(options), stream);
+    check_optimizer(dptk::FusedAdam(options, stream), dptk::Adam<float>(options), stream);
+    check_optimizer(dptk::FusedAdamW(options, stream), dptk::AdamW<float>(options), stream);
 }

@@ -39,7 +39,7 @@ NEEDS = [
     (r"dptk/data/readers", "readers"),
     (r"dptk/data/images", "images"),
     (r"dptk/nn/weights", "weights"),
-    (r"dptk/nn/cuda|dptk/train/detail/cuda", "nn_cuda"),
+    (r"dptk/nn/cuda|dptk/optim/cuda|dptk/train/detail/cuda", "nn_cuda"),
     (r"dptk/train\.hpp|dptk/train/|dptk/nn/", "nn"),
     (r"dptk/nn/cpu", "onednn"),
     (r"dptk/adapters/eigen|<Eigen/", "eigen"),

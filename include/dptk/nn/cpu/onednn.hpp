@@ -91,16 +91,6 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return layout.get_dims();
 }
 
-/// A read-only view of a memory object's layout, without a copy.
-using LayoutView = const_dnnl_memory_desc_t;
-
-[[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
-    const dnnl_dims_t* dims = nullptr;
-    dnnl::error::wrap_c_api(dnnl_memory_desc_query(layout, dnnl_query_dims, &dims),
-                            "could not query the dimensions of a layout");
-    return (*dims)[0];
-}
-
 /// Returns all numbers that distinguish layouts of one element type.
 [[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
     std::vector<std::int64_t> numbers{static_cast<std::int64_t>(layout.get_format_kind())};
@@ -164,13 +154,6 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
     return layout.dims();
 }
 
-/// A read-only view of a memory object's layout, without a copy.
-using LayoutView = const dnnl_memory_desc_t*;
-
-[[nodiscard]] inline dnnl::memory::dim first_dim(LayoutView layout) {
-    return layout->dims[0];
-}
-
 /// Returns all numbers that distinguish layouts of one element type.
 [[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
     const dnnl_memory_desc_t& data = layout.data;
@@ -184,18 +167,6 @@ using LayoutView = const dnnl_memory_desc_t*;
 }
 
 #endif
-
-/// Returns a view of the layout of `memory`. Training steps use it instead of a Layout, which is a copy, for
-/// which oneDNN 3.x allocates memory.
-[[nodiscard]] LayoutView view_layout(const dnnl::memory& memory);
-
-/// Returns the first dimension of `memory`.
-[[nodiscard]] dnnl::memory::dim batch_size(const dnnl::memory& memory);
-
-/// Returns the number of floats in `memory`, including padding.
-[[nodiscard]] std::size_t floats_in(const dnnl::memory& memory);
-
-[[nodiscard]] bool same_layout(const dnnl::memory& a, const dnnl::memory& b);
 
 /// Returns the description of a primitive that `wanted()` makes. If oneDNN has only its reference loops for
 /// that primitive, which are hundreds of times slower, returns the description that `free()` makes, which

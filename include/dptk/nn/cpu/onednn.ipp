@@ -18,25 +18,6 @@ DPTK_INLINE dnnl::primitive_attr primitive_attributes(PostOp post_op) {
     return attributes;
 }
 
-DPTK_INLINE LayoutView view_layout(const dnnl::memory& memory) {
-    LayoutView layout = nullptr;
-    dnnl::error::wrap_c_api(dnnl_memory_get_memory_desc(memory.get(), &layout),
-                            "could not query the layout of a memory object");
-    return layout;
-}
-
-DPTK_INLINE dnnl::memory::dim batch_size(const dnnl::memory& memory) {
-    return first_dim(view_layout(memory));
-}
-
-DPTK_INLINE std::size_t floats_in(const dnnl::memory& memory) {
-    return dnnl_memory_desc_get_size(view_layout(memory)) / sizeof(float);
-}
-
-DPTK_INLINE bool same_layout(const dnnl::memory& a, const dnnl::memory& b) {
-    return dnnl_memory_desc_equal(view_layout(a), view_layout(b)) != 0;
-}
-
 DPTK_INLINE Layout any_layout(const Dims& dims) {
     return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
 }

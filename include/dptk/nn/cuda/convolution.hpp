@@ -6,10 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/nn/cuda/cudnn_graph.hpp"
+#include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
 #include "dptk/nn/cuda/matrix_product.hpp"
 #include "dptk/nn/cuda/weighted_plan.hpp"
@@ -18,7 +22,12 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class Conv2dPlan final : public WeightedPlan {
   public:
-    Conv2dPlan(Layer& layer, const Layout& input);
+    Conv2dPlan(Layer& layer, const Layout& input) : WeightedPlan(layer, input) {
+        const auto& conv = std::get<Conv2d>(layer.info().operation);
+        kernel_size_ = conv.kernel_size.height;
+        stride_ = conv.stride.height;
+        padding_ = conv.padding.height;
+    }
 
   private:
     /// The ids by which the tensors of a graph are bound to memory.
@@ -38,55 +47,248 @@ class Conv2dPlan final : public WeightedPlan {
     // ---- graphs
 
     [[nodiscard]] static Dims dims(std::size_t n, std::size_t channels, std::size_t height,
-                                   std::size_t width);
-    [[nodiscard]] static Dims dims(const Layout& layout);
-    [[nodiscard]] CudnnDescriptor source_tensor() const;
-    [[nodiscard]] CudnnDescriptor weight_tensor(DType type) const;
-    [[nodiscard]] CudnnDescriptor output_tensor() const;
+                                   std::size_t width) {
+        return {static_cast<std::int64_t>(n), static_cast<std::int64_t>(channels),
+                static_cast<std::int64_t>(height), static_cast<std::int64_t>(width)};
+    }
+    [[nodiscard]] static Dims dims(const Layout& layout) {
+        return dims(layout.n, layout.form.padded, layout.form.height, layout.form.width);
+    }
+    [[nodiscard]] CudnnDescriptor source_tensor() const {
+        return cudnn_tensor(Id::source, context().type(), dims(input()));
+    }
+    [[nodiscard]] CudnnDescriptor weight_tensor(DType type) const {
+        return cudnn_tensor(Id::weight_id, type,
+                            dims(output.form.padded, input().form.padded, kernel_size_, kernel_size_));
+    }
+    [[nodiscard]] CudnnDescriptor output_tensor() const {
+        return cudnn_tensor(Id::output_id, context().type(), dims(output));
+    }
 
-    [[nodiscard]] CudnnDescriptor convolution() const;
+    [[nodiscard]] CudnnDescriptor convolution() const {
+        const auto both = [](std::size_t value) {
+            return std::array<std::int64_t, 2>{static_cast<std::int64_t>(value),
+                                               static_cast<std::int64_t>(value)};
+        };
+        const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+        CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+        made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
+            .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+            .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                 std::span<const cudnnConvolutionMode_t>(&mode, 1))
+            .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, both(padding_))
+            .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, both(padding_))
+            .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, both(1))
+            .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, both(stride_))
+            .finalize();
+        return made;
+    }
 
     [[nodiscard]] static CudnnDescriptor pointwise(cudnnPointwiseMode_t mode, const CudnnDescriptor& in,
-                                                   const CudnnDescriptor* second, const CudnnDescriptor& out);
+                                                   const CudnnDescriptor* second,
+                                                   const CudnnDescriptor& out) {
+        CudnnDescriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+        what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE,
+                 std::span<const cudnnPointwiseMode_t>(&mode, 1))
+            .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+            .finalize();
+        CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+        operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what)
+            .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, in)
+            .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out);
+        if (second != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *second);
+        operation.finalize();
+        return operation;
+    }
 
     [[nodiscard]] CudnnDescriptor forward_operation(const CudnnDescriptor& x, const CudnnDescriptor& w,
-                                                    const CudnnDescriptor& y) const;
+                                                    const CudnnDescriptor& y) const {
+        const CudnnDescriptor how = convolution();
+        CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+        operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0F)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0F)
+            .finalize();
+        return operation;
+    }
 
     // ---- plans
 
-    [[nodiscard]] std::vector<CudnnArgument> forward_arguments(const Arguments& arguments) const;
+    [[nodiscard]] std::vector<CudnnArgument> forward_arguments(const Arguments& arguments) const {
+        return {{Id::source, arguments.inputs[0]->data},
+                {Id::weight_id, const_cast<void*>(weight().operand())},
+                {Id::output_id, arguments.output->data}};
+    }
 
-    [[nodiscard]] std::vector<CudnnArgument> fused_arguments(const Arguments& arguments) const;
+    [[nodiscard]] std::vector<CudnnArgument> fused_arguments(const Arguments& arguments) const {
+        std::vector<CudnnArgument> all = forward_arguments(arguments);
+        all.push_back({Id::bias_id, const_cast<void*>(bias().operand())});
+        return all;
+    }
 
-    void plan_forward(const Arguments& arguments);
+    void plan_forward(const Arguments& arguments) {
+        const Dims out = dims(output);
+        const CudnnDescriptor x = source_tensor();
+        const CudnnDescriptor w = weight_tensor(context().type());
+        const CudnnDescriptor y = output_tensor();
+        const CudnnDescriptor b = cudnn_tensor(Id::bias_id, context().type(), {1, out[1], 1, 1});
+        const CudnnDescriptor after_product = cudnn_tensor(Id::convolved, DType::f32, out, true);
+        const CudnnDescriptor after_bias = cudnn_tensor(Id::biased, DType::f32, out, true);
+        std::vector<CudnnDescriptor> operations;
+        operations.push_back(forward_operation(x, w, after_product));
+        operations.push_back(pointwise(CUDNN_POINTWISE_ADD, after_product, &b, has_relu() ? after_bias : y));
+        if (has_relu()) operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, after_bias, nullptr, y));
+        fused_ = find(operations, fused_arguments(arguments));
+        if (fused_) return;
+        operations.clear();
+        operations.push_back(forward_operation(x, w, y));
+        forward_ = find(operations, forward_arguments(arguments));
+        if (!forward_) throw BackendError("cuDNN has no kernel for the forward pass");
+    }
 
     [[nodiscard]] std::optional<CudnnPlan> find(const std::vector<CudnnDescriptor>& operations,
-                                                const std::vector<CudnnArgument>& arguments) const;
+                                                const std::vector<CudnnArgument>& arguments) const {
+        std::vector<cudnnBackendDescriptor_t> pointers;
+        for (const CudnnDescriptor& operation : operations) pointers.push_back(operation.get());
+        return CudnnPlan::find(context(), pointers, arguments);
+    }
 
-    [[nodiscard]] std::vector<CudnnArgument> gradient_arguments(const Arguments& arguments);
+    [[nodiscard]] std::vector<CudnnArgument> gradient_arguments(const Arguments& arguments) {
+        void* to = weight().gradient().data();
+        if (has_narrow_gradients_) to = narrow_.data();
+        return {{Id::source, arguments.inputs[0]->data},
+                {Id::weight_id, to},
+                {Id::output_id, arguments.output_gradient->data}};
+    }
 
-    [[nodiscard]] std::optional<CudnnPlan> find_gradients(const Arguments& arguments);
+    [[nodiscard]] std::optional<CudnnPlan> find_gradients(const Arguments& arguments) {
+        const CudnnDescriptor how = convolution();
+        const CudnnDescriptor x = source_tensor();
+        const CudnnDescriptor dw = weight_tensor(has_narrow_gradients_ ? context().type() : DType::f32);
+        const CudnnDescriptor dy = output_tensor();
+        std::vector<CudnnDescriptor> operations;
+        operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+        operations.back()
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, how)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, dw)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, dy)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.0F)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.0F)
+            .finalize();
+        return find(operations, gradient_arguments(arguments));
+    }
 
-    void plan_gradients(const Arguments& arguments);
+    void plan_gradients(const Arguments& arguments) {
+        gradients_ = find_gradients(arguments);
+        if (!gradients_ && context().type() != DType::f32) {
+            has_narrow_gradients_ = true;
+            narrow_ = DeviceBuffer<std::byte>(weight().count() * context().type_size());
+            gradients_ = find_gradients(arguments);
+        }
+        const std::size_t rows = output.n * output.form.pixels();
+        const std::size_t bytes = rows * window_elements() * context().type_size();
+        if (bytes <= most_unfolded) {
+            unfolded_.emplace(UnfoldedGradients{MatrixProduct(context(), {.rows = output.form.padded,
+                                                                          .columns = window_elements(),
+                                                                          .inner = rows,
+                                                                          .a = Side::transposed}),
+                                                DeviceBuffer<std::byte>(bytes)});
+            run_unfolded(arguments);
+        }
+        if (!gradients_ && !unfolded_)
+            throw BackendError("cuDNN has no kernel for the gradient of the weight");
+        if (!gradients_ || !unfolded_) return;
+        const std::size_t fastest = find_fastest(context(), 2, [&](std::size_t i) {
+            if (i == 0) run_gradients(arguments);
+            if (i == 1) run_unfolded(arguments);
+        });
+        if (fastest == 0) unfolded_.reset();
+    }
 
-    void run_gradients(const Arguments& arguments);
+    void run_gradients(const Arguments& arguments) {
+        gradients_->run(context(), gradient_arguments(arguments));
+        if (has_narrow_gradients_)
+            kernels::convert(narrow_.data(), context().type(), weight().gradient().data(), DType::f32,
+                             weight().count(), context().stream());
+    }
 
-    void run_unfolded(const Arguments& arguments);
+    void run_unfolded(const Arguments& arguments) {
+        const auto number = [](std::size_t value) { return static_cast<int>(value); };
+        kernels::unfold(arguments.inputs[0]->data, unfolded_->rows.data(), context().type(), input().n,
+                        input().form.padded,
+                        {.height = number(input().form.height),
+                         .width = number(input().form.width),
+                         .out_height = number(output.form.height),
+                         .out_width = number(output.form.width),
+                         .size = number(kernel_size_),
+                         .stride = number(stride_),
+                         .padding = number(padding_)},
+                        context().stream());
+        unfolded_->product.run(arguments.output_gradient->data, unfolded_->rows.data(),
+                               weight().gradient().data());
+    }
 
     /// Returns the number of input elements that one output depends on.
-    [[nodiscard]] std::size_t window_elements() const noexcept;
+    [[nodiscard]] std::size_t window_elements() const noexcept {
+        return kernel_size_ * kernel_size_ * input().form.padded;
+    }
 
-    [[nodiscard]] std::vector<CudnnArgument> input_arguments(const Arguments& arguments) const;
+    [[nodiscard]] std::vector<CudnnArgument> input_arguments(const Arguments& arguments) const {
+        return {{Id::source, arguments.input_gradients[0]->data},
+                {Id::weight_id, const_cast<void*>(weight().operand())},
+                {Id::output_id, arguments.output_gradient->data}};
+    }
 
-    void plan_backward_input(const Arguments& arguments);
+    void plan_backward_input(const Arguments& arguments) {
+        const CudnnDescriptor how = convolution();
+        const CudnnDescriptor dx = source_tensor();
+        const CudnnDescriptor w = weight_tensor(context().type());
+        const CudnnDescriptor dy = output_tensor();
+        std::vector<CudnnDescriptor> operations;
+        operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+        operations.back()
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, how)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.0F)
+            .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F)
+            .finalize();
+        backward_input_ = find(operations, input_arguments(arguments));
+        if (!backward_input_) throw BackendError("cuDNN has no kernel for the gradient of the input");
+    }
 
     // ---- passes
 
-    DPTK_INLINE void do_forward(const Arguments& arguments) override;
+    void do_forward(const Arguments& arguments) override {
+        if (!fused_ && !forward_) plan_forward(arguments);
+        if (fused_) {
+            fused_->run(context(), fused_arguments(arguments));
+        } else {
+            forward_->run(context(), forward_arguments(arguments));
+            kernels::add_bias(arguments.output->data, bias().operand(), context().type(),
+                              output.n * output.form.pixels(), output.form.padded, has_relu(),
+                              context().stream());
+        }
+    }
 
-    DPTK_INLINE void do_backward_weight(const Arguments& arguments) override;
+    void do_backward_weight(const Arguments& arguments) override {
+        if (!gradients_ && !unfolded_) plan_gradients(arguments);
+        if (unfolded_) {
+            run_unfolded(arguments);
+        } else {
+            run_gradients(arguments);
+        }
+    }
 
-    DPTK_INLINE void do_backward_inputs(const Arguments& arguments) override;
+    void do_backward_inputs(const Arguments& arguments) override {
+        if (!backward_input_) plan_backward_input(arguments);
+        backward_input_->run(context(), input_arguments(arguments));
+    }
 
     std::size_t kernel_size_;
     std::size_t stride_;
@@ -101,7 +303,3 @@ class Conv2dPlan final : public WeightedPlan {
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cuda/convolution.ipp"
-#endif

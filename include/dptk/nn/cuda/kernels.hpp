@@ -1,4 +1,4 @@
-/// Host functions that launch the kernels of the trainer on a GPU; kernels.cu has the kernels. Each
+/// Host functions that launch the kernels of networks on a GPU; kernels.cu has the kernels. Each
 /// function enqueues its work on a stream and returns. Pointers are to device memory. `type`, f32 or bf16, is
 /// the element type of activations. Activations that are images are channels-last: [n, height, width,
 /// channels].
@@ -97,47 +97,6 @@ void softmax_cross_entropy(const float* logits, const std::int32_t* labels, std:
 void load_images(const std::uint8_t* pixels, const std::int32_t* labels, const std::uint32_t* indices,
                  std::size_t n, std::size_t pixels_per_image, float scale, float* images,
                  std::int32_t* labels_out, StreamRef stream);
-
-/// A parameter and its optimizer state, all f32. `first` and `second` are the state arrays, in the
-/// optimizer's order.
-struct OptimizerTensor {
-    float* value = nullptr;
-    const float* gradient = nullptr;
-    float* first = nullptr;
-    float* second = nullptr;
-    std::size_t count = 0;
-};
-
-/// The step number and the learning rate of an optimizer. They are in device memory, so that they may change
-/// between launches of a CUDA graph.
-struct OptimizerProgress {
-    /// The number of the next step, counted from 1.
-    long long step = 1;
-    double lr = 0;
-};
-
-struct SGDStep {
-    float momentum = 0;
-    float weight_decay = 0;
-};
-
-/// Performs an SGD step, then increments progress->step. `first` of a tensor is its momentum buffer, or null
-/// if the momentum is 0.
-void sgd_step(std::span<const OptimizerTensor> tensors, const SGDStep& options, OptimizerProgress* progress,
-              StreamRef stream);
-
-struct AdamStep {
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double eps = 1e-8;
-    double weight_decay = 0;
-    /// Whether weight decay is applied to the values, as in AdamW.
-    bool is_decoupled = false;
-};
-
-/// Performs an Adam or AdamW step, then increments progress->step.
-void adam_step(std::span<const OptimizerTensor> tensors, const AdamStep& options, OptimizerProgress* progress,
-               StreamRef stream);
 
 /// A tensor of f32 values to convert to bf16; convert_all() converts many tensors in one launch.
 struct ConvertedTensor {

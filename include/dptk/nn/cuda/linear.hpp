@@ -10,14 +10,37 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class LinearPlan final : public WeightedPlan {
   public:
-    LinearPlan(Layer& layer, const Layout& input);
+    LinearPlan(Layer& layer, const Layout& input)
+        : WeightedPlan(layer, input),
+          forward_(context(), {.rows = input.n,
+                               .columns = output.form.elements(),
+                               .inner = input.form.elements(),
+                               .b = Side::transposed,
+                               .result = context().type(),
+                               .epilogue = has_relu() ? Epilogue::bias_and_relu : Epilogue::bias}),
+          gradients_(context(), {.rows = output.form.elements(),
+                                 .columns = input.form.elements(),
+                                 .inner = input.n,
+                                 .a = Side::transposed}),
+          backward_input_(context(), {.rows = input.n,
+                                      .columns = input.form.elements(),
+                                      .inner = output.form.elements(),
+                                      .result = context().type()}) {}
 
   private:
-    DPTK_INLINE void do_forward(const Arguments& arguments) override;
+    void do_forward(const Arguments& arguments) override {
+        forward_.run(arguments.inputs[0]->data, weight().operand(), arguments.output->data, bias().operand());
+    }
 
-    DPTK_INLINE void do_backward_weight(const Arguments& arguments) override;
+    void do_backward_weight(const Arguments& arguments) override {
+        gradients_.run(arguments.output_gradient->data, arguments.inputs[0]->data,
+                       weight().gradient().data());
+    }
 
-    DPTK_INLINE void do_backward_inputs(const Arguments& arguments) override;
+    void do_backward_inputs(const Arguments& arguments) override {
+        backward_input_.run(arguments.output_gradient->data, weight().operand(),
+                            arguments.input_gradients[0]->data);
+    }
 
     MatrixProduct forward_;
     MatrixProduct gradients_;
@@ -25,7 +48,3 @@ class LinearPlan final : public WeightedPlan {
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cuda/linear.ipp"
-#endif

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/cuda/copy.hpp"
+#include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
@@ -33,15 +35,21 @@ class ReLUPlan final : public Plan {
     std::vector<Layout> plan_backward(const Layout& /*output_gradient*/) override { return {input()}; }
 
   private:
-    DPTK_INLINE void do_forward(const Arguments& arguments) override;
+    void do_forward(const Arguments& arguments) override {
+        kernels::relu(arguments.inputs[0]->data, arguments.output->data, context().type(), elements(),
+                      context().stream());
+    }
 
-    DPTK_INLINE void do_backward_inputs(const Arguments& arguments) override;
+    void do_backward_inputs(const Arguments& arguments) override {
+        void* const gradient = arguments.input_gradients[0]->data;
+        if (gradient != arguments.output_gradient->data)
+            dptk::cuda::detail::copy_bytes(gradient, arguments.output_gradient->data,
+                                           elements() * context().type_size(), context().stream());
+        kernels::relu_backward(arguments.output->data, gradient, context().type(), elements(),
+                               context().stream());
+    }
 
     [[nodiscard]] std::size_t elements() const noexcept { return input().n * input().form.elements(); }
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cuda/relu.ipp"
-#endif

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/layer.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 
@@ -13,9 +14,15 @@ namespace DPTK_NAMESPACE::nn::cuda {
 
 class WeightedPlan : public Plan {
   public:
-    WeightedPlan(Layer& layer, const Layout& input);
+    WeightedPlan(Layer& layer, const Layout& input) : Plan(layer, input) { use.keeps_inputs = true; }
 
-    std::vector<Layout> plan_backward(const Layout& output_gradient) final;
+    std::vector<Layout> plan_backward(const Layout& output_gradient) final {
+        use.keeps_output = has_relu() && !output_gradient.is_masked;
+        const std::size_t scratch = kernels::bias_gradient_scratch(output.n * output.form.pixels(),
+                                                                   output.form.padded, context().type());
+        workspaces.push_back({scratch_, scratch * sizeof(float), nn::detail::WorkspaceUse::backward});
+        return {input()};
+    }
 
   protected:
     [[nodiscard]] Parameter& weight() const { return layer().parameter(0); }
@@ -28,7 +35,13 @@ class WeightedPlan : public Plan {
   private:
     /// Computes the bias's gradient, and first zeroes the output gradient where a fused ReLU has no
     /// derivative.
-    void do_backward_parameters(const Arguments& arguments) final;
+    void do_backward_parameters(const Arguments& arguments) final {
+        kernels::bias_gradient(arguments.output_gradient->data,
+                               use.keeps_output ? arguments.output->data : nullptr, context().type(),
+                               output.n * output.form.pixels(), output.form.padded, bias().gradient().data(),
+                               static_cast<float*>(scratch_->data), context().stream());
+        do_backward_weight(arguments);
+    }
 
     virtual void do_backward_weight(const Arguments& arguments) = 0;
 
@@ -36,7 +49,3 @@ class WeightedPlan : public Plan {
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cuda
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cuda/weighted_plan.ipp"
-#endif

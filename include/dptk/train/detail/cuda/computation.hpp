@@ -24,8 +24,8 @@
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/nn/cuda/backend.hpp"
 #include "dptk/nn/cuda/loss.hpp"
-#include "dptk/nn/cuda/optimizer.hpp"
 #include "dptk/nn/network.hpp"
+#include "dptk/optim/cuda/fused_optimizers.hpp"
 #include "dptk/train/detail/cuda/batches.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
@@ -189,7 +189,7 @@ class TrainerComputation<nn::Cuda> {
     bool keeps_datasets_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
-    nn::FusedSGD sgd_;
+    FusedSGD sgd_;
     std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
     bool repeats_ = false;         // whether the comm hook does the same work in all further steps
     std::optional<cuda::Graph> graph_;

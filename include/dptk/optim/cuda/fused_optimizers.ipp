@@ -1,11 +1,11 @@
 #pragma once
 
-#include "dptk/nn/cuda/optimizer.hpp"
+#include "dptk/optim/cuda/fused_optimizers.hpp"
 
 #include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/detail/text.hpp"
 
-namespace DPTK_NAMESPACE::nn::cuda {
+namespace DPTK_NAMESPACE::cuda {
 
 DPTK_INLINE FusedOptimizer::FusedOptimizer(double lr, std::size_t states, StreamRef stream)
     : states_(states), stream_(stream), progress_(1) {
@@ -15,22 +15,21 @@ DPTK_INLINE FusedOptimizer::FusedOptimizer(double lr, std::size_t states, Stream
 
 DPTK_INLINE void FusedOptimizer::set_lr(double lr) {
     dptk::detail::require_not_negative("FusedOptimizer", "lr", lr);
-    dptk::cuda::detail::copy_bytes(&host_progress_, progress_.data(), sizeof host_progress_, stream_);
-    dptk::cuda::synchronize(stream_);
+    detail::copy_bytes(&host_progress_, progress_.data(), sizeof host_progress_, stream_);
+    synchronize(stream_);
     host_progress_.value.lr = lr;
     send_progress();
 }
 
-DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
+DPTK_INLINE std::span<const detail::OptimizerTensor> FusedOptimizer::tensors(
     std::span<const ParameterRef> parameters) {
     if (state_.empty()) {
         for (const ParameterRef& parameter : parameters) {
-            std::vector<dptk::cuda::DeviceBuffer<float>>& own = state_.emplace_back();
+            std::vector<DeviceBuffer<float>>& own = state_.emplace_back();
             for (std::size_t s = 0; s < states_; ++s) {
                 own.emplace_back(parameter.count);
-                dptk::cuda::check(
-                    cudaMemsetAsync(own.back().data(), 0, parameter.count * sizeof(float), stream_.get()),
-                    "cudaMemsetAsync");
+                check(cudaMemsetAsync(own.back().data(), 0, parameter.count * sizeof(float), stream_.get()),
+                      "cudaMemsetAsync");
             }
         }
     }
@@ -56,18 +55,18 @@ DPTK_INLINE std::span<const kernels::OptimizerTensor> FusedOptimizer::tensors(
     return tensors_;
 }
 
-DPTK_INLINE kernels::OptimizerProgress* FusedOptimizer::progress() noexcept {
+DPTK_INLINE detail::OptimizerProgress* FusedOptimizer::progress() noexcept {
     return &progress_.data()->value;
 }
 
 DPTK_INLINE void FusedOptimizer::send_progress() {
-    dptk::cuda::detail::copy_bytes(progress_.data(), &host_progress_, sizeof host_progress_, stream_);
-    dptk::cuda::synchronize(stream_);
+    detail::copy_bytes(progress_.data(), &host_progress_, sizeof host_progress_, stream_);
+    synchronize(stream_);
 }
 
-}  // namespace DPTK_NAMESPACE::nn::cuda
+}  // namespace DPTK_NAMESPACE::cuda
 
-namespace DPTK_NAMESPACE::nn {
+namespace DPTK_NAMESPACE {
 
 DPTK_INLINE FusedSGD::FusedSGD(SGDOptions options, StreamRef stream)
     : FusedOptimizer(dptk::SGD<float>(options).lr(), options.momentum == 0 ? 0 : 1, stream),
@@ -77,18 +76,17 @@ DPTK_INLINE FusedSGD::FusedSGD(SGDOptions options, StreamRef stream)
 }
 
 DPTK_INLINE void FusedSGD::step(std::span<const ParameterRef> parameters) {
-    cuda::kernels::sgd_step(
-        tensors(parameters),
-        {static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)}, progress(),
-        stream());
+    cuda::detail::sgd_step(tensors(parameters),
+                           {static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)},
+                           progress(), stream());
 }
 
 DPTK_INLINE void FusedAdam::step(std::span<const ParameterRef> parameters) {
-    cuda::kernels::adam_step(tensors(parameters), options_, progress(), stream());
+    cuda::detail::adam_step(tensors(parameters), options_, progress(), stream());
 }
 
 DPTK_INLINE FusedAdam::FusedAdam(const AdamOptions& options, bool is_decoupled, double lr, StreamRef stream)
     : FusedOptimizer(lr, 2, stream),
       options_{options.beta1, options.beta2, options.eps, options.weight_decay, is_decoupled} {}
 
-}  // namespace DPTK_NAMESPACE::nn
+}  // namespace DPTK_NAMESPACE

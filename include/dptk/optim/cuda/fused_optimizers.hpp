@@ -1,4 +1,4 @@
-/// Fused optimizers (SGD, Adam, AdamW) that update all parameters of a network on a GPU in one pass.
+/// Fused optimizers (SGD, Adam, AdamW) that update all parameters on a GPU in one pass.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/parameter_ref.hpp"
-#include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/optim/adam.hpp"
+#include "dptk/optim/cuda/detail/optimizer_kernels.hpp"
 #include "dptk/optim/sgd.hpp"
 
-namespace DPTK_NAMESPACE::nn {
+namespace DPTK_NAMESPACE {
 
 namespace cuda {
 
@@ -28,14 +28,14 @@ class FusedOptimizer {
     void set_lr(double lr);
 
   protected:
-    [[nodiscard]] std::span<const kernels::OptimizerTensor> tensors(std::span<const ParameterRef> parameters);
+    [[nodiscard]] std::span<const detail::OptimizerTensor> tensors(std::span<const ParameterRef> parameters);
 
-    [[nodiscard]] kernels::OptimizerProgress* progress() noexcept;
+    [[nodiscard]] detail::OptimizerProgress* progress() noexcept;
     [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
 
   private:
     struct Progress {
-        kernels::OptimizerProgress value;
+        detail::OptimizerProgress value;
     };
 
     void send_progress();
@@ -43,9 +43,9 @@ class FusedOptimizer {
     std::size_t states_;
     StreamRef stream_;
     Progress host_progress_;
-    dptk::cuda::DeviceBuffer<Progress> progress_;
-    std::vector<std::vector<dptk::cuda::DeviceBuffer<float>>> state_;
-    std::vector<kernels::OptimizerTensor> tensors_;
+    DeviceBuffer<Progress> progress_;
+    std::vector<std::vector<DeviceBuffer<float>>> state_;
+    std::vector<detail::OptimizerTensor> tensors_;
 };
 
 }  // namespace cuda
@@ -75,7 +75,7 @@ class FusedAdam : public cuda::FusedOptimizer {
     FusedAdam(const AdamOptions& options, bool is_decoupled, double lr, StreamRef stream);
 
   private:
-    cuda::kernels::AdamStep options_;
+    cuda::detail::AdamStep options_;
 };
 
 /// AdamW<float> on a GPU, with the same formula.
@@ -85,8 +85,8 @@ class FusedAdamW : public FusedAdam {
         : FusedAdam(options, true, dptk::AdamW<float>(options).lr(), stream) {}
 };
 
-}  // namespace DPTK_NAMESPACE::nn
+}  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cuda/optimizer.ipp"
+#include "dptk/optim/cuda/fused_optimizers.ipp"
 #endif
