@@ -55,7 +55,8 @@ TEST_CASE("models have the parameters and buffers of torchvision's and timm's, w
 }
 
 TEST_CASE("a summary has the sums of parameters and FLOPs") {
-    // torchvision's documentation has 1.81, 4.09 and 0.30 billions of multiplications and additions, counted as one.
+    // torchvision's documentation has 1.81, 4.09 and 0.30 billions of multiplications and additions, counted
+    // as one.
     CHECK(test::contains(resnet(18).summary(), "11689512       3628146688"));
     CHECK(test::contains(resnet(50).summary(), "25557032       8178368512"));
     CHECK(test::contains(mobilenet_v2().summary(), "3504872        601548544"));

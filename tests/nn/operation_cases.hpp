@@ -111,6 +111,11 @@ inline Value residual_block(Graph& g, Value x, std::size_t channels, std::size_t
                  const Value z = g.sigmoid(y);
                  g.relu(g.add(g.add(y, z), g.multiply(z, y)));
              }),
+        make("sums", {2, 4, 4},
+             [](Graph& g, Value x) {
+                 const Value y = g.sigmoid(x), z = g.sigmoid(y);
+                 g.add(z, g.add(z, g.add(y, g.add(y, z))));
+             }),
         make("residual", {4, 6, 6},
              [](Graph& g, Value x) {
                  for (const std::size_t block : {1U, 2U, 3U}) {

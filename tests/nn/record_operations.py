@@ -53,6 +53,12 @@ def fan_out(net, x):
     return F.relu(y + z + z * y)
 
 
+def sums(_, x):
+    y = torch.sigmoid(x)
+    z = torch.sigmoid(y)
+    return z + (z + (y + (y + z)))
+
+
 CASES = {
     "linear": (Net(lambda net, x: net.a(x), a=nn.Linear(5, 3)), (5,)),
     "linear_no_bias": (Net(lambda net, x: net.a(x), a=nn.Linear(5, 3, bias=False)), (5,)),
@@ -81,6 +87,7 @@ CASES = {
     "square": (Net(lambda _, x: x * x), (3, 2, 2)),
     "double": (Net(lambda _, x: x + x), (2, 4, 4)),
     "fan_out": (Net(fan_out, a=nn.Conv2d(2, 2, 3, padding=1)), (2, 4, 4)),
+    "sums": (Net(sums), (2, 4, 4)),
     "residual": (Net(lambda net, x: net.block3(net.block2(net.block1(x))), block1=Residual(4, 6, 2),
                      block2=Residual(6, 6, 1), block3=Residual(6, 6, 2)), (4, 6, 6)),
 }
