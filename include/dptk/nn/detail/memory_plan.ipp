@@ -54,7 +54,6 @@ class MemoryPlanner {
                 last_use_[input] = std::max(last_use_[input], is_kept ? backward_time(i) : i);
             }
         }
-        last_use_.back() = std::max(last_use_.back(), count_);  // the caller reads the output
     }
 
     std::size_t add_block(std::size_t bytes, std::size_t first, std::size_t last, bool is_external = false) {
@@ -142,7 +141,9 @@ class MemoryPlanner {
         }
         if (!use.passes_gradient) made.block = add_block(bytes, now, now);
         made.previous = made.sum = previous;
-        if (!is_exclusive(previous, input, now)) {
+        // The gradients of the next inputs may be the operation's own one, too.
+        const bool is_needed = previous == own && k + 1 < nodes_[node].inputs.size();
+        if (is_needed || !is_exclusive(previous, input, now)) {
             made.sum = add_block(blocks_[previous].bytes, now, now);
             add_member(made.sum, input, end_of_gradient(input));
         }
