@@ -45,6 +45,10 @@ def largest(found, expected):
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
 
 
+def norm_of(tensors):
+    return sum(float(tensor.norm())**2 for tensor in tensors)**0.5
+
+
 with tempfile.TemporaryDirectory() as folder:
     save_file({**{key: value.clone() for key, value in model.state_dict().items()},
                "case.input": inputs, "case.gradient": gradient}, f"{folder}/case.safetensors")
@@ -57,13 +61,11 @@ evaluated = model(inputs).detach()
 model.train()
 trained = model(inputs)
 trained.backward(gradient)
-# Biases before batch norms have no gradient.
-floor = 1e-3 * max(float(value.grad.norm()) for value in model.parameters())
 errors = {
     "output in evaluation": largest(result["evaluated"], evaluated),
     "output in training": largest(result["trained"], trained.detach()),
-    "gradients": max(float((result[f"gradient.{key}"] - value.grad).norm() / value.grad.norm().clamp(min=floor))
-                     for key, value in model.named_parameters()),
+    "gradients": norm_of(result[f"gradient.{key}"] - value.grad for key, value in model.named_parameters()) /
+                 norm_of(value.grad for value in model.parameters()),
     "running statistics": max(float((saved[key] - value).abs().max()) for key, value in model.state_dict().items() if "running" in key),
 }
 copy = new_model()
