@@ -224,3 +224,35 @@ TEST_CASE("the number of oneDNN's threads may be set, and must be positive") {
     CHECK(cpu::set_num_threads(1));
     CHECK_THROWS_AS(cpu::set_num_threads(0), dptk::ArgumentError);
 }
+
+TEST_CASE("storage may change between forward and backward, also of operations that oneDNN lacks") {
+    Graph graph({3, 6, 6});
+    graph.batch_norm("bn", graph.conv2d("conv", graph.input(), {.out_channels = 5}));
+    graph.synchronize_batch_norms();
+    Network<Cpu> net(graph, 1), same(graph, 1);
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});
+    const Tensor<float> direction = testing::pattern_tensor<float>(2, {4, 5, 4, 4});
+    std::vector<std::vector<float>> gradients, values;
+    net.for_each_parameter([&](const dptk::ParameterRef& parameter) {
+        gradients.emplace_back(parameter.count);
+        values.emplace_back(parameter.count);
+    });
+    net.forward(input);
+    same.forward(input);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+        net.set_gradient_storage(i, gradients[i]);
+        net.set_value_storage(i, values[i]);
+    }
+    net.backward(direction);
+    same.backward(direction);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+        CHECK(net.parameter_gradient(i) == same.parameter_gradient(i));
+    CHECK_THROWS_WITH_AS(net.use_row_major_parameters(),
+                         "the layout of a parameter cannot change after storage for it was set: call "
+                         "use_row_major_parameters() or agree_on_layouts() first",
+                         dptk::ArgumentError);
+}
+
+TEST_CASE("errors of oneDNN for inputs become a BackendError") {
+    CHECK_THROWS_AS(Network<Cpu>(sequential(Shape(13, 1), {ReLU{}}), 1), dptk::BackendError);
+}

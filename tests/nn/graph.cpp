@@ -4,6 +4,7 @@
 #include <dptk/core/detail/fnv1a.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/error.hpp>
+#include <dptk/nn/custom_operation.hpp>
 #include <dptk/nn/models.hpp>
 
 #include <algorithm>
@@ -108,7 +109,7 @@ TEST_CASE("an operation that does not fit is an error with its name") {
           [&] { g.conv2d("c", g.input(), {.out_channels = 4, .groups = 2}); });
     fails("Conv2d: expected an input that is, with its padding, not smaller than the window of 9, found 8",
           [&] { g.conv2d("c", g.input(), {.out_channels = 4, .kernel_size = 9}); });
-    fails("stride and dilation of at least 1, found 0",
+    fails("stride and dilation of 1 to 1048576, found 0",
           [&] { g.conv2d("c", g.input(), {.out_channels = 4, .stride = 0}); });
     fails("Add: expected two inputs of the shape [3, 8, 8], found [3, 4, 4]",
           [&] { g.add(g.input(), g.max_pool(g.input(), {2})); });
@@ -121,7 +122,56 @@ TEST_CASE("an operation that does not fit is an error with its name") {
     fails("Dropout: expected a p in [0, 1), found 1", [&] { g.dropout(g.input(), 1); });
     fails("expected inputs that are values of this graph", [&] { g.relu({99}); });
     fails("expected a name of its own for BatchNorm2d", [&] { g.batch_norm("", g.input()); });
+    fails("operation 1: expected inputs, except for the first operation",
+          [&] { g.add_operation(Input{{2}}, {}); });
+    fails("expected an operation, found null", [&] { g.add_operation(Custom{}, {g.input()}); });
+    fails("Conv2d: expected a padding of at most 1048576, found 18446744073709551615",
+          [&] { g.conv2d("c", g.input(), {.out_channels = 1, .padding = static_cast<std::size_t>(-1)}); });
+    fails("MaxPool2d: expected a padding of at most 1048576, found 9223372036854775808",
+          [&] { g.max_pool(g.input(), {.padding = std::size_t{1} << 63}); });
+    fails("Conv2d: expected a kernel_size, stride and dilation of 1 to 1048576, found 9223372036854775808",
+          [&] { g.conv2d("c", g.input(), {.out_channels = 1, .dilation = std::size_t{1} << 63}); });
+    fails("expected a value of this graph, found operation 99", [&] { static_cast<void>(g.shape({99})); });
     g.batch_norm("bn", g.input());
     fails("\"bn\": expected a name of its own for BatchNorm2d", [&] { g.batch_norm("bn", g.input()); });
     fails("Input: expected a shape with elements, found [3, 0]", [] { Graph({3, 0}); });
+}
+
+TEST_CASE("a summary has a row for each operation, also with long names") {
+    Graph g({2});
+    g.linear(std::string(300, 'n'), g.input(), {1});
+    const std::string table = g.summary();
+    CHECK(std::count(table.begin(), table.end(), '\n') == 4);
+}
+
+namespace {
+
+/// Operations with mistakes.
+struct Uniform {
+    static constexpr std::string_view name = "Uniform";
+    [[nodiscard]] dptk::Shape output_shape(InputShapes inputs) const { return inputs[0]; }
+    [[nodiscard]] std::vector<ParameterSpec> parameters(InputShapes) const {
+        return {{.name = "weight", .shape = {2}, .initial = Initial::uniform}};
+    }
+    void forward(const auto&) const {}
+    void backward_parameters(const auto&) const {}
+    void backward_inputs(const auto&) const {}
+};
+
+struct Empty : Uniform {
+    [[nodiscard]] static dptk::Shape output_shape(InputShapes) { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE("mistakes in a program's own operations are errors") {
+    Graph g({3});
+    CHECK_THROWS_WITH_AS(g.add_operation(custom(Uniform{}), {g.input()}, "a"),
+                         "\"a\": Uniform: expected a fan_in of at least 1 for the parameter weight, found 0",
+                         dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(g.add_operation(custom(Empty{}), {g.input()}, "a"),
+                         "\"a\": Uniform: expected an output shape with elements, found []",
+                         dptk::ArgumentError);
+    CHECK_THROWS_WITH_AS(g.add_operation(custom(ReLU{}), {g.input(), g.input()}),
+                         "operation 1: ReLU: expected 1 input, found 2", dptk::ArgumentError);
 }

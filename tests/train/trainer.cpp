@@ -111,6 +111,12 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
             text, "invalid number of shards 3: expected a positive multiple of the number of ranks, 2"));
         CHECK(make({.comm_hook = dptk::hooks::powersgd(), .reproducible_shards = 2}));
         CHECK(test::contains(text, "comm_hook and reproducible_shards cannot be combined"));
+        dptk::nn::Network<Backend> dropping(
+            dptk::nn::sequential({64}, {dptk::nn::Dropout{0.5}, dptk::nn::Linear{10}}), 1);
+        CHECK(test::throws<dptk::ArgumentError>(
+            text, [&] { dptk::Trainer<Backend>(group, dropping, {.reproducible_shards = 2}); },
+            test::Agreed::yes));
+        CHECK(test::contains(text, "reproducible_shards requires a network without batch norms and dropout"));
         CHECK(make({.cuda_graph = true}));
         CHECK(test::contains(text, "cuda_graph requires a network on a GPU"));
         CHECK(make({.data_on_device = true}));
@@ -296,11 +302,11 @@ struct NormedTraining {
     double loss = 0;
 };
 
-/// Trains a network with batch norms on 9 digits.
+/// Trains a network with batch norms on 11 digits: with 8 samples in a step, the last step has 3 samples.
 NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, bool is_synchronized) {
     const dptk::ImageDataset images = digits("train");
     std::vector<std::pair<dptk::Image, int>> samples;
-    for (std::size_t i = 0; i < 9; ++i) samples.emplace_back(image_of(images[i]), images[i].label);
+    for (std::size_t i = 0; i < 11; ++i) samples.emplace_back(image_of(images[i]), images[i].label);
     dptk::nn::Graph graph = dptk::nn::convnet_mnist({.input = {1, 8, 8}, .classes = 10});
     if (is_synchronized) graph.synchronize_batch_norms();
     dptk::nn::Network<Backend> net(graph, 1);
@@ -315,6 +321,9 @@ NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, boo
         result.statistics.insert(result.statistics.end(), values, values + buffer.data.count);
     });
     CHECK(net.mode() == dptk::nn::Mode::train);
+    net.set_mode(dptk::nn::Mode::evaluate);  // as for norms that are frozen
+    trainer.evaluate(samples);
+    CHECK(net.mode() == dptk::nn::Mode::evaluate);
     return result;
 }
 
@@ -331,7 +340,7 @@ TEST_CASE("all ranks evaluate with rank 0's running statistics") {
     }
 }
 
-TEST_CASE("synchronized batch norms train like one rank, also where a rank has no samples in the last step") {
+TEST_CASE("synchronized batch norms train like one rank, also where a rank has fewer or no samples") {
     NormedTraining alone;
     dptk::launch_threads(1, [&](ProcessGroup& group) { alone = train_with_norms(group, 8, true); });
     for (const int ranks : {2, 4}) {

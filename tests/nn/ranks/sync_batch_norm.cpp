@@ -8,6 +8,8 @@
 #include <dptk/nn/cpu/backend.hpp>
 #endif
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <vector>
@@ -110,5 +112,69 @@ TEST_CASE("DistributedDataParallel sends rank 0's running statistics at the begi
             CHECK(net.statistics(norm).batch_count == 0);
             ddp.synchronize();
         }
+    });
+}
+
+namespace {
+
+/// The mean loss of a rank's samples, of which DistributedDataParallel averages the gradients by sample
+/// counts.
+void check_weighted(dptk::ProcessGroup& group) {
+    const std::vector<std::size_t> batches{3, 0, 1, 2};
+    const std::size_t own = batches.at(static_cast<std::size_t>(group.rank()));
+    std::size_t all = 0, first = 0;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(group.size()); ++rank) {
+        if (rank == static_cast<std::size_t>(group.rank())) first = all;
+        all += batches[rank];
+    }
+    Graph graph({2, 3, 3});
+    // The first norm's input depends on no parameter.
+    Value x = graph.batch_norm("bn0", graph.input());
+    x = graph.relu(graph.batch_norm("bn1", graph.conv2d("conv", x, {.out_channels = 3})));
+    graph.linear("fc", graph.flatten(x), {.out_features = 2});
+    graph.synchronize_batch_norms();
+    Network<Reference<double>> alone(graph, 1), net(graph, 1);
+    net.set_group(group, {.weighs_by_samples = true});
+    dptk::DistributedDataParallel ddp(group, net);
+    const auto input = pattern_tensor<double>(1, {all, 2, 3, 3}, 4);
+    dptk::Tensor<double> part(Shape{own, 2, 3, 3}), gradient(Shape{own, 2}), whole(Shape{all, 2});
+    std::copy_n(input.data() + first * 18, own * 18, part.data());
+    const auto direction = pattern_tensor<double>(2, {all, 2});
+    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = direction[i] / static_cast<double>(all);
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+        gradient[i] = direction[first * 2 + i] / static_cast<double>(own);
+    alone.forward(input);
+    alone.backward(whole);
+    ddp.begin_step(own);
+    net.forward(part);
+    net.backward(gradient);
+    ddp.synchronize();
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) {
+        CAPTURE(i);
+        double largest = 1e-3;  // the bias before a norm has no gradient
+        for (const double value : alone.parameter_gradient(i)) largest = std::max(largest, std::abs(value));
+        const std::vector<double> found = net.parameter_gradient(i), expected = alone.parameter_gradient(i);
+        for (std::size_t e = 0; e < found.size(); ++e)
+            CHECK(std::abs(found[e] - expected[e]) < 1e-11 * largest);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("synchronized batch norms have the gradients of one process if DDP averages by sample counts") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        if (group.size() <= 4) check_weighted(group);
+    });
+}
+
+TEST_CASE("a batch that is empty on all ranks does not change the running statistics") {
+    test::on_ranks([](dptk::ProcessGroup& group) {
+        Graph graph({2, 3, 3});
+        const Value norm = graph.batch_norm("bn", graph.input(), {.is_synchronized = true});
+        Network<Reference<float>> net(graph, 1);
+        net.set_group(group);
+        net.forward(dptk::Tensor<float>(Shape{0, 2, 3, 3}));
+        CHECK(net.statistics(norm).variance == std::vector<float>{1, 1});
+        CHECK(net.statistics(norm).batch_count == 0);
     });
 }
