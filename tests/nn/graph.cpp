@@ -122,8 +122,7 @@ TEST_CASE("an operation that does not fit is an error with its name") {
     fails("Dropout: expected a p in [0, 1), found 1", [&] { g.dropout(g.input(), 1); });
     fails("expected inputs that are values of this graph", [&] { g.relu({99}); });
     fails("expected a name of its own for BatchNorm2d", [&] { g.batch_norm("", g.input()); });
-    fails("operation 1: expected inputs, except for the first operation",
-          [&] { g.add_operation(Input{{2}}, {}); });
+    fails(": expected inputs, except for the first operation", [&] { g.add_operation(Input{{2}}, {}); });
     fails("expected an operation, found null", [&] { g.add_operation(Custom{}, {g.input()}); });
     fails("Conv2d: expected a padding of at most 1048576, found 18446744073709551615",
           [&] { g.conv2d("c", g.input(), {.out_channels = 1, .padding = static_cast<std::size_t>(-1)}); });

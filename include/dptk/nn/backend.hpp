@@ -22,7 +22,7 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// The memory of an operation's arguments. Where gradients are null, they are not needed.
+/// The memory of an operation's arguments.
 template <class Memory>
 struct Arguments {
     std::vector<Memory> inputs;
@@ -137,7 +137,7 @@ concept NetworkLayer = requires(L& layer, std::size_t batch, std::span<const Lay
 /// - `begin_forward()`, which is optional: called at the start of each forward
 /// - `load(tensor, memory)`: copies or binds
 /// - `plan_store(memory)`: returns a function object that copies to a tensor that has enough room
-/// - `plan_sum(a, b, sum)`: returns a function object that adds two values; `sum` may be `a`
+/// - `plan_sum(a, b, sum)`: returns a function object that adds two values; all three may be the same memory
 template <class B>
 concept NetworkBackend =
     LayerParameter<typename B::Parameter, typename B::Scalar, typename B::Elements> &&

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/nn/operations.hpp"
@@ -51,6 +53,9 @@ class CustomOperationOf final : public CustomOperation {
 
     Shape output_shape(InputShapes inputs) const override {
         if constexpr (PointwiseOperation<Op>) {
+            if (inputs.size() != 1)
+                throw ArgumentError(
+                    dptk::detail::text(Op::name, ": expected 1 input, found ", inputs.size()));
             return inputs[0];
         } else {
             return op_.output_shape(inputs);

@@ -115,7 +115,8 @@ class Graph {
     [[nodiscard]] std::vector<Shape> input_shapes(const GraphNode& node) const;
 
     /// Returns the shape of an operation's output.
-    [[nodiscard]] const Shape& shape(Value value) const { return nodes_.at(value.node).shape; }
+    /// Throws ArgumentError if the value is not of this graph.
+    [[nodiscard]] const Shape& shape(Value value) const;
 
     /// Returns the shape of the graph's input.
     [[nodiscard]] const Shape& input_shape() const noexcept { return nodes_.front().shape; }
@@ -136,8 +137,9 @@ class Graph {
     /// Returns the buffers, with names as in PyTorch's named_buffers().
     [[nodiscard]] std::vector<BufferSpec> buffers() const;
 
-    /// Returns a table of all operations with output shape, parameters and the FLOPs of forward for one sample,
-    /// in which a multiplication and an addition count as two, and the sums.
+    /// Returns a table of all operations with output shape, parameters and the FLOPs of forward for one
+    /// sample, in which a multiplication and an addition count as two, and the sums. Only Linear and Conv2d
+    /// have FLOPs.
     [[nodiscard]] std::string summary() const;
 
   private:

@@ -3,7 +3,6 @@
 #include "dptk/nn/graph.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -32,6 +31,8 @@ DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Va
             throw ArgumentError(detail::text(what, ": expected inputs that are values of this graph"));
         node.inputs.push_back(input.node);
     }
+    if (inputs.empty() && !nodes_.empty())
+        throw ArgumentError(detail::text(what, ": expected inputs, except for the first operation"));
     const std::vector<Shape> shapes = input_shapes(node);
     try {
         node.shape = output_shape_of(node.operation, shapes);
@@ -46,6 +47,13 @@ DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Va
     }
     nodes_.push_back(std::move(node));
     return {nodes_.size() - 1};
+}
+
+DPTK_INLINE const Shape& Graph::shape(Value value) const {
+    if (value.node >= nodes_.size())
+        throw ArgumentError(
+            detail::text("Graph: expected a value of this graph, found operation ", value.node));
+    return nodes_[value.node].shape;
 }
 
 DPTK_INLINE Graph::Scope Graph::scope(std::string_view name) {
@@ -101,11 +109,11 @@ DPTK_INLINE std::string Graph::summary() const {
     std::string table;
     const auto add_row = [&](const std::string& name, std::string_view operation, const std::string& shape,
                              const std::string& parameters, const std::string& flops) {
-        char row[200];
-        std::snprintf(row, sizeof row, "%-32s %-18s %-20s %12s %16s\n", name.c_str(),
-                      std::string(operation).c_str(), shape.c_str(), parameters.c_str(),
-                      flops.c_str());
-        table += row;
+        const auto space = [](std::string_view text, std::size_t width) {
+            return std::string(width > text.size() ? width - text.size() : 0, ' ');
+        };
+        table += detail::text(name, space(name, 33), operation, space(operation, 19), shape, space(shape, 20),
+                              space(parameters, 13), parameters, space(flops, 17), flops, '\n');
     };
     add_row("name", "operation", "output", "parameters", "FLOPs");
     std::size_t all_parameters = 0, all_flops = 0;

@@ -28,6 +28,8 @@ struct Pass {
     std::int64_t step = 0;    ///< The number of forward passes in training before this one.
     /// Sums the numbers over all ranks, for batch norms that are synchronized. Empty for a single rank.
     std::function<void(std::span<double>)> sum_over_ranks = {};
+    /// Whether the gradients that ranks compute are averaged by their numbers of samples.
+    bool weighs_by_samples = false;
 };
 
 /// The running statistics of a batch norm.

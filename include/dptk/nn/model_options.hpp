@@ -14,7 +14,7 @@ enum class Stem {
     small   ///< For images of about 32 x 32: a convolution of 3 x 3 with stride 1.
 };
 
-/// Options of the models below.
+/// Options of the models in models.hpp and residual_models.hpp.
 struct ModelOptions {
     Shape input = {3, 224, 224};  ///< Channels, height and width.
     std::size_t classes = 1000;   ///< The number of outputs.

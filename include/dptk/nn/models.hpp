@@ -1,5 +1,6 @@
 /// Ready-made networks for image classification: small ones that train on a laptop, and those of
-/// residual_models.hpp. They accept every image size for which pooling leaves at least one pixel.
+/// residual_models.hpp. They accept every image size for which pooling leaves at least one pixel, and
+/// resnest50 those that are multiples of 32.
 #pragma once
 
 #include <string_view>

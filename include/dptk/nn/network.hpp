@@ -35,6 +35,14 @@ namespace DPTK_NAMESPACE::nn {
 /// Whether backward also computes the gradient of the network's input, which training does not need.
 enum class InputGradient { skip, compute };
 
+/// Options of batch norms that are synchronized.
+struct SynchronizedNormOptions {
+    /// Whether the loss is a mean over a rank's samples, and gradients are averaged by the numbers of
+    /// samples: set it if DistributedDataParallel::begin_step() gets the number of samples, and ranks may
+    /// have different ones. Otherwise all ranks' gradients count equally, as in PyTorch.
+    bool weighs_by_samples = false;
+};
+
 /// A network with the structure of a Graph on a backend: `Network<Reference<double>>`, `Network<Cpu>`. Not
 /// thread-safe. Parameters are numbered and named as Graph::parameters() does. Values and gradients share a
 /// few pieces of memory, whose use is planned once for each batch size.
@@ -71,11 +79,12 @@ class Network {
     [[nodiscard]] Mode mode() const noexcept { return mode_; }
 
     /// Makes the batch norms that are synchronized use the batches of all ranks of the group, which must
-    /// outlive the network: in training, two all_reduces in forward, and one in backward. Ranks may have
-    /// batches of different sizes, also empty ones.
+    /// outlive the network: in training, each of them calls all_reduce twice in forward, and once in
+    /// backward. Ranks may have batches of different sizes, also empty ones.
     template <class Group>
-    void set_group(Group& group) {
+    void set_group(Group& group, const SynchronizedNormOptions& options = {}) {
         pass_.sum_over_ranks = [&group](std::span<double> values) { group.all_reduce(values); };
+        pass_.weighs_by_samples = options.weighs_by_samples;
     }
 
     /// Returns the output [n, ...output_shape()] for the input [n, ...input_shape()]. n may differ between
@@ -108,7 +117,8 @@ class Network {
     /// Computes the gradients of all parameters for the batch of the last forward, and overwrites the
     /// previous gradients. `output_gradient` is the gradient of the loss with respect to the output, and
     /// has the output's shape. `on_ready` is called with the index of each parameter as soon as its
-    /// gradient is complete, in descending order of the indices. Collective if forward was. Throws
+    /// gradient is complete, in descending order of the indices. Collective if forward was; then
+    /// `input_gradient` must be the same on all ranks. Throws
     /// ArgumentError if there was no forward since the last backward, which overwrites what forward has kept,
     /// or if the shape is not the output's.
     template <std::invocable<std::size_t> OnReady>
@@ -119,7 +129,7 @@ class Network {
         has_forward_ = false;
         if (input_gradient == InputGradient::compute)
             input_gradient_.resize(output_.shape()[0], input_shape());
-        if (current_ == nullptr) return backward_empty(on_ready);
+        if (current_ == nullptr) return backward_empty(on_ready, input_gradient);
         Plan& plan = *current_;
         load_output_gradient(plan, output_gradient);
         for (std::size_t i = plan.steps.size(); i-- > 0;) {
@@ -147,7 +157,8 @@ class Network {
     [[nodiscard]] const Tensor& input_gradient() const noexcept { return input_gradient_; }
 
     /// Calls `sink(ParameterRef)` for each parameter, in the order of Graph::parameters(). The pointers are
-    /// valid until set_value_storage() or set_gradient_storage() is called, or the network is destroyed.
+    /// valid until set_value_storage(), set_gradient_storage(), use_row_major_parameters() or
+    /// agree_on_layouts() is called, or the network is destroyed.
     template <std::invocable<ParameterRef> Sink>
     void for_each_parameter(Sink&& sink) {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -228,7 +239,8 @@ class Network {
     }
 
     /// Makes all parameters row-major, where the backend would choose another layout for this machine. The
-    /// gradients are lost. agree_on_layouts() does this if the layouts of ranks differ.
+    /// gradients are lost. agree_on_layouts() does this if the layouts of ranks differ. Throws ArgumentError
+    /// if storage was set for a parameter whose layout would change.
     void use_row_major_parameters() {
         for (Parameter* parameter : parameters_) parameter->make_row_major();
         plans_.clear();
@@ -481,7 +493,7 @@ class Network {
 
     /// All gradients are zero.
     template <class OnReady>
-    void backward_empty(OnReady&& on_ready) {
+    void backward_empty(OnReady&& on_ready, InputGradient input_gradient) {
         for (Parameter* parameter : parameters_) parameter->zero_gradient();
         std::size_t last = parameters_.size();
         for (std::size_t i = norms_.size(); i-- > 0 && pass_.mode == Mode::train;) {
@@ -489,6 +501,8 @@ class Network {
             const auto& operation = std::get<BatchNorm2d>(node.operation);
             if (!operation.is_synchronized) continue;
             while (last > structure_.parameters_end[norms_[i]->node - 1]) on_ready(--last);
+            // As in backward().
+            if (!structure_.trains_inputs[norms_[i]->node] && input_gradient == InputGradient::skip) continue;
             reference::backward_inputs(operation, norms_[i]->empty_call({node.shape}, pass_));
         }
         while (last > 0) on_ready(--last);

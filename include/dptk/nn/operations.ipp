@@ -41,8 +41,11 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
 [[nodiscard]] DPTK_INLINE std::size_t positions(std::string_view operation, std::size_t size,
                                                 std::size_t kernel, std::size_t stride, std::size_t padding,
                                                 std::size_t dilation) {
+    constexpr std::size_t most = std::size_t{1} << 20;  // so that no product below is too large
     for (const std::size_t number : {kernel, stride, dilation})
-        require(number > 0, operation, "a kernel_size, stride and dilation of at least 1", number);
+        require(number > 0 && number <= most, operation,
+                text("a kernel_size, stride and dilation of 1 to ", most), number);
+    require(padding <= most, operation, text("a padding of at most ", most), padding);
     const std::size_t span = dilation * (kernel - 1) + 1;
     require(span <= size + 2 * padding, operation,
             text("an input that is, with its padding, not smaller than the window of ", span),
@@ -131,9 +134,10 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
 template <PoolKind kind>
 [[nodiscard]] Shape shape_after(const Pool2d<kind>& op, InputShapes inputs) {
     const Shape& in = image_input(inputs, op.name);
+    const Shape shape = shape_of_windows(op.name, in, in[0], op.kernel_size, op.stride, op.padding, 1);
     require(2 * op.padding.height <= op.kernel_size.height && 2 * op.padding.width <= op.kernel_size.width,
             op.name, "a padding of at most half a window", text(op.padding.height, " x ", op.padding.width));
-    return shape_of_windows(op.name, in, in[0], op.kernel_size, op.stride, op.padding, 1);
+    return shape;
 }
 
 [[nodiscard]] DPTK_INLINE Shape shape_after(const GlobalAvgPool2d& op, InputShapes inputs) {
@@ -158,7 +162,15 @@ template <PointwiseOperation Op>
 }
 
 [[nodiscard]] DPTK_INLINE Shape shape_after(const Custom& op, InputShapes inputs) {
-    return op.operation->output_shape(inputs);
+    if (op.operation == nullptr) throw ArgumentError("expected an operation, found null");
+    Shape shape = op.operation->output_shape(inputs);
+    const std::string_view name = op.operation->name();
+    require(!shape.empty() && element_count(shape) > 0, name, "an output shape with elements",
+            shape_text(shape));
+    for (const ParameterSpec& parameter : op.operation->parameters(inputs))
+        require(parameter.initial != Initial::uniform || parameter.fan_in > 0, name,
+                text("a fan_in of at least 1 for the parameter ", parameter.name), parameter.fan_in);
+    return shape;
 }
 
 }  // namespace DPTK_NAMESPACE::nn::detail

@@ -59,7 +59,7 @@ class Trainer {
         : group_(group), options_(std::move(options)), computation_(net, options_) {
         check_options();
         nn::agree_on_layouts(group, net);
-        if (group.size() > 1) net.set_group(group);
+        if (group.size() > 1) net.set_group(group, {.weighs_by_samples = true});
         if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
         const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
@@ -295,18 +295,20 @@ class Trainer {
                 .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
     }
 
-    /// Sets the network's mode until the end of the scope, and then Mode::train.
+    /// Sets the network's mode until the end of the scope.
     class ModeScope {
       public:
-        ModeScope(Computation& computation, nn::Mode mode) : computation_(computation) {
+        ModeScope(Computation& computation, nn::Mode mode)
+            : computation_(computation), before_(computation.mode()) {
             computation_.set_mode(mode);
         }
-        ~ModeScope() { computation_.set_mode(nn::Mode::train); }
+        ~ModeScope() { computation_.set_mode(before_); }
         ModeScope(const ModeScope&) = delete;
         ModeScope& operator=(const ModeScope&) = delete;
 
       private:
         Computation& computation_;
+        nn::Mode before_;
     };
 
     ProcessGroup& group_;

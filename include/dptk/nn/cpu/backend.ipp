@@ -36,7 +36,8 @@ DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
 }
 
 DPTK_INLINE cpu::Layout Cpu::input_layout(const Graph& graph, std::size_t batch) const {
-    return cpu::row_major_layout(cpu::dims_of_batch(batch, graph.input_shape()));
+    return cpu::translate_errors(
+        "input", [&] { return cpu::row_major_layout(cpu::dims_of_batch(batch, graph.input_shape())); });
 }
 
 DPTK_INLINE cpu::Layout Cpu::output_gradient_layout(const Layout& output) const {

@@ -38,18 +38,23 @@ class HostPlan final : public Plan {
         return static_cast<float*>(memory.get_data_handle());
     }
 
-    void do_forward(const Arguments& arguments, const Pass& pass) override {
-        for (std::size_t k = 0; k < inputs_.size(); ++k)
-            host_.inputs[k] = floats(inputs_[k](arguments.inputs[k]));
+    void set_parameters() {
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             host_.parameters[i] = parameters_[i]->values().data();
             host_.parameter_gradients[i] = parameters_[i]->gradient().data();
         }
+    }
+
+    void do_forward(const Arguments& arguments, const Pass& pass) override {
+        for (std::size_t k = 0; k < inputs_.size(); ++k)
+            host_.inputs[k] = floats(inputs_[k](arguments.inputs[k]));
+        set_parameters();
         host_.output = floats(arguments.output);
         host_.forward(pass);
     }
 
     void do_backward_parameters(const Arguments& arguments, const Pass& pass) override {
+        set_parameters();  // their storage may have changed since forward
         host_.output_gradient = floats(output_gradient_(arguments.output_gradient));
         host_.backward_parameters(pass);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -55,6 +56,10 @@ DPTK_INLINE void Parameter::zero_gradient() {
 
 DPTK_INLINE void Parameter::make_row_major() {
     if (layout_hash_ == 0) return;
+    if (value_storage_.data() == nullptr || gradient_storage_.data() == nullptr)
+        throw ArgumentError(
+            "the layout of a parameter cannot change after storage for it was set: call "
+            "use_row_major_parameters() or agree_on_layouts() first");
     was_made_row_major_ = true;
     std::vector<float> values(element_count(shape_));
     export_values(values);

@@ -65,7 +65,7 @@ void forward(const BatchNorm2d& norm, const HostCall<T>& call) {
         });
         if (is_shared) call.pass.sum_over_ranks(variance);
         for (double& value : variance) value /= count;
-        update_statistics(norm, *call.statistics, mean, variance, count);
+        if (mean.back() > 0) update_statistics(norm, *call.statistics, mean, variance, count);
     } else {
         std::copy_n(call.statistics->mean.begin(), channels, mean.begin());
         std::copy_n(call.statistics->variance.begin(), channels, variance.begin());
@@ -112,7 +112,15 @@ void backward_inputs(const BatchNorm2d& norm, const HostCall<T>& call) {
     const T* const means = factors + channels;
     std::vector<double> sums = gradient_sums(call);
     const bool trains = call.pass.mode == Mode::train;  // in evaluation, mean and variance are constants
-    if (trains && norm.is_synchronized && call.pass.sum_over_ranks) call.pass.sum_over_ranks(sums);
+    if (trains && norm.is_synchronized && call.pass.sum_over_ranks) {
+        // The loss of all ranks has each rank's loss times its samples. What this rank computes is
+        // multiplied by its samples later.
+        const double weight = call.pass.weighs_by_samples ? static_cast<double>(call.batch) : 1;
+        for (double& value : sums) value *= weight;
+        call.pass.sum_over_ranks(sums);
+        if (weight > 0)
+            for (double& value : sums) value /= weight;
+    }
     const double rest = trains ? 1 / call.saved.count : 0;
     for_each_element(call.batch, call.shapes[0], [&](std::size_t c, std::size_t i) {
         const double normalized = static_cast<double>((call.inputs[0][i] - means[c]) * factors[c]);

@@ -125,10 +125,8 @@ void backward_inputs(const Multiply&, const HostCall<T>& call) {
     for (std::size_t i = 0; i < call.output.size(); ++i) {
         const std::size_t factor = i / other.size() * factors + other[i % other.size()];
         const T gradient = call.output_gradient[i];
-        if (call.input_gradients[0] != nullptr)
-            call.input_gradients[0][i] += gradient * call.inputs[1][factor];
-        if (call.input_gradients[1] != nullptr)
-            call.input_gradients[1][factor] += gradient * call.inputs[0][i];
+        call.input_gradients[0][i] += gradient * call.inputs[1][factor];
+        call.input_gradients[1][factor] += gradient * call.inputs[0][i];
     }
 }
 

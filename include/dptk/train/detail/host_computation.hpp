@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/data/data_loader.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
@@ -47,9 +49,13 @@ class TrainerComputation {
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.cuda_graph) return "Trainer: cuda_graph requires a network on a GPU";
         if (options.data_on_device) return "Trainer: data_on_device requires a network on a GPU";
-        if (options.reproducible_shards > 0 && !net_.graph().buffers().empty())
-            return "Trainer: reproducible_shards requires a network without batch norms, whose running "
-                   "statistics depend on the number of ranks";
+        const auto depends_on_ranks = [](const nn::GraphNode& node) {
+            return std::holds_alternative<nn::BatchNorm2d>(node.operation) ||
+                   std::holds_alternative<nn::Dropout>(node.operation);
+        };
+        if (options.reproducible_shards > 0 && any_of(net_.graph().nodes(), depends_on_ranks))
+            return "Trainer: reproducible_shards requires a network without batch norms and dropout, which "
+                   "depend on the number of ranks";
         return "";
     }
 
@@ -58,6 +64,8 @@ class TrainerComputation {
     [[nodiscard]] std::string problem_of(const Dataset& dataset) const {
         return problem_of_images(dataset, format_.input);
     }
+
+    [[nodiscard]] nn::Mode mode() const noexcept { return net_.mode(); }
 
     void set_mode(nn::Mode mode) noexcept { net_.set_mode(mode); }
 

@@ -78,6 +78,8 @@ class TrainerComputation<nn::Cuda> {
         return problem_of_images(dataset, format_.input);
     }
 
+    [[nodiscard]] nn::Mode mode() const noexcept { return net_.mode(); }
+
     void set_mode(nn::Mode mode) noexcept { net_.set_mode(mode); }
 
     [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
