@@ -134,7 +134,7 @@ DPTK_INLINE void require_inputs(InputShapes inputs, std::size_t count, std::stri
 template <PoolKind kind>
 [[nodiscard]] Shape shape_after(const Pool2d<kind>& op, InputShapes inputs) {
     const Shape& in = image_input(inputs, op.name);
-    const Shape shape = shape_of_windows(op.name, in, in[0], op.kernel_size, op.stride, op.padding, 1);
+    Shape shape = shape_of_windows(op.name, in, in[0], op.kernel_size, op.stride, op.padding, 1);
     require(2 * op.padding.height <= op.kernel_size.height && 2 * op.padding.width <= op.kernel_size.width,
             op.name, "a padding of at most half a window", text(op.padding.height, " x ", op.padding.width));
     return shape;
