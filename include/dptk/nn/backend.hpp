@@ -25,10 +25,10 @@ namespace DPTK_NAMESPACE::nn {
 /// The memory of an operation's arguments.
 template <class Memory>
 struct Arguments {
-    std::vector<Memory> inputs;
-    Memory output{};
-    Memory output_gradient{};
-    std::vector<Memory> input_gradients;
+    std::vector<Memory> inputs;           ///< Those of the operation.
+    Memory output{};                      ///< Written by forward.
+    Memory output_gradient{};             ///< Read by backward.
+    std::vector<Memory> input_gradients;  ///< Written by backward.
 };
 
 /// An operation of a network for one batch size. The constructor of a derived class chooses the layout of the
@@ -37,10 +37,11 @@ struct Arguments {
 template <class Layout, class Memory>
 class OperationPlan {
   public:
+    /// Memory that the plan needs besides its arguments.
     struct Workspace {
-        Memory memory;  ///< Which the network binds to memory.
-        std::size_t bytes = 0;
-        detail::WorkspaceUse use = detail::WorkspaceUse::forward;
+        Memory memory;                                             ///< Which the network binds to memory.
+        std::size_t bytes = 0;                                     ///< The size.
+        detail::WorkspaceUse use = detail::WorkspaceUse::forward;  ///< When it is needed.
     };
 
     virtual ~OperationPlan() = default;
@@ -53,26 +54,29 @@ class OperationPlan {
     /// the layout `output_gradient`. May add workspaces. Called once.
     virtual std::vector<Layout> plan_backward(const Layout& output_gradient) = 0;
 
+    /// Computes the output.
     virtual void forward(const Arguments<Memory>& arguments, const Pass& pass) = 0;
+    /// Computes the gradients of the parameters, if there are any. May also compute those of the inputs.
     virtual void backward_parameters(const Arguments<Memory>& /*arguments*/, const Pass& /*pass*/) {}
+    /// Computes the gradients of the inputs.
     virtual void backward_inputs(const Arguments<Memory>& arguments, const Pass& pass) = 0;
 };
 
 /// An operation of a network, as layers need it.
 struct OperationInfo {
-    Operation operation;
-    std::vector<Shape> inputs;       ///< The shapes of the inputs, without the batch dimension.
-    Shape output;                    ///< The shape of the output.
-    std::size_t node = 0;            ///< The index in the graph.
-    bool feeds_only_linear = false;  ///< Whether all consumers are Linear.
-    FusedReLU relu = FusedReLU::none;
-    std::string label;  ///< Names the operation in errors.
+    Operation operation;               ///< What is computed.
+    std::vector<Shape> inputs;         ///< The shapes of the inputs, without the batch dimension.
+    Shape output;                      ///< The shape of the output.
+    std::size_t node = 0;              ///< The index in the graph.
+    bool feeds_only_linear = false;    ///< Whether all consumers are Linear.
+    FusedReLU relu = FusedReLU::none;  ///< Whether a ReLU is computed together with it.
+    std::string label;                 ///< Names the operation in errors.
 };
 
 /// What a backend makes a layer of.
 template <class Layout, std::floating_point Scalar>
 struct LayerRequest {
-    OperationInfo info;
+    OperationInfo info;              ///< The operation.
     std::span<const Layout> inputs;  ///< The layouts of the inputs, for the backend's typical batch size.
     const Operation& before;         ///< The operation of the first input.
     RunningStatistics<Scalar>* statistics;     ///< For a batch norm.

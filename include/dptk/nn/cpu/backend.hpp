@@ -18,33 +18,6 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-namespace cpu {
-
-/// Copies a value to tensors.
-class Store {
-  public:
-    Store(const Context& context, const dnnl::memory& from);
-
-    void operator()(Tensor<float>& to);
-
-  private:
-    dnnl::memory to_;
-    Primitive copy_;
-};
-
-/// Adds two values.
-class Sum {
-  public:
-    Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& sum);
-
-    void operator()();
-
-  private:
-    Primitive add_;
-};
-
-}  // namespace cpu
-
 /// The backend for `Network<Cpu>`. Every oneDNN error becomes a BackendError that names the operation.
 /// Operations that oneDNN lacks are computed in plain loops. Unlike in PyTorch and the reference backend,
 /// ReLU and MaxPool2d do not always propagate NaN: oneDNN mostly replaces NaN by a number.

@@ -104,6 +104,29 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
     Layer& layer_;
 };
 
+/// Copies a value to tensors.
+class Store {
+  public:
+    Store(const Context& context, const dnnl::memory& from);
+
+    void operator()(Tensor<float>& to);
+
+  private:
+    dnnl::memory to_;
+    Primitive copy_;
+};
+
+/// Adds two values.
+class Sum {
+  public:
+    Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& sum);
+
+    void operator()();
+
+  private:
+    Primitive add_;
+};
+
 }  // namespace DPTK_NAMESPACE::nn::cpu
 
 #ifndef DPTK_SEPARATE_COMPILATION

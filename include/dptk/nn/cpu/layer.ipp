@@ -106,4 +106,21 @@ DPTK_INLINE Converter Plan::add_converter(const Layout& from, const Layout& want
     return {context(), from, add_workspace(wanted, when)};
 }
 
+DPTK_INLINE Store::Store(const Context& context, const dnnl::memory& from)
+    : to_(unbound(context, row_major_layout(dims_of(from.get_desc())))), copy_(reorder(context, from, to_)) {}
+
+DPTK_INLINE void Store::operator()(Tensor<float>& to) {
+    rebind_memory(to_, to.data());
+    translate_errors("output", [&] { copy_.run(); });
+}
+
+DPTK_INLINE Sum::Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b,
+                     const dnnl::memory& sum)
+    : add_(context, describe_sum(context.engine, sum.get_desc(), {a.get_desc(), b.get_desc()}),
+           {{DNNL_ARG_MULTIPLE_SRC, a}, {DNNL_ARG_MULTIPLE_SRC + 1, b}, {DNNL_ARG_DST, sum}}) {}
+
+DPTK_INLINE void Sum::operator()() {
+    translate_errors("sum of gradients", [&] { add_.run(); });
+}
+
 }  // namespace DPTK_NAMESPACE::nn::cpu

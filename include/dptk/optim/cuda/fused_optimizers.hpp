@@ -28,9 +28,13 @@ class FusedOptimizer {
     void set_lr(double lr);
 
   protected:
+    /// Returns the arrays of the parameters and of their states, which are made in the first call.
     [[nodiscard]] std::span<const detail::OptimizerTensor> tensors(std::span<const ParameterRef> parameters);
 
+    /// Returns the step number and the learning rate, in device memory.
     [[nodiscard]] detail::OptimizerProgress* progress() noexcept;
+
+    /// Returns the stream on which steps are enqueued.
     [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
 
   private:
@@ -53,6 +57,7 @@ class FusedOptimizer {
 /// SGD<float> on a GPU, with the same formula.
 class FusedSGD : public cuda::FusedOptimizer {
   public:
+    /// Throws ArgumentError for nesterov and dampening, and as SGD does.
     explicit FusedSGD(SGDOptions options, StreamRef stream = {});
 
     /// Enqueues a step of all parameters on the stream. Must always be called with the same parameters.
@@ -65,6 +70,7 @@ class FusedSGD : public cuda::FusedOptimizer {
 /// Adam<float> on a GPU, with the same formula.
 class FusedAdam : public cuda::FusedOptimizer {
   public:
+    /// Throws ArgumentError as Adam does.
     explicit FusedAdam(AdamOptions options = {}, StreamRef stream = {})
         : FusedAdam(options, false, dptk::Adam<float>(options).lr(), stream) {}
 
@@ -72,6 +78,7 @@ class FusedAdam : public cuda::FusedOptimizer {
     void step(std::span<const ParameterRef> parameters);
 
   protected:
+    /// Makes an AdamW if `is_decoupled`.
     FusedAdam(const AdamOptions& options, bool is_decoupled, double lr, StreamRef stream);
 
   private:
@@ -81,6 +88,7 @@ class FusedAdam : public cuda::FusedOptimizer {
 /// AdamW<float> on a GPU, with the same formula.
 class FusedAdamW : public FusedAdam {
   public:
+    /// Throws ArgumentError as AdamW does.
     explicit FusedAdamW(AdamOptions options = {.weight_decay = 0.01}, StreamRef stream = {})
         : FusedAdam(options, true, dptk::AdamW<float>(options).lr(), stream) {}
 };
