@@ -17,30 +17,6 @@
 
 namespace DPTK_NAMESPACE::nn {
 
-/// The interface through which networks call an operation of the program; see custom().
-class CustomOperation {
-  public:
-    virtual ~CustomOperation() = default;
-    /// Returns the name for messages.
-    [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-    /// Returns the shape of the output. Throws ArgumentError if the operation does not fit its inputs.
-    [[nodiscard]] virtual Shape output_shape(InputShapes inputs) const = 0;
-    /// Returns the parameters.
-    [[nodiscard]] virtual std::vector<ParameterSpec> parameters(InputShapes inputs) const = 0;
-    /// Computes the output.
-    virtual void forward(const HostCall<float>& call) const = 0;
-    /// Computes the output.
-    virtual void forward(const HostCall<double>& call) const = 0;
-    /// Adds to the gradients of the parameters.
-    virtual void backward_parameters(const HostCall<float>& call) const = 0;
-    /// Adds to the gradients of the parameters.
-    virtual void backward_parameters(const HostCall<double>& call) const = 0;
-    /// Adds to the gradients of the inputs.
-    virtual void backward_inputs(const HostCall<float>& call) const = 0;
-    /// Adds to the gradients of the inputs.
-    virtual void backward_inputs(const HostCall<double>& call) const = 0;
-};
-
 namespace detail {
 
 /// Implements CustomOperation with the members of Op, whose functions are templates for float and double.

@@ -3,6 +3,7 @@
 /// have defaults here.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -17,8 +18,6 @@
 #include "dptk/nn/pointwise.hpp"
 
 namespace DPTK_NAMESPACE::nn {
-
-class CustomOperation;
 
 /// A height and a width. A single number stands for both.
 struct Size2d {
@@ -172,6 +171,33 @@ struct Dropout {
     double p = 0.5;  ///< In [0, 1).
 
     static constexpr std::string_view name = "Dropout";  ///< For messages.
+};
+
+template <std::floating_point T>
+struct HostCall;  // in host_call.hpp
+
+/// The interface through which networks call an operation of the program; see custom().
+class CustomOperation {
+  public:
+    virtual ~CustomOperation() = default;
+    /// Returns the name for messages.
+    [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+    /// Returns the shape of the output. Throws ArgumentError if the operation does not fit its inputs.
+    [[nodiscard]] virtual Shape output_shape(InputShapes inputs) const = 0;
+    /// Returns the parameters.
+    [[nodiscard]] virtual std::vector<ParameterSpec> parameters(InputShapes inputs) const = 0;
+    /// Computes the output.
+    virtual void forward(const HostCall<float>& call) const = 0;
+    /// Computes the output.
+    virtual void forward(const HostCall<double>& call) const = 0;
+    /// Adds to the gradients of the parameters.
+    virtual void backward_parameters(const HostCall<float>& call) const = 0;
+    /// Adds to the gradients of the parameters.
+    virtual void backward_parameters(const HostCall<double>& call) const = 0;
+    /// Adds to the gradients of the inputs.
+    virtual void backward_inputs(const HostCall<float>& call) const = 0;
+    /// Adds to the gradients of the inputs.
+    virtual void backward_inputs(const HostCall<double>& call) const = 0;
 };
 
 /// An operation that a program defines; see custom() in custom_operation.hpp. Host backends run it through

@@ -4,7 +4,6 @@
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
-#include "dptk/nn/custom_operation.hpp"
 
 namespace DPTK_NAMESPACE::nn::detail {
 

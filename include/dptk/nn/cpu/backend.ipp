@@ -3,11 +3,69 @@
 #include "dptk/nn/cpu/backend.hpp"
 
 #include <memory>
+#include <optional>
 #include <variant>
-
+#include "dptk/nn/cpu/add.hpp"
 #include "dptk/nn/cpu/batch_norm.hpp"
+#include "dptk/nn/cpu/convolution.hpp"
+#include "dptk/nn/cpu/flatten.hpp"
+#include "dptk/nn/cpu/host_plan.hpp"
+#include "dptk/nn/cpu/linear.hpp"
+#include "dptk/nn/cpu/pointwise.hpp"
+#include "dptk/nn/cpu/pool.hpp"
+#include "dptk/nn/cpu/weighted_plan.hpp"
 
 namespace DPTK_NAMESPACE::nn {
+
+namespace cpu {
+
+/// Returns the layout that oneDNN chooses for the weight of a Linear or Conv2d.
+[[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(const Context& context,
+                                                              const Request& request) {
+    const auto of = [&](const auto& passes) {
+        const Layout any = any_layout(passes.weight_dims(request.inputs[0]));
+        return passes.describe_forward(request.inputs[0], any).weights_desc();
+    };
+    if (std::holds_alternative<Linear>(request.info.operation))
+        return of(LinearPasses(context, request.info));
+    if (std::holds_alternative<Conv2d>(request.info.operation))
+        return of(Conv2dPasses(context, request.info));
+    return std::nullopt;
+}
+
+DPTK_INLINE Layer::Layer(const Context& context, const Request& request)
+    : context_(context),
+      info_(request.info),
+      statistics_(request.statistics),
+      follows_norm_(std::holds_alternative<BatchNorm2d>(request.before)),
+      passes_images_(info_.feeds_only_linear &&
+                     request.inputs[0] != row_major_layout(dims_of(request.inputs[0]))) {
+    const std::optional<Layout> chosen = weight_layout(context, request);
+    const std::vector<ParameterSpec> specs = parameters_of(info_.operation, info_.inputs);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        const Layout rows = row_major_layout({specs[i].shape.begin(), specs[i].shape.end()});
+        parameters_.push_back(std::make_unique<Parameter>(
+            context, specs[i].shape, i == 0 && chosen ? *chosen : rows, request.initial[i]));
+    }
+    const auto batch = static_cast<std::size_t>(dims_of(request.inputs[0])[0]);
+    nominal_output_ = make_plan(batch, request.inputs)->output;
+}
+
+DPTK_INLINE PlanPointer Layer::make_plan(std::size_t batch, std::span<const Layout> inputs) {
+    const Operation& operation = info_.operation;
+    if (std::holds_alternative<Linear>(operation))
+        return std::make_unique<WeightedPlan<LinearPasses>>(*this, inputs[0]);
+    if (std::holds_alternative<Conv2d>(operation))
+        return std::make_unique<WeightedPlan<Conv2dPasses>>(*this, inputs[0]);
+    if (is_local_norm(operation)) return std::make_unique<BatchNormPlan>(*this, batch, inputs[0]);
+    if (std::holds_alternative<Add>(operation)) return std::make_unique<AddPlan>(*this, inputs[0], inputs[1]);
+    if (std::holds_alternative<Flatten>(operation)) return std::make_unique<FlattenPlan>(*this, inputs[0]);
+    if (is_pool(operation)) return std::make_unique<PoolPlan>(*this, inputs[0]);
+    if (pointwise_algorithm(operation)) return std::make_unique<PointwisePlan>(*this, inputs[0]);
+    return std::make_unique<HostPlan>(*this, batch, inputs);
+}
+
+}  // namespace cpu
 
 DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
     return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation) ||
