@@ -25,6 +25,16 @@ Graph odd_net() {
                                   Linear{11}, ReLU{}, Linear{3}});
 }
 
+/// Returns the gradients of all parameters after a step.
+std::vector<std::vector<float>> gradients_of(Network<Cpu>& net, const Tensor<float>& input,
+                                             const Tensor<float>& direction) {
+    net.forward(input);
+    net.backward(direction);
+    std::vector<std::vector<float>> gradients;
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) gradients.push_back(net.parameter_gradient(i));
+    return gradients;
+}
+
 std::vector<std::uint64_t> layouts_of(Network<Cpu>& net) {
     std::vector<std::uint64_t> layouts;
     net.for_each_parameter([&](const dptk::ParameterRef& parameter) { layouts.push_back(parameter.layout); });
@@ -122,11 +132,8 @@ TEST_CASE("gradient storage need not be aligned, and may change between steps") 
     Network<Cpu> net(odd_net(), 3);
     const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});
     const Tensor<float> direction = testing::pattern_tensor<float>(2, {4, 3});
-    net.forward(input);
-    net.backward(direction);
-    std::vector<std::vector<float>> expected;
+    const std::vector<std::vector<float>> expected = gradients_of(net, input, direction);
     std::vector<std::size_t> counts;
-    for (std::size_t i = 0; i < net.parameter_count(); ++i) expected.push_back(net.parameter_gradient(i));
     net.for_each_parameter([&](const dptk::ParameterRef& parameter) { counts.push_back(parameter.count); });
     for (std::size_t offset = 1; offset < 4; ++offset) {
         CAPTURE(offset);
@@ -166,10 +173,7 @@ TEST_CASE("each gradient on oneDNN is complete when it is announced") {
     Network<Cpu> net(odd_net(), 3);
     const Tensor<float> input = testing::pattern_tensor<float>(1, {4, 3, 6, 6});
     const Tensor<float> direction = testing::pattern_tensor<float>(2, {4, 3});
-    net.forward(input);
-    net.backward(direction);
-    std::vector<std::vector<float>> expected;
-    for (std::size_t i = 0; i < net.parameter_count(); ++i) expected.push_back(net.parameter_gradient(i));
+    const std::vector<std::vector<float>> expected = gradients_of(net, input, direction);
     net.for_each_parameter([](const dptk::ParameterRef& parameter) {
         std::fill_n(static_cast<float*>(parameter.gradient), parameter.count, 99.0F);
     });

@@ -116,7 +116,7 @@ class BatchNormPlan final : public Plan {
     Primitives in_evaluation_;
     dnnl::memory mean_;
     dnnl::memory variance_;
-    dnnl::memory mask_;  // of the fused ReLU
+    dnnl::memory mask_;  // which elements a fused ReLU has let pass
     Converter output_gradient_;
 };
 

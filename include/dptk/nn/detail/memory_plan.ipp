@@ -34,8 +34,8 @@ class MemoryPlanner {
         std::size_t offset = 0;
     };
 
-    // The times of forward are the operations' indices; backward follows in the reverse order. The gradient
-    // of the input is read at end_time().
+    // The time of an operation's forward is its index; backward follows in the reverse order. At end_time(),
+    // the caller reads the input's gradient.
     [[nodiscard]] std::size_t backward_time(std::size_t node) const { return 2 * count_ - 1 - node; }
     [[nodiscard]] std::size_t end_time() const { return 2 * count_; }
 
