@@ -45,6 +45,7 @@ template <std::floating_point T>
 struct SavedValues {
     std::vector<T> values;             ///< Numbers of the operation's choice.
     std::vector<std::size_t> indices;  ///< Indices of the operation's choice.
+    std::vector<double> sums;          ///< For a batch norm: see backward_parameters() in nn/reference.
     double count = 0;                  ///< For a batch norm: the elements of a channel, over all ranks.
 };
 

@@ -98,7 +98,7 @@ template <std::floating_point T>
 template <std::floating_point T>
 void backward_parameters(const BatchNorm2d&, const HostCall<T>& call) {
     const std::size_t channels = call.shapes[0][0];
-    const std::vector<double> sums = gradient_sums(call);
+    const std::vector<double>& sums = call.saved.sums = gradient_sums(call);  // also for backward_inputs()
     for (std::size_t c = 0; c < channels; ++c) {
         call.parameter_gradients[0][c] += static_cast<T>(sums[channels + c]);
         call.parameter_gradients[1][c] += static_cast<T>(sums[c]);
@@ -110,7 +110,8 @@ void backward_inputs(const BatchNorm2d& norm, const HostCall<T>& call) {
     const std::size_t channels = call.shapes[0][0];
     const T* const factors = call.saved.values.data();
     const T* const means = factors + channels;
-    std::vector<double> sums = gradient_sums(call);
+    std::vector<double>& sums = call.saved.sums;
+    if (call.batch == 0) sums.assign(2 * channels, 0);
     const bool trains = call.pass.mode == Mode::train;  // in evaluation, mean and variance are constants
     if (trains && norm.is_synchronized && call.pass.sum_over_ranks) {
         // The loss of all ranks has each rank's loss times its samples. What this rank computes is
