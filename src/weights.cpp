@@ -1,5 +1,5 @@
-// Function bodies of nn/weights/. See separate_compilation.hpp.
+// Function bodies of weights/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
-#include "dptk/nn/weights/load_weights.ipp"
-#include "dptk/nn/weights/safetensors.ipp"
+#include "dptk/weights/load_weights.ipp"
+#include "dptk/weights/safetensors.ipp"

@@ -38,7 +38,7 @@ NEEDS = [
     (r"dptk/comm/staged|dptk/core/cuda|cuda_runtime", "cuda"),
     (r"dptk/data/readers", "readers"),
     (r"dptk/data/images", "images"),
-    (r"dptk/nn/weights", "weights"),
+    (r"dptk/weights", "weights"),
     (r"dptk/nn/cuda|dptk/optim/cuda|dptk/train/detail/cuda", "nn_cuda"),
     (r"dptk/train\.hpp|dptk/train/|dptk/nn/", "nn"),
     (r"dptk/nn/cpu", "onednn"),

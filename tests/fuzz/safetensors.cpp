@@ -2,7 +2,7 @@
 //     clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I include tests/fuzz/safetensors.cpp
 //     ./a.out corpus tests/fuzz/readers/safetensors
 // With -DDPTK_FUZZ_REPLAY it is a plain program that replays files, also changed ones.
-#include <dptk/nn/weights/safetensors.hpp>
+#include <dptk/weights/safetensors.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "dptk/nn/weights/load_weights.hpp"
+#include "dptk/weights/load_weights.hpp"
 
 #include <doctest/doctest.h>
 #include <dptk/train.hpp>

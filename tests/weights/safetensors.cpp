@@ -1,4 +1,4 @@
-#include "dptk/nn/weights/safetensors.hpp"
+#include "dptk/weights/safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <dptk/core/error.hpp>

@@ -6,7 +6,7 @@
 #include <dptk/nn/models.hpp>
 #include <dptk/nn/network.hpp>
 #include <dptk/nn/reference/backend.hpp>
-#include <dptk/nn/weights/load_weights.hpp>
+#include <dptk/weights/load_weights.hpp>
 #ifdef DPTK_WITH_ONEDNN
 #include <dptk/nn/cpu/backend.hpp>
 #endif

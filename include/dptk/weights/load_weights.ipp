@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/nn/weights/load_weights.hpp"
+#include "dptk/weights/load_weights.hpp"
 
 #include <set>
 

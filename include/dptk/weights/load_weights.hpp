@@ -14,7 +14,7 @@
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/graph.hpp"
-#include "dptk/nn/weights/safetensors.hpp"
+#include "dptk/weights/safetensors.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -121,5 +121,5 @@ void save_weights(Net& net, const std::filesystem::path& path,
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/weights/load_weights.ipp"
+#include "dptk/weights/load_weights.ipp"
 #endif

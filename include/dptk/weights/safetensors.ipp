@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/nn/weights/safetensors.hpp"
+#include "dptk/weights/safetensors.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

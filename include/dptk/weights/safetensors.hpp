@@ -84,5 +84,5 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Safete
 }  // namespace DPTK_NAMESPACE
 
 #ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/weights/safetensors.ipp"
+#include "dptk/weights/safetensors.ipp"
 #endif
