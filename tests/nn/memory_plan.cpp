@@ -75,8 +75,8 @@ class Memory {
 }
 
 /// Executes a plan, and checks what each operation reads.
-void check(const std::vector<MemoryNode>& nodes, const MemoryPlanOptions& options) {
-    const MemoryPlan plan = plan_memory(nodes, options);
+void check(const std::vector<MemoryNode>& nodes, TensorMemory tensors) {
+    const MemoryPlan plan = plan_memory(nodes, tensors);
     Memory memory(plan.bytes);
     // A view has the contents of its input.
     std::vector<std::string> value(nodes.size()), gradient(nodes.size());
@@ -101,7 +101,6 @@ void check(const std::vector<MemoryNode>& nodes, const MemoryPlanOptions& option
         memory.write(plan.values[i], nodes[i].output_bytes, value[i]);
     }
     reads(nodes.size() - 1);
-    if (!options.has_backward) return;
 
     gradient.back() = "g" + std::to_string(nodes.size() - 1);
     Memory external_gradient(0);
@@ -160,9 +159,8 @@ TEST_CASE("values, gradients and workspaces are in their memory until they are r
     for (int round = 0; round < 3000; ++round) {
         CAPTURE(round);
         const std::vector<MemoryNode> nodes = random_nodes(random);
-        check(nodes, {});
-        check(nodes, {.is_input_external = false, .is_gradient_external = false});
-        check(nodes, {.has_backward = false});
+        check(nodes, TensorMemory::external);
+        check(nodes, TensorMemory::copied);
     }
 }
 
@@ -173,14 +171,12 @@ TEST_CASE("a row of operations needs memory for two values, or one if they work 
         if (i > 0) nodes[i].inputs = {i - 1};
         if (i > 0) nodes[i].gradient_bytes = {640};
     }
-    CHECK(plan_memory(nodes, {.has_backward = false}).bytes == 2 * 640);
-    CHECK(plan_memory(nodes, {}).bytes == 2 * 640);
+    CHECK(plan_memory(nodes, TensorMemory::external).bytes == 2 * 640);
     for (MemoryNode& node : nodes) {
         node.use.overwritable_inputs = 1;
         node.use.can_overwrite_gradient = true;
     }
-    CHECK(plan_memory(nodes, {.has_backward = false}).bytes == 640);
-    CHECK(plan_memory(nodes, {}).bytes == 640);
+    CHECK(plan_memory(nodes, TensorMemory::external).bytes == 640);
     for (MemoryNode& node : nodes) node.use.keeps_output = true;  // now nothing is overwritten
-    CHECK(plan_memory(nodes, {}).bytes == 10 * 640);
+    CHECK(plan_memory(nodes, TensorMemory::external).bytes == 10 * 640);
 }

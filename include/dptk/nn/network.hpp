@@ -401,8 +401,8 @@ class Network {
             for (const auto& workspace : operation.workspaces)
                 nodes[node].workspaces.push_back({workspace.bytes, workspace.use});
         }
-        return detail::plan_memory(nodes, {.is_input_external = !Backend::copies_tensors,
-                                           .is_gradient_external = !Backend::copies_tensors});
+        return detail::plan_memory(
+            nodes, Backend::copies_tensors ? detail::TensorMemory::copied : detail::TensorMemory::external);
     }
 
     void bind_plan(Plan& plan, const detail::MemoryPlan& memory, const std::vector<Layout>& layouts,

@@ -65,16 +65,15 @@ struct MemoryPlan {
     std::size_t bytes = 0;
 };
 
-/// What a plan is for.
-struct MemoryPlanOptions {
-    bool has_backward = true;          ///< Whether gradients will be computed.
-    bool is_input_external = true;     ///< Whether the input is read where the caller has it.
-    bool is_gradient_external = true;  ///< Whether the output's gradient is read where the caller has it.
+/// Where the network reads its input and the gradient of its output.
+enum class TensorMemory {
+    external,  ///< Where the caller has them.
+    copied     ///< In memory of the plan.
 };
 
 /// Returns a plan for operations in the order of forward. Each operation's output, except the last one's, is
 /// the input of another one.
-[[nodiscard]] MemoryPlan plan_memory(const std::vector<MemoryNode>& nodes, const MemoryPlanOptions& options);
+[[nodiscard]] MemoryPlan plan_memory(const std::vector<MemoryNode>& nodes, TensorMemory tensors);
 
 }  // namespace DPTK_NAMESPACE::nn::detail
 

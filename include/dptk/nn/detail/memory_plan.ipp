@@ -3,7 +3,7 @@
 #include "dptk/nn/detail/memory_plan.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace DPTK_NAMESPACE::nn::detail {
 
@@ -11,15 +11,16 @@ namespace DPTK_NAMESPACE::nn::detail {
 /// gradients into blocks. The second one gives blocks with disjoint lifetimes the same memory.
 class MemoryPlanner {
   public:
-    MemoryPlanner(const std::vector<MemoryNode>& nodes, const MemoryPlanOptions& options)
-        : nodes_(nodes), options_(options), count_(nodes.size()) {}
+    MemoryPlanner(const std::vector<MemoryNode>& nodes, TensorMemory tensors)
+        : nodes_(nodes), tensors_are_external_(tensors == TensorMemory::external), count_(nodes.size()) {}
 
     MemoryPlan make() {
         find_uses();
         place_values();
-        if (options_.has_backward) place_gradients();
+        place_gradients();
         place_workspaces();
         assign_offsets();
+        replace_blocks_by_offsets();
         return std::move(plan_);
     }
 
@@ -34,25 +35,22 @@ class MemoryPlanner {
         std::size_t offset = 0;
     };
 
-    // The time of an operation's forward is its index; backward follows in the reverse order. At end_time(),
+    // The time of an operation's forward is its index; backward follows in the reverse order. At the end,
     // the caller reads the input's gradient.
     [[nodiscard]] std::size_t backward_time(std::size_t node) const { return 2 * count_ - 1 - node; }
-    [[nodiscard]] std::size_t end_time() const { return 2 * count_; }
 
     /// Returns the last time at which a gradient is read.
     [[nodiscard]] std::size_t end_of_gradient(std::size_t node) const {
-        return node == 0 ? end_time() : backward_time(node);
+        return node == 0 ? 2 * count_ : backward_time(node);
     }
 
     void find_uses() {
         last_use_.resize(count_);
         for (std::size_t i = 0; i < count_; ++i) {
-            last_use_[i] = i;
-            if (options_.has_backward && nodes_[i].use.keeps_output) last_use_[i] = backward_time(i);
-            for (const std::size_t input : nodes_[i].inputs) {
-                const bool is_kept = options_.has_backward && nodes_[i].use.keeps_inputs;
-                last_use_[input] = std::max(last_use_[input], is_kept ? backward_time(i) : i);
-            }
+            last_use_[i] = nodes_[i].use.keeps_output ? backward_time(i) : i;
+            for (const std::size_t input : nodes_[i].inputs)
+                last_use_[input] =
+                    std::max(last_use_[input], nodes_[i].use.keeps_inputs ? backward_time(i) : i);
         }
     }
 
@@ -69,32 +67,32 @@ class MemoryPlanner {
     /// Returns whether forward of operation `node` may write its output over the value `input`: nobody reads
     /// what is in that memory later, and the operation reads nothing else from it.
     [[nodiscard]] bool can_overwrite(std::size_t node, std::size_t input) const {
-        const Block& block = blocks_[value_blocks_[input]];
+        const Block& block = blocks_[plan_.values[input]];
         if (block.is_external || block.bytes < nodes_[node].output_bytes) return false;
         for (const std::size_t other : nodes_[node].inputs)
-            if (other != input && value_blocks_[other] == value_blocks_[input]) return false;
+            if (other != input && plan_.values[other] == plan_.values[input]) return false;
         return std::all_of(block.members.begin(), block.members.end(),
                            [&](std::size_t member) { return last_use_[member] <= node; });
     }
 
     void place_values() {
-        value_blocks_.resize(count_);
+        plan_.values.resize(count_);
         for (std::size_t i = 0; i < count_; ++i) {
             const MemoryNode& node = nodes_[i];
-            value_blocks_[i] = blocks_.size();
+            plan_.values[i] = blocks_.size();
             if (node.use.is_view) {
-                value_blocks_[i] = value_blocks_[node.inputs[0]];
+                plan_.values[i] = plan_.values[node.inputs[0]];
             } else {
                 const std::size_t candidates = std::min(node.use.overwritable_inputs, node.inputs.size());
                 for (std::size_t k = 0; k < candidates; ++k) {
                     if (!can_overwrite(i, node.inputs[k])) continue;
-                    value_blocks_[i] = value_blocks_[node.inputs[k]];
+                    plan_.values[i] = plan_.values[node.inputs[k]];
                     break;
                 }
             }
-            if (value_blocks_[i] == blocks_.size())
-                add_block(node.output_bytes, i, i, i == 0 && options_.is_input_external);
-            add_member(value_blocks_[i], i, last_use_[i]);
+            if (plan_.values[i] == blocks_.size())
+                add_block(node.output_bytes, i, i, i == 0 && tensors_are_external_);
+            add_member(plan_.values[i], i, last_use_[i]);
         }
     }
 
@@ -107,39 +105,34 @@ class MemoryPlanner {
     }
 
     void place_gradients() {
-        contributions_.resize(count_);
-        gradient_blocks_.assign(count_, none);
+        plan_.contributions.resize(count_);
+        plan_.gradients.assign(count_, none);
         const std::size_t output = count_ - 1;
-        gradient_blocks_[output] =
-            add_block(nodes_[output].output_bytes, count_, count_, options_.is_gradient_external);
-        add_member(gradient_blocks_[output], output, end_of_gradient(output));
+        plan_.gradients[output] =
+            add_block(nodes_[output].output_bytes, count_, count_, tensors_are_external_);
+        add_member(plan_.gradients[output], output, end_of_gradient(output));
         for (std::size_t i = count_; i-- > 1;) {
             for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k)
-                contributions_[i].push_back(place_contribution(i, k));
+                plan_.contributions[i].push_back(place_contribution(i, k));
         }
     }
 
-    struct BlockContribution {
-        std::size_t block;
-        std::size_t previous = none;
-        std::size_t sum = none;
-    };
-
-    BlockContribution place_contribution(std::size_t node, std::size_t k) {
+    MemoryPlan::Contribution place_contribution(std::size_t node, std::size_t k) {
         const MemoryUse& use = nodes_[node].use;
         const std::size_t input = nodes_[node].inputs[k], now = backward_time(node);
-        const std::size_t own = gradient_blocks_[node], bytes = nodes_[node].gradient_bytes[k];
-        const std::size_t previous = gradient_blocks_[input];
-        BlockContribution made{own};
+        const std::size_t own = plan_.gradients[node], bytes = nodes_[node].gradient_bytes[k];
+        const std::size_t previous = plan_.gradients[input];
+        MemoryPlan::Contribution made{own};
         if (previous == none) {
             const bool is_in_place = use.can_overwrite_gradient && k == 0 && is_exclusive(own, node, now) &&
                                      bytes <= blocks_[own].bytes;
-            if (!use.passes_gradient && !is_in_place) made.block = add_block(bytes, now, now);
-            add_member(made.block, input, end_of_gradient(input));
-            gradient_blocks_[input] = made.block;
+            if (!use.passes_gradient && !is_in_place) made.offset = add_block(bytes, now, now);
+            add_member(made.offset, input, end_of_gradient(input));
+            plan_.gradients[input] = made.offset;
             return made;
         }
-        if (!use.passes_gradient) made.block = add_block(bytes, now, now);
+        if (!use.passes_gradient) made.offset = add_block(bytes, now, now);
+        made.is_added = true;
         made.previous = made.sum = previous;
         // The gradients of the next inputs may be the operation's own one, too.
         const bool is_needed = previous == own && k + 1 < nodes_[node].inputs.size();
@@ -147,18 +140,17 @@ class MemoryPlanner {
             made.sum = add_block(blocks_[previous].bytes, now, now);
             add_member(made.sum, input, end_of_gradient(input));
         }
-        gradient_blocks_[input] = made.sum;
+        plan_.gradients[input] = made.sum;
         return made;
     }
 
     void place_workspaces() {
-        workspace_blocks_.resize(count_);
+        plan_.workspaces.resize(count_);
         for (std::size_t i = 0; i < count_; ++i) {
             for (const MemoryNode::Workspace& workspace : nodes_[i].workspaces) {
-                const bool is_backward = workspace.use == WorkspaceUse::backward;
-                const bool is_forward = workspace.use == WorkspaceUse::forward || !options_.has_backward;
-                workspace_blocks_[i].push_back(add_block(workspace.bytes, is_backward ? backward_time(i) : i,
-                                                         is_forward ? i : backward_time(i)));
+                const std::size_t first = workspace.use == WorkspaceUse::backward ? backward_time(i) : i;
+                const std::size_t last = workspace.use == WorkspaceUse::forward ? i : backward_time(i);
+                plan_.workspaces[i].push_back(add_block(workspace.bytes, first, last));
             }
         }
     }
@@ -166,69 +158,55 @@ class MemoryPlanner {
     /// Places large blocks first, each at the lowest offset at which it does not meet another one.
     void assign_offsets() {
         constexpr std::size_t alignment = 64;
-        std::vector<std::size_t> order(blocks_.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::vector<Block*> order;
+        for (Block& block : blocks_) order.push_back(&block);
         std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return blocks_[a].bytes > blocks_[b].bytes; });
+                         [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
         std::vector<const Block*> placed;  // by offset
-        for (const std::size_t index : order) {
-            Block& block = blocks_[index];
-            if (block.is_external) {
-                block.offset = MemoryPlan::external;
+        for (Block* const block : order) {
+            if (block->is_external) {
+                block->offset = MemoryPlan::external;
                 continue;
             }
-            block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
+            block->bytes = (block->bytes + alignment - 1) / alignment * alignment;
             for (const Block* other : placed) {
-                const bool meets = block.first <= other->last && other->first <= block.last;
+                const bool meets = block->first <= other->last && other->first <= block->last;
                 if (!meets) continue;
-                if (block.offset + block.bytes <= other->offset) break;
-                block.offset = std::max(block.offset, other->offset + other->bytes);
+                if (block->offset + block->bytes <= other->offset) break;
+                block->offset = std::max(block->offset, other->offset + other->bytes);
             }
             placed.insert(
-                std::upper_bound(placed.begin(), placed.end(), &block,
+                std::upper_bound(placed.begin(), placed.end(), block,
                                  [](const Block* a, const Block* b) { return a->offset < b->offset; }),
-                &block);
-            plan_.bytes = std::max(plan_.bytes, block.offset + block.bytes);
+                block);
+            plan_.bytes = std::max(plan_.bytes, block->offset + block->bytes);
         }
-        const auto offsets = [&](const std::vector<std::size_t>& indices) {
-            std::vector<std::size_t> all;
-            for (const std::size_t index : indices) all.push_back(blocks_[index].offset);
-            return all;
-        };
-        plan_.values = offsets(value_blocks_);
-        for (const std::vector<std::size_t>& indices : workspace_blocks_)
-            plan_.workspaces.push_back(offsets(indices));
-        if (!options_.has_backward) return;
-        plan_.gradients = offsets(gradient_blocks_);
-        for (const std::vector<BlockContribution>& of_node : contributions_) {
-            std::vector<MemoryPlan::Contribution>& all = plan_.contributions.emplace_back();
-            for (const BlockContribution& made : of_node) {
-                MemoryPlan::Contribution& contribution = all.emplace_back();
-                contribution.offset = blocks_[made.block].offset;
-                if (made.sum == none) continue;
-                contribution.is_added = true;
-                contribution.previous = blocks_[made.previous].offset;
-                contribution.sum = blocks_[made.sum].offset;
-            }
+    }
+
+    void replace_blocks_by_offsets() {
+        for (std::size_t& place : plan_.values) place = blocks_[place].offset;
+        for (std::size_t& place : plan_.gradients) place = blocks_[place].offset;
+        for (std::vector<std::size_t>& of_node : plan_.workspaces)
+            for (std::size_t& place : of_node) place = blocks_[place].offset;
+        for (std::vector<MemoryPlan::Contribution>& of_node : plan_.contributions) {
+            for (MemoryPlan::Contribution& made : of_node)
+                for (std::size_t* const place : {&made.offset, &made.previous, &made.sum})
+                    *place = blocks_[*place].offset;
         }
     }
 
     static constexpr std::size_t none = MemoryPlan::external;
 
     const std::vector<MemoryNode>& nodes_;
-    MemoryPlanOptions options_;
+    bool tensors_are_external_;
     std::size_t count_;
     std::vector<std::size_t> last_use_;  ///< By operation: when its output is last read.
     std::vector<Block> blocks_;
-    std::vector<std::size_t> value_blocks_;
-    std::vector<std::size_t> gradient_blocks_;
-    std::vector<std::vector<BlockContribution>> contributions_;
-    std::vector<std::vector<std::size_t>> workspace_blocks_;
-    MemoryPlan plan_;
+    MemoryPlan plan_;  // at first with indices of blocks instead of offsets
 };
 
-DPTK_INLINE MemoryPlan plan_memory(const std::vector<MemoryNode>& nodes, const MemoryPlanOptions& options) {
-    return MemoryPlanner(nodes, options).make();
+DPTK_INLINE MemoryPlan plan_memory(const std::vector<MemoryNode>& nodes, TensorMemory tensors) {
+    return MemoryPlanner(nodes, tensors).make();
 }
 
 }  // namespace DPTK_NAMESPACE::nn::detail
