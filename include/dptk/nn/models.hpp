@@ -1,17 +1,31 @@
-/// Ready-made networks for image classification: small ones that train on a laptop, and those of
-/// residual_models.hpp. They accept every image size for which pooling leaves at least one pixel, and
-/// resnest50 those that are multiples of 32.
+/// Ready-made networks for image classification: small ones that train on a laptop, and convolutional models
+/// of the field. They accept every image size for which pooling leaves at least one pixel, and resnest50
+/// those that are multiples of 32.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/tensor.hpp"
 #include "dptk/nn/graph.hpp"
-#include "dptk/nn/model_options.hpp"
-#include "dptk/nn/residual_models.hpp"
 
 namespace DPTK_NAMESPACE::nn {
+
+/// How the first layers of a ResNet treat the input.
+enum class Stem {
+    large,  ///< torchvision's: a convolution of 7 x 7 with stride 2, and a max pool with stride 2.
+    small   ///< For images of about 32 x 32: a convolution of 3 x 3 with stride 1.
+};
+
+/// Options of the models.
+struct ModelOptions {
+    Shape input = {3, 224, 224};  ///< Channels, height and width.
+    std::size_t classes = 1000;   ///< The number of outputs.
+    Stem stem = Stem::large;      ///< Of a ResNet.
+    double dropout = 0.2;         ///< The p before the last layer of a MobileNetV2.
+};
 
 /// Returns a multi-layer perceptron with hidden layers of 256 and 128, for any image size.
 [[nodiscard]] Graph mlp(const ModelOptions& options);
@@ -30,6 +44,18 @@ namespace DPTK_NAMESPACE::nn {
 /// convolution), "layer1.1.weight" (the batch norm), "fc.weight" and so on.
 [[nodiscard]] Graph convnet_mnist(const ModelOptions& options);
 
+/// Returns a ResNet (He et al. 2016) with 18, 34, 50, 101 or 152 layers, with torchvision's parameter names.
+/// Throws ArgumentError for another number, or if the input is too small.
+[[nodiscard]] Graph resnet(int layers, const ModelOptions& options = {});
+
+/// Returns a ResNeSt-50 (Zhang et al. 2020) with radix 2 and cardinality 1, timm's resnest50d, with timm's
+/// parameter names. Throws ArgumentError if height and width of the input are not multiples of 32.
+[[nodiscard]] Graph resnest50(const ModelOptions& options = {});
+
+/// Returns a MobileNetV2 (Sandler et al. 2018) of width 1, with torchvision's parameter names. Throws
+/// ArgumentError if the input is too small.
+[[nodiscard]] Graph mobilenet_v2(const ModelOptions& options = {});
+
 /// Returns the names that make_model() accepts.
 [[nodiscard]] std::vector<std::string_view> model_names();
 
@@ -41,4 +67,5 @@ namespace DPTK_NAMESPACE::nn {
 
 #ifndef DPTK_SEPARATE_COMPILATION
 #include "dptk/nn/models.ipp"
+#include "dptk/nn/residual_models.ipp"
 #endif
