@@ -22,8 +22,8 @@ class BatchNormPlan final : public Plan {
     BatchNormPlan(Layer& layer, std::size_t batch, const Layout& input)
         : Plan(layer),
           count_(static_cast<double>(batch * info().output[1] * info().output[2])),
-          in_training_(*this, input, flags()),
-          in_evaluation_(*this, input, flags() | dnnl::normalization_flags::use_global_stats) {
+          in_training_(describe_mode(input, flags())),
+          in_evaluation_(describe_mode(input, flags() | dnnl::normalization_flags::use_global_stats)) {
         output = input;
         use.keeps_inputs = true;
         const Layout channels = row_major_layout({dims_of(input)[1]});
@@ -36,15 +36,15 @@ class BatchNormPlan final : public Plan {
   private:
     /// The primitives of a mode, which are made when they are needed.
     struct Primitives {
-        Primitives(const BatchNormPlan& plan, const Layout& data, dnnl::normalization_flags flags)
-            : flags(flags),
-              forward_described(describe_batch_norm(plan.context().engine, data, plan.eps(), flags)) {}
-
         dnnl::normalization_flags flags;
         dnnl::batch_normalization_forward::primitive_desc forward_described;
-        Primitive forward;
-        Primitive backward;
+        Primitive forward = {};
+        Primitive backward = {};
     };
+
+    [[nodiscard]] Primitives describe_mode(const Layout& data, dnnl::normalization_flags mode) const {
+        return {mode, describe_batch_norm(context().engine, data, eps(), mode)};
+    }
 
     [[nodiscard]] const BatchNorm2d& norm() const { return std::get<BatchNorm2d>(info().operation); }
 

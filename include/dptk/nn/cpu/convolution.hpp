@@ -23,6 +23,7 @@ class Conv2dPasses {
           post_op_(post_op_of(info)),
           conv_(std::get<Conv2d>(info.operation)),
           out_(info.output),
+          bias_(bias_layout(conv_.bias, out_[0])),
           windows_(conv_.kernel_size, conv_.stride, conv_.padding, conv_.dilation, info),
           weight_shape_(parameters_of(conv_, info.inputs)[0].shape) {}
 
@@ -39,26 +40,16 @@ class Conv2dPasses {
 
     [[nodiscard]] auto describe_forward(const Layout& input, const Layout& weight) const {
         const Layout result = any_layout(dims_of_batch(static_cast<std::size_t>(dims_of(input)[0]), out_));
-        constexpr auto kind = dnnl::prop_kind::forward_training;
-        if (!conv_.bias)
-            return describe<Forward>(engine_, post_op_, kind, direct, any_order(input), weight, result,
-                                     windows_.strides, windows_.dilation, windows_.padding,
-                                     windows_.end_padding);
-        return describe<Forward>(engine_, post_op_, kind, direct, any_order(input), weight, bias_layout(),
-                                 result, windows_.strides, windows_.dilation, windows_.padding,
-                                 windows_.end_padding);
+        return describe<Forward>(engine_, post_op_, dnnl::prop_kind::forward_training, direct,
+                                 any_order(input), weight, bias_, result, windows_.strides, windows_.dilation,
+                                 windows_.padding, windows_.end_padding);
     }
 
     [[nodiscard]] auto describe_gradients(const Forward::primitive_desc& forward) const {
-        const Layout source = any_order(forward.src_desc()), weight = any_order(forward.weights_desc()),
-                     result = any_order(forward.dst_desc());
-        if (!conv_.bias)
-            return describe_backward<BackwardParameters>(engine_, forward, direct, source, weight, result,
-                                                         windows_.strides, windows_.dilation,
-                                                         windows_.padding, windows_.end_padding);
-        return describe_backward<BackwardParameters>(engine_, forward, direct, source, weight, bias_layout(),
-                                                     result, windows_.strides, windows_.dilation,
-                                                     windows_.padding, windows_.end_padding);
+        return describe_backward<BackwardParameters>(
+            engine_, forward, direct, any_order(forward.src_desc()), any_order(forward.weights_desc()), bias_,
+            any_order(forward.dst_desc()), windows_.strides, windows_.dilation, windows_.padding,
+            windows_.end_padding);
     }
 
     [[nodiscard]] auto describe_backward_input(const Forward::primitive_desc& forward) const {
@@ -71,12 +62,11 @@ class Conv2dPasses {
   private:
     static constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-    [[nodiscard]] Layout bias_layout() const { return any_layout({static_cast<dnnl::memory::dim>(out_[0])}); }
-
     dnnl::engine engine_;
     PostOp post_op_;
     Conv2d conv_;
     Shape out_;
+    Layout bias_;
     Windows windows_;
     Shape weight_shape_;
 };

@@ -30,8 +30,8 @@ class LinearPasses {
     LinearPasses(const Context& context, const OperationInfo& info)
         : engine_(context.engine),
           post_op_(post_op_of(info)),
-          has_bias_(std::get<Linear>(info.operation).bias),
-          out_(static_cast<dnnl::memory::dim>(info.output[0])) {}
+          out_(static_cast<dnnl::memory::dim>(info.output[0])),
+          bias_(bias_layout(std::get<Linear>(info.operation).bias, info.output[0])) {}
 
     /// Returns the dimensions of `input`, with the first one replaced by out_features. A sample of `input` is
     /// in_features numbers or an image with as many elements.
@@ -43,20 +43,15 @@ class LinearPasses {
 
     [[nodiscard]] auto describe_forward(const Layout& input, const Layout& weight) const {
         const auto from = [&](const Layout& source) {
-            const Layout result = any_layout({dims_of(input)[0], out_});
-            constexpr auto kind = dnnl::prop_kind::forward_training;
-            if (!has_bias_) return describe<Forward>(engine_, post_op_, kind, source, weight, result);
-            return describe<Forward>(engine_, post_op_, kind, source, weight, any_layout({out_}), result);
+            return describe<Forward>(engine_, post_op_, dnnl::prop_kind::forward_training, source, weight,
+                                     bias_, any_layout({dims_of(input)[0], out_}));
         };
         return describe_fast([&] { return from(input); }, [&] { return from(any_layout(dims_of(input))); });
     }
 
     [[nodiscard]] auto describe_gradients(const Forward::primitive_desc& forward) const {
         return describe_like(forward, [&](const Layout& source, const Layout& weight, const Layout& result) {
-            if (!has_bias_)
-                return describe_backward<BackwardParameters>(engine_, forward, source, weight, result);
-            return describe_backward<BackwardParameters>(engine_, forward, source, weight, any_layout({out_}),
-                                                         result);
+            return describe_backward<BackwardParameters>(engine_, forward, source, weight, bias_, result);
         });
     }
 
@@ -69,8 +64,8 @@ class LinearPasses {
   private:
     dnnl::engine engine_;
     PostOp post_op_;
-    bool has_bias_;
     dnnl::memory::dim out_;
+    Layout bias_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

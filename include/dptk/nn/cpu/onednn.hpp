@@ -40,133 +40,74 @@ struct PointwiseAlgorithm {
 };
 
 #if DNNL_VERSION_MAJOR >= 3
-
 using PoolingForward = dnnl::pooling_forward;
 using PoolingBackward = dnnl::pooling_backward;
-
-template <class Primitive, class... Arguments>
-typename Primitive::primitive_desc describe(const dnnl::engine& engine, PostOp post_op,
-                                            const Arguments&... arguments) {
-    return {engine, arguments..., primitive_attributes(post_op)};
-}
-
-template <class Primitive, class Hint, class... Arguments>
-typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& forward,
-                                                     const Arguments&... arguments) {
-    return {engine, arguments..., forward, primitive_attributes()};
-}
-
-[[nodiscard]] inline auto describe_pointwise(const dnnl::engine& engine, const PointwiseAlgorithm& function,
-                                             const Layout& data) {
-    return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
-                                           function.algorithm, data, data, function.alpha, function.beta);
-}
-
-[[nodiscard]] inline auto describe_pointwise_backward(const dnnl::engine& engine,
-                                                      const PointwiseAlgorithm& function, const Layout& data,
-                                                      const dnnl::eltwise_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::eltwise_backward>(engine, forward, function.algorithm, data, data, data,
-                                                     function.alpha, function.beta);
-}
-
-[[nodiscard]] inline auto describe_batch_norm(const dnnl::engine& engine, const Layout& data, float eps,
-                                              dnnl::normalization_flags flags) {
-    return describe<dnnl::batch_normalization_forward>(
-        engine, PostOp::none, dnnl::prop_kind::forward_training, data, data, eps, flags);
-}
-
-[[nodiscard]] inline auto describe_batch_norm_backward(
-    const dnnl::engine& engine, const Layout& data, float eps, dnnl::normalization_flags flags,
-    const dnnl::batch_normalization_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::batch_normalization_backward>(engine, forward, dnnl::prop_kind::backward,
-                                                                 data, data, data, eps, flags);
-}
-
-[[nodiscard]] inline dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
-                                                            const std::vector<Layout>& terms) {
-    return {engine, sum, std::vector<float>(terms.size(), 1.0F), terms, primitive_attributes()};
-}
-
-[[nodiscard]] inline Dims dims_of(const Layout& layout) {
-    return layout.get_dims();
-}
-
-/// Returns all numbers that distinguish layouts of one element type.
-[[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
-    std::vector<std::int64_t> numbers{static_cast<std::int64_t>(layout.get_format_kind())};
-    for (const Dims& part : {layout.get_dims(), layout.get_padded_dims(), layout.get_strides(),
-                             layout.get_inner_blks(), layout.get_inner_idxs()}) {
-        numbers.push_back(static_cast<std::int64_t>(part.size()));
-        numbers.insert(numbers.end(), part.begin(), part.end());
-    }
-    return numbers;
-}
-
 #else
-
 using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
+#endif
 
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, PostOp post_op,
                                             const Arguments&... arguments) {
-    return {typename Primitive::desc(arguments...), primitive_attributes(post_op), engine};
+    if constexpr (DNNL_VERSION_MAJOR >= 3)
+        return {engine, arguments..., primitive_attributes(post_op)};
+    else
+        return {typename Primitive::desc(arguments...), primitive_attributes(post_op), engine};
 }
 
 template <class Primitive, class Hint, class... Arguments>
 typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& forward,
                                                      const Arguments&... arguments) {
-    return {typename Primitive::desc(arguments...), primitive_attributes(), engine, forward};
+    if constexpr (DNNL_VERSION_MAJOR >= 3)
+        return {engine, arguments..., forward, primitive_attributes()};
+    else
+        return {typename Primitive::desc(arguments...), primitive_attributes(), engine, forward};
+}
+
+/// Returns what `describe(layouts...)` returns for a source and a result that both have the layout `data`.
+/// oneDNN 2 accepts it only once.
+template <class Describe>
+[[nodiscard]] auto describe_with(const Layout& data, Describe&& describe) {
+    if constexpr (DNNL_VERSION_MAJOR >= 3)
+        return describe(data, data);
+    else
+        return describe(data);
 }
 
 [[nodiscard]] inline auto describe_pointwise(const dnnl::engine& engine, const PointwiseAlgorithm& function,
                                              const Layout& data) {
-    return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
-                                           function.algorithm, data, function.alpha, function.beta);
+    return describe_with(data, [&](const auto&... layouts) {
+        return describe<dnnl::eltwise_forward>(engine, PostOp::none, dnnl::prop_kind::forward_training,
+                                               function.algorithm, layouts..., function.alpha, function.beta);
+    });
 }
 
 [[nodiscard]] inline auto describe_pointwise_backward(const dnnl::engine& engine,
                                                       const PointwiseAlgorithm& function, const Layout& data,
                                                       const dnnl::eltwise_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::eltwise_backward>(engine, forward, function.algorithm, data, data,
-                                                     function.alpha, function.beta);
+    return describe_with(data, [&](const auto&... layouts) {
+        return describe_backward<dnnl::eltwise_backward>(engine, forward, function.algorithm, data,
+                                                         layouts..., function.alpha, function.beta);
+    });
 }
 
 [[nodiscard]] inline auto describe_batch_norm(const dnnl::engine& engine, const Layout& data, float eps,
                                               dnnl::normalization_flags flags) {
-    return describe<dnnl::batch_normalization_forward>(engine, PostOp::none,
-                                                       dnnl::prop_kind::forward_training, data, eps, flags);
+    return describe_with(data, [&](const auto&... layouts) {
+        return describe<dnnl::batch_normalization_forward>(
+            engine, PostOp::none, dnnl::prop_kind::forward_training, layouts..., eps, flags);
+    });
 }
 
 [[nodiscard]] inline auto describe_batch_norm_backward(
     const dnnl::engine& engine, const Layout& data, float eps, dnnl::normalization_flags flags,
     const dnnl::batch_normalization_forward::primitive_desc& forward) {
-    return describe_backward<dnnl::batch_normalization_backward>(engine, forward, dnnl::prop_kind::backward,
-                                                                 data, data, eps, flags);
+    return describe_with(data, [&](const auto&... layouts) {
+        return describe_backward<dnnl::batch_normalization_backward>(
+            engine, forward, dnnl::prop_kind::backward, data, layouts..., eps, flags);
+    });
 }
-
-[[nodiscard]] inline dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
-                                                            const std::vector<Layout>& terms) {
-    return {sum, std::vector<float>(terms.size(), 1.0F), terms, engine, primitive_attributes()};
-}
-
-[[nodiscard]] inline Dims dims_of(const Layout& layout) {
-    return layout.dims();
-}
-
-/// Returns all numbers that distinguish layouts of one element type.
-[[nodiscard]] inline std::vector<std::int64_t> layout_numbers(const Layout& layout) {
-    const dnnl_memory_desc_t& data = layout.data;
-    const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-    std::vector<std::int64_t> numbers{data.format_kind, data.ndims, blocking.inner_nblks};
-    for (int i = 0; i < data.ndims; ++i)
-        numbers.insert(numbers.end(), {data.dims[i], data.padded_dims[i], blocking.strides[i]});
-    for (int i = 0; i < blocking.inner_nblks; ++i)
-        numbers.insert(numbers.end(), {blocking.inner_blks[i], blocking.inner_idxs[i]});
-    return numbers;
-}
-
-#endif
 
 /// Returns the description of a primitive that `wanted()` makes. If oneDNN has only its reference loops for
 /// that primitive, which are hundreds of times slower, returns the description that `free()` makes, which
@@ -176,6 +117,8 @@ template <class Wanted, class Free>
     const auto described = wanted();
     return std::string_view(described.impl_info_str()).starts_with("ref") ? free() : described;
 }
+
+[[nodiscard]] Dims dims_of(const Layout& layout);
 
 /// Returns a layout with the dimensions `dims`, in an order that oneDNN may choose.
 [[nodiscard]] Layout any_layout(const Dims& dims);
@@ -190,7 +133,11 @@ template <class Wanted, class Free>
 /// Returns whether the layout has more elements than its dimensions.
 [[nodiscard]] bool has_padding(const Layout& layout);
 
-/// Returns 0 for row-major; otherwise a hash (FNV-1a) that is equal for equal layouts, on any machine.
+/// Returns a primitive that adds values of the layouts `terms`.
+[[nodiscard]] dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
+                                                     const std::vector<Layout>& terms);
+
+/// Returns 0 for row-major; otherwise a hash that is equal for equal layouts, on any machine.
 [[nodiscard]] std::uint64_t layout_hash(const Layout& layout);
 
 }  // namespace DPTK_NAMESPACE::nn::cpu

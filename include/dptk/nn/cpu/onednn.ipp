@@ -2,6 +2,11 @@
 
 #include "dptk/nn/cpu/onednn.hpp"
 
+#include <string>
+
+#include "dptk/core/detail/fnv1a.hpp"
+#include "dptk/core/detail/text.hpp"
+
 namespace DPTK_NAMESPACE::nn::cpu {
 
 DPTK_INLINE dnnl::primitive_attr primitive_attributes(PostOp post_op) {
@@ -16,6 +21,14 @@ DPTK_INLINE dnnl::primitive_attr primitive_attributes(PostOp post_op) {
 #endif
     attributes.set_post_ops(relu);
     return attributes;
+}
+
+DPTK_INLINE Dims dims_of(const Layout& layout) {
+#if DNNL_VERSION_MAJOR >= 3
+    return layout.get_dims();
+#else
+    return layout.dims();
+#endif
 }
 
 DPTK_INLINE Layout any_layout(const Dims& dims) {
@@ -42,15 +55,42 @@ DPTK_INLINE bool has_padding(const Layout& layout) {
     return floats_in(layout) != elements;
 }
 
+DPTK_INLINE dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
+                                                   const std::vector<Layout>& terms) {
+    const std::vector<float> scales(terms.size(), 1.0F);
+#if DNNL_VERSION_MAJOR >= 3
+    return {engine, sum, scales, terms, primitive_attributes()};
+#else
+    return {sum, scales, terms, engine, primitive_attributes()};
+#endif
+}
+
+/// Returns all numbers that distinguish layouts of one element type.
+[[nodiscard]] DPTK_INLINE std::vector<std::int64_t> layout_numbers(const Layout& layout) {
+#if DNNL_VERSION_MAJOR >= 3
+    std::vector<std::int64_t> numbers{static_cast<std::int64_t>(layout.get_format_kind())};
+    for (const Dims& part : {layout.get_dims(), layout.get_padded_dims(), layout.get_strides(),
+                             layout.get_inner_blks(), layout.get_inner_idxs()}) {
+        numbers.push_back(static_cast<std::int64_t>(part.size()));
+        numbers.insert(numbers.end(), part.begin(), part.end());
+    }
+#else
+    const dnnl_memory_desc_t& data = layout.data;
+    const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+    std::vector<std::int64_t> numbers{data.format_kind, data.ndims, blocking.inner_nblks};
+    for (int i = 0; i < data.ndims; ++i)
+        numbers.insert(numbers.end(), {data.dims[i], data.padded_dims[i], blocking.strides[i]});
+    for (int i = 0; i < blocking.inner_nblks; ++i)
+        numbers.insert(numbers.end(), {blocking.inner_blks[i], blocking.inner_idxs[i]});
+#endif
+    return numbers;
+}
+
 DPTK_INLINE std::uint64_t layout_hash(const Layout& layout) {
     if (layout == row_major_layout(dims_of(layout))) return 0;
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const std::int64_t number : layout_numbers(layout)) {
-        for (int shift = 0; shift < 64; shift += 8) {
-            hash ^= static_cast<std::uint64_t>(number) >> shift & 0xff;
-            hash *= 0x100000001b3;
-        }
-    }
+    std::string numbers;
+    for (const std::int64_t number : layout_numbers(layout)) numbers += dptk::detail::text(number, ' ');
+    const std::uint64_t hash = dptk::detail::fnv1a(numbers);
     return hash == 0 ? 1 : hash;
 }
 

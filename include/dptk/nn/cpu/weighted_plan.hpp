@@ -102,6 +102,12 @@ class WeightedPlan final : public Plan {
     Primitive backward_input_;
 };
 
+/// Returns the layout of a bias for `outputs` outputs; without a bias, the empty layout, which tells oneDNN
+/// so.
+[[nodiscard]] inline Layout bias_layout(bool has_bias, std::size_t outputs) {
+    return has_bias ? any_layout({static_cast<dnnl::memory::dim>(outputs)}) : Layout();
+}
+
 /// Returns what a Linear or Conv2d does with its results.
 [[nodiscard]] inline PostOp post_op_of(const OperationInfo& info) {
     return info.relu == FusedReLU::follows ? PostOp::relu : PostOp::none;
