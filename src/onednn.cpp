@@ -2,8 +2,5 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cpu/backend.ipp"
-#include "dptk/nn/cpu/layer.ipp"
 #include "dptk/nn/cpu/onednn.ipp"
 #include "dptk/nn/cpu/parameter.ipp"
-#include "dptk/nn/cpu/primitive.ipp"
-#include "dptk/nn/cpu/threads.ipp"

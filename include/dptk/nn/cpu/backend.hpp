@@ -62,10 +62,19 @@ class Cpu {
         cpu::rebind_memory(memory, const_cast<float*>(tensor.data()));
     }
 
-    [[nodiscard]] cpu::Store plan_store(const Memory& memory) const { return {context_, memory}; }
+    [[nodiscard]] auto plan_store(const Memory& memory) const {
+        const Memory to = cpu::unbound(context_, cpu::row_major_layout(cpu::dims_of(memory.get_desc())));
+        return [to, copy = cpu::reorder(context_, memory, to)](Tensor& tensor) mutable {
+            cpu::rebind_memory(to, tensor.data());
+            cpu::translate_errors("output", [&] { copy.run(); });
+        };
+    }
 
-    [[nodiscard]] cpu::Sum plan_sum(const Memory& a, const Memory& b, const Memory& sum) const {
-        return {context_, a, b, sum};
+    [[nodiscard]] auto plan_sum(const Memory& a, const Memory& b, const Memory& sum) const {
+        const auto described = cpu::describe_sum(context_.engine, sum.get_desc(), a.get_desc(), b.get_desc());
+        cpu::Primitive add(context_, described,
+                           {{DNNL_ARG_MULTIPLE_SRC, a}, {DNNL_ARG_MULTIPLE_SRC + 1, b}, {DNNL_ARG_DST, sum}});
+        return [add]() mutable { cpu::translate_errors("sum of gradients", [&] { add.run(); }); };
     }
 
   private:

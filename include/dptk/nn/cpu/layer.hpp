@@ -35,7 +35,11 @@ decltype(auto) translate_errors(const std::string& label, Fn&& fn) {
 }
 
 /// Returns dimensions for a batch of samples of this shape.
-[[nodiscard]] Dims dims_of_batch(std::size_t batch, const Shape& sample);
+[[nodiscard]] inline Dims dims_of_batch(std::size_t batch, const Shape& sample) {
+    Dims dims{static_cast<dnnl::memory::dim>(batch)};
+    dims.insert(dims.end(), sample.begin(), sample.end());
+    return dims;
+}
 
 /// An operation with its parameters; see NetworkLayer for the meaning of the calls.
 class Layer {
@@ -45,9 +49,15 @@ class Layer {
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
 
-    [[nodiscard]] std::vector<Parameter*> parameters() const;
+    [[nodiscard]] std::vector<Parameter*> parameters() const {
+        std::vector<Parameter*> all;
+        for (const auto& parameter : parameters_) all.push_back(parameter.get());
+        return all;
+    }
     [[nodiscard]] const Layout& nominal_output() const noexcept { return nominal_output_; }
-    [[nodiscard]] PlanPointer plan(std::size_t batch, std::span<const Layout> inputs);
+    [[nodiscard]] PlanPointer plan(std::size_t batch, std::span<const Layout> inputs) {
+        return translate_errors(info_.label, [&] { return make_plan(batch, inputs); });
+    }
 
     [[nodiscard]] const Context& context() const noexcept { return context_; }
     [[nodiscard]] const OperationInfo& info() const noexcept { return info_; }
@@ -79,10 +89,18 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
   public:
     explicit Plan(Layer& layer) : layer_(layer) {}
 
-    std::vector<Layout> plan_backward(const Layout& output_gradient) final;
-    void forward(const Arguments& arguments, const Pass& pass) final;
-    void backward_parameters(const Arguments& arguments, const Pass& pass) final;
-    void backward_inputs(const Arguments& arguments, const Pass& pass) final;
+    std::vector<Layout> plan_backward(const Layout& output_gradient) final {
+        return translate_errors(info().label, [&] { return do_plan_backward(output_gradient); });
+    }
+    void forward(const Arguments& arguments, const Pass& pass) final {
+        translate_errors(info().label, [&] { do_forward(arguments, pass); });
+    }
+    void backward_parameters(const Arguments& arguments, const Pass& pass) final {
+        translate_errors(info().label, [&] { do_backward_parameters(arguments, pass); });
+    }
+    void backward_inputs(const Arguments& arguments, const Pass& pass) final {
+        translate_errors(info().label, [&] { do_backward_inputs(arguments, pass); });
+    }
 
   protected:
     [[nodiscard]] Layer& layer() const noexcept { return layer_; }
@@ -90,10 +108,17 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
     [[nodiscard]] const OperationInfo& info() const noexcept { return layer_.info(); }
 
     /// Returns memory of the layout `layout`, which the network binds.
-    dnnl::memory add_workspace(const Layout& layout, WorkspaceUse when);
+    dnnl::memory add_workspace(const Layout& layout, WorkspaceUse when) {
+        const dnnl::memory memory = unbound(context(), layout);
+        workspaces.push_back({memory, layout.get_size(), when});
+        return memory;
+    }
 
     /// Returns a converter with a workspace for the copy.
-    Converter add_converter(const Layout& from, const Layout& wanted, WorkspaceUse when);
+    Converter add_converter(const Layout& from, const Layout& wanted, WorkspaceUse when) {
+        if (from == wanted) return {};
+        return {context(), from, add_workspace(wanted, when)};
+    }
 
   private:
     virtual std::vector<Layout> do_plan_backward(const Layout& output_gradient) = 0;
@@ -104,31 +129,4 @@ class Plan : public OperationPlan<Layout, dnnl::memory> {
     Layer& layer_;
 };
 
-/// Copies a value to tensors.
-class Store {
-  public:
-    Store(const Context& context, const dnnl::memory& from);
-
-    void operator()(Tensor<float>& to);
-
-  private:
-    dnnl::memory to_;
-    Primitive copy_;
-};
-
-/// Adds two values.
-class Sum {
-  public:
-    Sum(const Context& context, const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& sum);
-
-    void operator()();
-
-  private:
-    Primitive add_;
-};
-
 }  // namespace DPTK_NAMESPACE::nn::cpu
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cpu/layer.ipp"
-#endif

@@ -133,9 +133,9 @@ template <class Wanted, class Free>
 /// Returns whether the layout has more elements than its dimensions.
 [[nodiscard]] bool has_padding(const Layout& layout);
 
-/// Returns a primitive that adds values of the layouts `terms`.
+/// Describes the sum of two values of the layouts `a` and `b`.
 [[nodiscard]] dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
-                                                     const std::vector<Layout>& terms);
+                                                     const Layout& a, const Layout& b);
 
 /// Returns 0 for row-major; otherwise a hash that is equal for equal layouts, on any machine.
 [[nodiscard]] std::uint64_t layout_hash(const Layout& layout);

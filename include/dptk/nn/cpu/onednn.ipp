@@ -56,12 +56,11 @@ DPTK_INLINE bool has_padding(const Layout& layout) {
 }
 
 DPTK_INLINE dnnl::sum::primitive_desc describe_sum(const dnnl::engine& engine, const Layout& sum,
-                                                   const std::vector<Layout>& terms) {
-    const std::vector<float> scales(terms.size(), 1.0F);
+                                                   const Layout& a, const Layout& b) {
 #if DNNL_VERSION_MAJOR >= 3
-    return {engine, sum, scales, terms, primitive_attributes()};
+    return {engine, sum, {1.0F, 1.0F}, {a, b}, primitive_attributes()};
 #else
-    return {sum, scales, terms, engine, primitive_attributes()};
+    return {sum, {1.0F, 1.0F}, {a, b}, engine, primitive_attributes()};
 #endif
 }
 

@@ -1,7 +1,11 @@
 /// The number of threads that oneDNN uses, for programs that run several ranks on one machine.
 #pragma once
 
+#include <dlfcn.h>
+
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
@@ -9,11 +13,17 @@ namespace DPTK_NAMESPACE::nn::cpu {
 /// networks are made, since the layout of parameters may depend on the number of threads. Returns false and
 /// does nothing if no OpenMP runtime is loaded, as with a oneDNN that was built without OpenMP. Throws
 /// ArgumentError if `threads` is not positive.
-bool set_num_threads(int threads);
+inline bool set_num_threads(int threads) {
+    if (threads < 1)
+        throw ArgumentError(dptk::detail::text("set_num_threads: expected at least 1 thread, got ", threads));
+    // Looks up the function in the OpenMP runtime that oneDNN has already loaded, libgomp or libomp. A
+    // direct call would require every program that includes this header to be compiled with OpenMP, and
+    // might load a second runtime.
+    using SetNumThreads = void (*)(int);
+    const auto set = reinterpret_cast<SetNumThreads>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+    if (set == nullptr) return false;
+    set(threads);
+    return true;
+}
 
 }  // namespace DPTK_NAMESPACE::nn::cpu
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/core/error.hpp"
-#include "dptk/nn/cpu/threads.ipp"
-#endif
