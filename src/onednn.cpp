@@ -3,4 +3,3 @@
 
 #include "dptk/nn/cpu/backend.ipp"
 #include "dptk/nn/cpu/onednn.ipp"
-#include "dptk/nn/cpu/parameter.ipp"

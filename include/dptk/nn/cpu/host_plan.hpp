@@ -15,7 +15,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 class HostPlan final : public Plan {
   public:
     HostPlan(Layer& layer, std::size_t batch, std::span<const Layout> inputs)
-        : Plan(layer), parameters_(layer.parameters()), host_(info(), layer.statistics(), batch) {
+        : Plan(layer), host_(info(), layer.statistics(), batch, layer.parameters()) {
         use = reference::memory_use(info().operation);
         for (const Layout& input : inputs) {
             const Layout wanted = row_major_layout(dims_of(input));
@@ -38,23 +38,14 @@ class HostPlan final : public Plan {
         return static_cast<float*>(memory.get_data_handle());
     }
 
-    void set_parameters() {
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            host_.parameters[i] = parameters_[i]->values().data();
-            host_.parameter_gradients[i] = parameters_[i]->gradient().data();
-        }
-    }
-
     void do_forward(const Arguments& arguments, const Pass& pass) override {
         for (std::size_t k = 0; k < inputs_.size(); ++k)
             host_.inputs[k] = floats(inputs_[k](arguments.inputs[k]));
-        set_parameters();
         host_.output = floats(arguments.output);
         host_.forward(pass);
     }
 
     void do_backward_parameters(const Arguments& arguments, const Pass& pass) override {
-        set_parameters();  // their storage may have changed since forward
         host_.output_gradient = floats(output_gradient_(arguments.output_gradient));
         host_.backward_parameters(pass);
     }
@@ -65,7 +56,6 @@ class HostPlan final : public Plan {
         host_.backward_inputs(pass);
     }
 
-    std::vector<Parameter*> parameters_;
     reference::HostOperation<float> host_;
     std::vector<Converter> inputs_;
     std::vector<Layout> gradient_layouts_;

@@ -4,77 +4,90 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "dptk/core/config.hpp"
+#include "dptk/core/error.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/nn/cpu/onednn.hpp"
 #include "dptk/nn/cpu/primitive.hpp"
+#include "dptk/nn/reference/parameter.hpp"
 
 namespace DPTK_NAMESPACE::nn::cpu {
 
 /// A parameter of a oneDNN layer. Blocked layouts have padding: `count()` may exceed the number of elements
 /// in the shape. The padding is zero, and oneDNN keeps it zero.
-class Parameter {
+class Parameter : public reference::ParameterMemory<float> {
   public:
     /// `shape` is PyTorch's. The dimensions of `layout`, in row-major order, hold the same elements as
     /// `shape`. `values` are row-major.
-    Parameter(const Context& context, Shape shape, const Layout& layout, std::span<const float> values);
-
-    Parameter(const Parameter&) = delete;
-    Parameter& operator=(const Parameter&) = delete;
-
-    [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
-
-    [[nodiscard]] std::size_t count() const noexcept { return count_; }
+    Parameter(const Context& context, Shape shape, const Layout& layout, std::span<const float> values)
+        : ParameterMemory(std::move(shape)), context_(context) {
+        set_layout(layout);
+        import_values(values);
+    }
 
     [[nodiscard]] std::uint64_t layout() const noexcept { return layout_hash_; }
+    [[nodiscard]] const dnnl::memory& value_memory() const noexcept { return value_memory_; }
+    [[nodiscard]] const dnnl::memory& gradient_memory() const noexcept { return gradient_memory_; }
 
-    [[nodiscard]] std::span<float> values() { return elements(value_); }
+    void set_value_storage(std::span<float> storage) {
+        ParameterMemory::set_value_storage(storage);
+        rebind_memory(value_memory_, storage.data());
+    }
 
-    [[nodiscard]] std::span<float> gradient() { return elements(gradient_); }
+    void set_gradient_storage(std::span<float> storage) {
+        ParameterMemory::set_gradient_storage(storage);
+        rebind_memory(gradient_memory_, storage.data());
+    }
 
-    [[nodiscard]] const dnnl::memory& value_memory() const noexcept { return value_; }
+    void import_values(std::span<const float> values) {
+        // A reorder only reads its source.
+        reorder(context_, row_major(const_cast<float*>(values.data())), value_memory_).run();
+    }
 
-    [[nodiscard]] const dnnl::memory& gradient_memory() const noexcept { return gradient_; }
+    void export_values(std::span<float> out) const {
+        reorder(context_, value_memory_, row_major(out.data())).run();
+    }
 
-    void set_value_storage(std::span<float> storage);
+    void export_gradient(std::span<float> out) const {
+        reorder(context_, gradient_memory_, row_major(out.data())).run();
+    }
 
-    void set_gradient_storage(std::span<float> storage);
-
-    void import_values(std::span<const float> values);
-
-    void export_values(std::span<float> out) const;
-
-    void export_gradient(std::span<float> out) const;
-
-    void zero_gradient();
-
-    void make_row_major();
+    void make_row_major() {
+        if (layout_hash_ == 0) return;
+        if (has_storage_of_caller())
+            throw ArgumentError(
+                "the layout of a parameter cannot change after storage for it was set: call "
+                "use_row_major_parameters() or agree_on_layouts() first");
+        was_made_row_major_ = true;
+        std::vector<float> values(element_count(shape()));
+        export_values(values);
+        set_layout(row_major_layout(dims_of(value_memory_.get_desc())));
+        import_values(values);
+    }
 
     /// Returns whether make_row_major() has changed the layout.
     [[nodiscard]] bool was_made_row_major() const noexcept { return was_made_row_major_; }
 
   private:
-    /// Allocates memory for values and gradient.
-    void set_layout(const Layout& layout);
+    void set_layout(const Layout& layout) {
+        allocate(floats_in(layout));
+        layout_hash_ = layout_hash(layout);
+        value_memory_ = dnnl::memory(layout, context_.engine, values().data());
+        gradient_memory_ = dnnl::memory(layout, context_.engine, gradient().data());
+    }
 
-    [[nodiscard]] std::span<float> elements(const dnnl::memory& memory) const;
-
-    [[nodiscard]] dnnl::memory row_major(float* data) const;
+    [[nodiscard]] dnnl::memory row_major(float* data) const {
+        return {row_major_layout(dims_of(value_memory_.get_desc())), context_.engine, data};
+    }
 
     Context context_;
-    Shape shape_;
-    std::size_t count_ = 0;
     std::uint64_t layout_hash_ = 0;
     bool was_made_row_major_ = false;
-    AlignedArray<float> value_storage_;
-    AlignedArray<float> gradient_storage_;
-    dnnl::memory value_;
-    dnnl::memory gradient_;
+    dnnl::memory value_memory_;
+    dnnl::memory gradient_memory_;
 };
 
 }  // namespace DPTK_NAMESPACE::nn::cpu
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/cpu/parameter.ipp"
-#endif

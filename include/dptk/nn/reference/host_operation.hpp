@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -13,6 +12,7 @@
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/nn/reference/operations.hpp"
+#include "dptk/nn/reference/parameter.hpp"
 
 namespace DPTK_NAMESPACE::nn::reference {
 
@@ -20,23 +20,23 @@ namespace DPTK_NAMESPACE::nn::reference {
 template <std::floating_point T>
 class HostOperation {
   public:
-    /// `info` and `statistics` must outlive this object.
-    HostOperation(const OperationInfo& info, RunningStatistics<T>* statistics, std::size_t batch)
-        : info_(info), statistics_(statistics), batch_(batch) {
-        for (const ParameterSpec& parameter : parameters_of(info.operation, info.inputs))
-            parameter_counts_.push_back(element_count(parameter.shape));
-        inputs.resize(info.inputs.size());
-        input_gradients.resize(info.inputs.size());
-        parameters.resize(parameter_counts_.size());
-        parameter_gradients.resize(parameter_counts_.size());
-    }
+    /// All arguments must outlive this object. `parameters` are pointers to row-major parameters.
+    template <class Parameters>
+    HostOperation(const OperationInfo& info, RunningStatistics<T>* statistics, std::size_t batch,
+                  const Parameters& parameters)
+        : inputs(info.inputs.size()),
+          input_gradients(info.inputs.size()),
+          info_(info),
+          statistics_(statistics),
+          batch_(batch),
+          parameters_(parameters.begin(), parameters.end()),
+          parameter_values_(parameters.size()),
+          parameter_gradients_(parameters.size()) {}
 
     std::vector<const T*> inputs;
     T* output = nullptr;
     const T* output_gradient = nullptr;
     std::vector<T*> input_gradients;
-    std::vector<const T*> parameters;
-    std::vector<T*> parameter_gradients;
 
     /// Returns the number of elements of input `k`.
     [[nodiscard]] std::size_t input_count(std::size_t k) const {
@@ -49,8 +49,7 @@ class HostOperation {
     void forward(const Pass& pass) { reference::forward(info_.operation, call(pass)); }
 
     void backward_parameters(const Pass& pass) {
-        for (std::size_t i = 0; i < parameters.size(); ++i)
-            std::fill_n(parameter_gradients[i], parameter_counts_[i], T{0});
+        for (ParameterMemory<T>* const parameter : parameters_) parameter->zero_gradient();
         reference::backward_parameters(info_.operation, call(pass));
     }
 
@@ -61,6 +60,10 @@ class HostOperation {
 
   private:
     [[nodiscard]] HostCall<T> call(const Pass& pass) {
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            parameter_values_[i] = parameters_[i]->values().data();
+            parameter_gradients_[i] = parameters_[i]->gradient().data();
+        }
         return {.batch = batch_,
                 .shapes = info_.inputs,
                 .output_shape = info_.output,
@@ -68,8 +71,8 @@ class HostOperation {
                 .output = {output, output_count()},
                 .output_gradient = {output_gradient, output_count()},
                 .input_gradients = input_gradients,
-                .parameters = parameters,
-                .parameter_gradients = parameter_gradients,
+                .parameters = parameter_values_,
+                .parameter_gradients = parameter_gradients_,
                 .pass = pass,
                 .node = info_.node,
                 .saved = saved_,
@@ -79,7 +82,9 @@ class HostOperation {
     const OperationInfo& info_;
     RunningStatistics<T>* statistics_;
     std::size_t batch_;
-    std::vector<std::size_t> parameter_counts_;
+    std::vector<ParameterMemory<T>*> parameters_;
+    std::vector<const T*> parameter_values_;
+    std::vector<T*> parameter_gradients_;
     SavedValues<T> saved_;
 };
 

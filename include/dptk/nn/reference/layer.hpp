@@ -28,9 +28,7 @@ class Plan final : public OperationPlan<Layout, Memory<T>> {
   public:
     using Arguments = nn::Arguments<Memory<T>>;
 
-    Plan(HostOperation<T> operation, const std::vector<std::unique_ptr<Parameter<T>>>& parameters,
-         const nn::detail::MemoryUse& use)
-        : operation_(std::move(operation)), parameters_(parameters) {
+    Plan(HostOperation<T> operation, const nn::detail::MemoryUse& use) : operation_(std::move(operation)) {
         this->output = operation_.output_count();
         this->use = use;
     }
@@ -67,14 +65,9 @@ class Plan final : public OperationPlan<Layout, Memory<T>> {
             operation_.inputs[k] = arguments.inputs[k]->data();
             operation_.input_gradients[k] = arguments.input_gradients[k]->data();
         }
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
-            operation_.parameters[i] = parameters_[i]->values().data();
-            operation_.parameter_gradients[i] = parameters_[i]->gradient().data();
-        }
     }
 
     HostOperation<T> operation_;
-    const std::vector<std::unique_ptr<Parameter<T>>>& parameters_;
 };
 
 template <std::floating_point T>
@@ -97,7 +90,7 @@ class Layer {
 
     std::unique_ptr<OperationPlan<Layout, Memory<T>>> plan(std::size_t batch,
                                                            std::span<const Layout> /*inputs*/) {
-        return std::make_unique<Plan<T>>(HostOperation<T>(info_, statistics_, batch), parameters_,
+        return std::make_unique<Plan<T>>(HostOperation<T>(info_, statistics_, batch, parameters()),
                                          memory_use(info_.operation));
     }
 

@@ -1,4 +1,4 @@
-/// A parameter of a network in plain loops.
+/// Parameters of networks in host memory.
 #pragma once
 
 #include <concepts>
@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -14,28 +13,19 @@
 
 namespace DPTK_NAMESPACE::nn::reference {
 
-/// A value and its gradient, both row-major.
+/// The elements of a value and of its gradient, in memory of their own until storage for them is set. See
+/// LayerParameter for the meaning of the calls.
 template <std::floating_point T>
-class Parameter {
+class ParameterMemory {
   public:
-    Parameter(Shape shape, std::vector<T> values)
-        : shape_(std::move(shape)),
-          own_values_(std::move(values)),
-          values_(own_values_),
-          own_gradient_(values_.size()),
-          gradient_(own_gradient_) {}
+    explicit ParameterMemory(Shape shape) : shape_(std::move(shape)) {}
 
-    Parameter(const Parameter&) = delete;
-    Parameter& operator=(const Parameter&) = delete;
+    ParameterMemory(const ParameterMemory&) = delete;
+    ParameterMemory& operator=(const ParameterMemory&) = delete;
 
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
-
     [[nodiscard]] std::size_t count() const noexcept { return values_.size(); }
-
-    [[nodiscard]] std::uint64_t layout() const noexcept { return 0; }
-
     [[nodiscard]] std::span<T> values() noexcept { return values_; }
-
     [[nodiscard]] std::span<T> gradient() noexcept { return gradient_; }
 
     void set_value_storage(std::span<T> storage) {
@@ -49,22 +39,45 @@ class Parameter {
         own_gradient_ = {};
     }
 
-    void import_values(std::span<const T> values) { dptk::detail::copy(values, values_.begin()); }
-
-    void export_values(std::span<T> out) const { dptk::detail::copy(values_, out.begin()); }
-
-    void export_gradient(std::span<T> out) const { dptk::detail::copy(gradient_, out.begin()); }
-
-    void make_row_major() const noexcept {}
-
     void zero_gradient() { dptk::detail::fill(gradient_, T{0}); }
+
+  protected:
+    /// Makes memory for `count` elements and their gradient.
+    void allocate(std::size_t count) {
+        own_values_ = AlignedArray<T>(count);
+        own_gradient_ = AlignedArray<T>(count);
+        values_ = {own_values_.data(), count};
+        gradient_ = {own_gradient_.data(), count};
+    }
+
+    [[nodiscard]] bool has_storage_of_caller() const noexcept {
+        return own_values_.data() == nullptr || own_gradient_.data() == nullptr;
+    }
+
+    std::span<T> values_;
+    std::span<T> gradient_;
 
   private:
     Shape shape_;
-    std::vector<T> own_values_;
-    std::span<T> values_;
-    std::vector<T> own_gradient_;
-    std::span<T> gradient_;
+    AlignedArray<T> own_values_;
+    AlignedArray<T> own_gradient_;
+};
+
+/// A row-major parameter.
+template <std::floating_point T>
+class Parameter : public ParameterMemory<T> {
+  public:
+    Parameter(Shape shape, std::span<const T> values) : ParameterMemory<T>(std::move(shape)) {
+        this->allocate(values.size());
+        import_values(values);
+    }
+
+    [[nodiscard]] std::uint64_t layout() const noexcept { return 0; }
+
+    void import_values(std::span<const T> values) { dptk::detail::copy(values, this->values_.begin()); }
+    void export_values(std::span<T> out) const { dptk::detail::copy(this->values_, out.begin()); }
+    void export_gradient(std::span<T> out) const { dptk::detail::copy(this->gradient_, out.begin()); }
+    void make_row_major() const noexcept {}
 };
 
 }  // namespace DPTK_NAMESPACE::nn::reference
