@@ -4,9 +4,9 @@
 #include <dptk/core/cuda.hpp>
 #include <dptk/nn/cuda/backend.hpp>
 #include <dptk/nn/cuda/loss.hpp>
-#include <dptk/optim/cuda/fused_optimizers.hpp>
 #include <dptk/nn/models.hpp>
 #include <dptk/nn/network.hpp>
+#include <dptk/optim/cuda/fused_optimizers.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,7 @@ using namespace dptk;
 namespace {
 
 nn::Graph graph_of(const std::string& model, const nn::Shape& input) {
-    if (model != "mlp") return nn::make_model(model, {.input = input, .classes = 10});
+    if (model != "mlp") return nn::make_model(model, {.input = input, .classes = 10, .dropout = 0});
     return nn::sequential(
         input, {nn::Flatten{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{2048}, nn::ReLU{}, nn::Linear{10}});
 }
@@ -54,7 +54,9 @@ int main(int argc, char** argv) {
     }
     const std::string model = argv[1];
     const std::size_t batch = std::strtoul(argv[3], nullptr, 10);
-    const nn::Shape shape = model == "mlp" ? nn::Shape{1, 28, 28} : nn::Shape{3, 32, 32};
+    const nn::Shape shape = model == "mlp"       ? nn::Shape{1, 28, 28}
+                            : model == "convnet" ? nn::Shape{3, 32, 32}
+                                                 : nn::Shape{3, 224, 224};
     const cuda::Stream stream;
     nn::Network<nn::Cuda> net(graph_of(model, shape), 1,
                               nn::Cuda({.precision = precision_of(argv[2]), .stream = stream}));

@@ -18,6 +18,11 @@ torch.manual_seed(1)
 if model_name == "mlp":
     shape = (1, 28, 28)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
+elif model_name != "convnet":
+    import torchvision
+    shape = (3, 224, 224)
+    options = {"dropout": 0} if model_name == "mobilenet_v2" else {}
+    model = getattr(torchvision.models, model_name)(num_classes=10, **options)
 else:
     shape = (3, 32, 32)
     model = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3, padding=1),

@@ -43,3 +43,10 @@
 #else
 #define DPTK_EXPORT
 #endif
+
+/// Marks functions that also compile for GPUs.
+#ifdef __CUDACC__
+#define DPTK_HOST_DEVICE __host__ __device__
+#else
+#define DPTK_HOST_DEVICE
+#endif

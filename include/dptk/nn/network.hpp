@@ -3,9 +3,11 @@
 /// is complete.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,6 +52,8 @@ template <NetworkBackend Backend>
 class Network {
   public:
     using Scalar = typename Backend::Scalar;  ///< The element type of parameters, inputs and outputs.
+    /// Whether the buffers are in device memory, where they cannot be read directly.
+    static constexpr bool has_device_buffers = requires(typename Backend::Layer layer) { layer.buffers(); };
     /// The tensor type, in host or device memory, depending on the backend.
     using Tensor = typename Backend::Tensor;
     /// A view of a parameter's elements, in the same kind of memory as Tensor.
@@ -179,15 +183,31 @@ class Network {
     void for_each_buffer(Sink&& sink) {
         for (const auto& norm : norms_) {
             const std::string prefix = graph_.nodes()[norm->node].name + '.';
-            RunningStatistics<Scalar>& statistics = norm->statistics;
-            const auto channels = [](std::vector<Scalar>& values) {
-                return Buffer{values.data(), values.size(), dtype_of<Scalar>};
-            };
-            const Shape shape{statistics.mean.size()};
-            sink(NamedBuffer{prefix + "running_mean", shape, channels(statistics.mean)});
-            sink(NamedBuffer{prefix + "running_var", shape, channels(statistics.variance)});
-            sink(NamedBuffer{
-                prefix + "num_batches_tracked", {}, Buffer{&statistics.batch_count, 1, DType::i64}});
+            const auto [mean, variance, batch_count] = buffers_of(*norm);
+            const Shape shape{mean.count};
+            sink(NamedBuffer{prefix + "running_mean", shape, mean});
+            sink(NamedBuffer{prefix + "running_var", shape, variance});
+            sink(NamedBuffer{prefix + "num_batches_tracked", {}, batch_count});
+        }
+    }
+
+    /// Copies the elements of one of for_each_buffer()'s buffers to host memory. Blocks if it is in device
+    /// memory.
+    void fetch_buffer(const Buffer& buffer, void* out) const {
+        if constexpr (has_device_buffers) {
+            backend_.fetch(buffer, out);
+        } else {
+            std::memcpy(out, buffer.data, buffer.bytes());
+        }
+    }
+
+    /// Copies elements from host memory to one of for_each_buffer()'s buffers. Blocks if it is in device
+    /// memory.
+    void store_buffer(const void* from, const Buffer& buffer) {
+        if constexpr (has_device_buffers) {
+            backend_.store(from, buffer);
+        } else {
+            std::memcpy(buffer.data, from, buffer.bytes());
         }
     }
 
@@ -248,8 +268,11 @@ class Network {
         has_forward_ = false;
     }
 
-    /// Returns the running statistics of a batch norm of the graph.
-    [[nodiscard]] RunningStatistics<Scalar>& statistics(Value norm) {
+    /// Returns the running statistics of a batch norm of the graph, on backends that have them in host
+    /// memory.
+    [[nodiscard]] RunningStatistics<Scalar>& statistics(Value norm)
+        requires(!has_device_buffers)
+    {
         for (const auto& made : norms_)
             if (made->node == norm.node) return made->statistics;
         throw ArgumentError(
@@ -479,6 +502,21 @@ class Network {
         }
     };
 
+    /// Returns the running mean, variance and number of batches.
+    [[nodiscard]] std::array<Buffer, 3> buffers_of(Norm& norm) const {
+        if constexpr (has_device_buffers) {
+            return layers_[norm.node]->buffers();
+        } else {
+            return host_buffers(norm.statistics);
+        }
+    }
+
+    [[nodiscard]] static std::array<Buffer, 3> host_buffers(RunningStatistics<Scalar>& statistics) {
+        return {Buffer{statistics.mean.data(), statistics.mean.size(), dtype_of<Scalar>},
+                Buffer{statistics.variance.data(), statistics.variance.size(), dtype_of<Scalar>},
+                Buffer{&statistics.batch_count, 1, DType::i64}};
+    }
+
     /// Without samples there is nothing to compute, except that other ranks wait in the batch norms that are
     /// synchronized.
     void forward_empty() {
@@ -486,8 +524,14 @@ class Network {
         for (const auto& norm : norms_) {
             const GraphNode& node = graph_.nodes()[norm->node];
             const auto& operation = std::get<BatchNorm2d>(node.operation);
-            if (operation.is_synchronized)
-                reference::forward(operation, norm->empty_call({node.shape}, pass_));
+            if (!operation.is_synchronized) continue;
+            // Buffers in device memory are copied, since the host updates them here.
+            const std::array<Buffer, 3> own = buffers_of(*norm), host = host_buffers(norm->statistics);
+            for (std::size_t i = 0; has_device_buffers && i < own.size(); ++i)
+                fetch_buffer(own[i], host[i].data);
+            reference::forward(operation, norm->empty_call({node.shape}, pass_));
+            for (std::size_t i = 0; has_device_buffers && i < own.size(); ++i)
+                store_buffer(host[i].data, own[i]);
         }
     }
 

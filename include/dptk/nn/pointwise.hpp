@@ -8,13 +8,6 @@
 
 #include "dptk/core/config.hpp"
 
-/// Marks functions that also compile for GPUs.
-#ifdef __CUDACC__
-#define DPTK_HOST_DEVICE __host__ __device__
-#else
-#define DPTK_HOST_DEVICE
-#endif
-
 namespace DPTK_NAMESPACE::nn {
 
 /// max(x, 0). NaN stays NaN.

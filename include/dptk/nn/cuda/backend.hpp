@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/cuda/tensor.hpp"
@@ -31,9 +32,10 @@ struct CudaOptions {
 /// row-major tensors of f32 in device memory. A network computes the same bits if a step is repeated with the
 /// same parameters and inputs. A ReLU that is fused with the preceding operation may not propagate NaN.
 ///
-/// Runs Linear and Conv2d with bias, ReLU, MaxPool2d and Flatten. Kernels, strides and paddings must be
-/// square, Conv2d has neither groups nor dilation, and the windows of MaxPool2d neither overlap nor have
-/// padding. The network's constructor throws ArgumentError for other operations.
+/// Runs Linear, Conv2d, BatchNorm2d, ReLU, ReLU6, SiLU, Add, MaxPool2d, AvgPool2d, GlobalAvgPool2d, Flatten
+/// and Dropout. With groups, the numbers of channels must be multiples of 4, or of 8 with bf16. The network's
+/// constructor throws ArgumentError for other operations. Buffers are in device memory. Batch norms that are
+/// synchronized sum through host memory, and block. They and Dropout cannot be captured in a CUDA graph.
 class Cuda {
   public:
     using Scalar = float;
@@ -75,8 +77,13 @@ class Cuda {
 
     [[nodiscard]] std::function<void(Tensor&)> plan_store(const Memory& memory);
 
-    /// Is never called: no operation that this backend runs has two inputs.
-    [[nodiscard]] std::function<void()> plan_sum(const Memory&, const Memory&, const Memory&) { return {}; }
+    [[nodiscard]] std::function<void()> plan_sum(const Memory& a, const Memory& b, const Memory& sum);
+
+    /// Copies the elements of a buffer of the network to host memory. Blocks.
+    void fetch(const Buffer& buffer, void* out) const;
+
+    /// Copies elements from host memory to a buffer of the network. Blocks.
+    void store(const void* from, const Buffer& buffer) const;
 
     /// Returns the stream on which all of the network's work is enqueued.
     [[nodiscard]] StreamRef stream() const noexcept { return context_->stream(); }

@@ -2,66 +2,25 @@
 
 #include "dptk/nn/cuda/backend.hpp"
 
-#include <string_view>
 #include <variant>
 
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/nn/cuda/batch_norm.hpp"
 #include "dptk/nn/cuda/convolution.hpp"
+#include "dptk/nn/cuda/elements.hpp"
 #include "dptk/nn/cuda/linear.hpp"
-#include "dptk/nn/cuda/max_pool.hpp"
-#include "dptk/nn/cuda/relu.hpp"
+#include "dptk/nn/cuda/pool.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
 namespace cuda {
 
-/// Returns the only value of an option with which this backend runs an operation, if the operation has
-/// another value; otherwise an empty text.
-[[nodiscard]] DPTK_INLINE std::string_view required_option(const Operation& operation) {
-    const auto is_square = [](const Size2d& size) { return size.height == size.width; };
-    if (const auto* const linear = std::get_if<Linear>(&operation)) {
-        if (!linear->bias) return "bias = true";
-    }
-    if (const auto* const conv = std::get_if<Conv2d>(&operation)) {
-        if (!is_square(conv->kernel_size) || !is_square(conv->stride) || !is_square(conv->padding))
-            return "a square kernel_size, stride and padding";
-        if (conv->dilation != Size2d(1)) return "dilation = 1";
-        if (conv->groups != 1) return "groups = 1";
-        if (!conv->bias) return "bias = true";
-    }
-    if (const auto* const pool = std::get_if<MaxPool2d>(&operation)) {
-        if (!is_square(pool->kernel_size)) return "a square kernel_size";
-        if (pool->stride != pool->kernel_size) return "stride = kernel_size";
-        if (pool->padding != Size2d(0)) return "padding = 0";
-    }
-    return "";
-}
-
-template <class P>
-[[nodiscard]] PlanPointer make_plan(Layer& layer, const Layout& input) {
-    return std::make_unique<P>(layer, input);
-}
-
-/// Returns a function that makes plans for the operation. Throws ArgumentError if this backend cannot run it.
-[[nodiscard]] DPTK_INLINE Layer::MakePlan plan_maker(const OperationInfo& info) {
-    if (const std::string_view option = required_option(info.operation); !option.empty())
-        throw ArgumentError(
-            dptk::detail::text(info.label, ": the GPU backend runs this operation only with ", option));
-    if (std::holds_alternative<Linear>(info.operation)) return make_plan<LinearPlan>;
-    if (std::holds_alternative<Conv2d>(info.operation)) return make_plan<Conv2dPlan>;
-    if (std::holds_alternative<MaxPool2d>(info.operation)) return make_plan<MaxPool2dPlan>;
-    if (std::holds_alternative<Flatten>(info.operation) || info.relu == FusedReLU::is_done)
-        return make_plan<IdentityPlan>;
-    if (std::holds_alternative<ReLU>(info.operation)) return make_plan<ReLUPlan>;
-    throw ArgumentError(dptk::detail::text(info.label,
-                                           ": the GPU backend cannot run this operation yet; it runs Linear, "
-                                           "Conv2d, ReLU, MaxPool2d and Flatten"));
-}
-
 [[nodiscard]] DPTK_INLINE bool is_of_images(const Operation& operation) {
-    return std::holds_alternative<Conv2d>(operation) || std::holds_alternative<MaxPool2d>(operation);
+    return std::holds_alternative<Conv2d>(operation) || std::holds_alternative<BatchNorm2d>(operation) ||
+           std::holds_alternative<MaxPool2d>(operation) || std::holds_alternative<AvgPool2d>(operation) ||
+           std::holds_alternative<GlobalAvgPool2d>(operation);
 }
 
 [[nodiscard]] DPTK_INLINE Form image_form(const Context& context, const Shape& shape) {
@@ -75,13 +34,61 @@ template <class P>
     return request.inputs[0].form;
 }
 
+/// Throws ArgumentError if this backend lacks an option of an operation that it otherwise runs.
+DPTK_INLINE void check_options(const Context& context, const Request& request) {
+    const auto require = [&](bool holds, const auto&... what) {
+        if (!holds)
+            throw ArgumentError(dptk::detail::text(
+                request.info.label, ": the GPU backend runs this operation only with ", what...));
+    };
+    const Operation& operation = request.info.operation;
+    if (const auto* const conv = std::get_if<Conv2d>(&operation)) {
+        const Form output = output_form(context, request);
+        require(conv->groups == 1 || (output.padded == output.channels &&
+                                      request.inputs[0].form.padded == request.inputs[0].form.channels),
+                "groups = 1, or with numbers of channels that are multiples of ", context.padded_channels(1));
+    }
+    if (const auto* const pool = std::get_if<MaxPool2d>(&operation))
+        require(pool->kernel_size.height * pool->kernel_size.width <= 65536,
+                "windows of at most 65536 elements");
+    if (std::holds_alternative<Add>(operation))
+        require(request.inputs[0].form == request.inputs[1].form,
+                "two images, or two outputs of Linear, but not with a flattened image and another value");
+}
+
+template <class P>
+[[nodiscard]] PlanPointer make_plan(Layer& layer, const Layout& input) {
+    return std::make_unique<P>(layer, input);
+}
+
+/// Returns a function that makes plans for the operation. Throws ArgumentError if this backend cannot run it.
+[[nodiscard]] DPTK_INLINE Layer::MakePlan plan_maker(const OperationInfo& info) {
+    const Operation& operation = info.operation;
+    if (std::holds_alternative<Linear>(operation)) return make_plan<LinearPlan>;
+    if (std::holds_alternative<Conv2d>(operation)) return make_plan<Conv2dPlan>;
+    if (std::holds_alternative<BatchNorm2d>(operation)) return make_plan<BatchNormPlan>;
+    if (is_of_images(operation)) return make_plan<PoolPlan>;
+    if (std::holds_alternative<Flatten>(operation) || info.relu == FusedReLU::is_done)
+        return make_plan<IdentityPlan>;
+    if (std::holds_alternative<ReLU>(operation)) return make_plan<PointwisePlan<ReLU>>;
+    if (std::holds_alternative<ReLU6>(operation)) return make_plan<PointwisePlan<ReLU6>>;
+    if (std::holds_alternative<SiLU>(operation)) return make_plan<PointwisePlan<SiLU>>;
+    if (std::holds_alternative<Add>(operation)) return make_plan<AddPlan>;
+    if (std::holds_alternative<Dropout>(operation)) return make_plan<DropoutPlan>;
+    throw ArgumentError(dptk::detail::text(
+        info.label,
+        ": the GPU backend cannot run this operation yet; it runs Linear, Conv2d, BatchNorm2d, ReLU, "
+        "ReLU6, SiLU, Add, MaxPool2d, AvgPool2d, GlobalAvgPool2d, Flatten and Dropout"));
+}
+
 }  // namespace cuda
 
 DPTK_INLINE Cuda::Cuda(const CudaOptions& options)
     : context_(std::make_unique<cuda::Context>(options.precision, options.stream)) {}
 
 DPTK_INLINE bool Cuda::fuses_relu(const Operation& operation) const {
-    return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation);
+    return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation) ||
+           std::holds_alternative<BatchNorm2d>(operation);
 }
 
 DPTK_INLINE cuda::Layout Cuda::input_layout(const Graph& graph, std::size_t batch) const {
@@ -94,6 +101,7 @@ DPTK_INLINE cuda::Layout Cuda::input_layout(const Graph& graph, std::size_t batc
 
 DPTK_INLINE std::unique_ptr<cuda::Layer> Cuda::make_layer(const cuda::Request& request) {
     const cuda::Layer::MakePlan make_plan = cuda::plan_maker(request.info);
+    cuda::check_options(*context_, request);
     auto layer =
         std::make_unique<Layer>(*context_, request, cuda::output_form(*context_, request), make_plan);
     for (Parameter* parameter : layer->parameters()) parameters_.push_back(parameter);
@@ -138,6 +146,23 @@ DPTK_INLINE std::function<void(DeviceTensor<float>&)> Cuda::plan_store(const Mem
         cuda::kernels::from_channels_last(memory->data, context->type(), tensor.data(), memory->n,
                                           form.channels, form.padded, form.pixels(), context->stream());
     };
+}
+
+DPTK_INLINE std::function<void()> Cuda::plan_sum(const Memory& a, const Memory& b, const Memory& sum) {
+    return [context = context_.get(), a, b, sum] {
+        cuda::kernels::add(a->data, b->data, sum->data, context->type(), sum->n * sum->form.elements(),
+                           context->stream());
+    };
+}
+
+DPTK_INLINE void Cuda::fetch(const Buffer& buffer, void* out) const {
+    dptk::cuda::detail::copy_bytes(out, buffer.data, buffer.bytes(), stream());
+    dptk::cuda::synchronize(stream());
+}
+
+DPTK_INLINE void Cuda::store(const void* from, const Buffer& buffer) const {
+    dptk::cuda::detail::copy_bytes(buffer.data, from, buffer.bytes(), stream());
+    dptk::cuda::synchronize(stream());
 }
 
 }  // namespace DPTK_NAMESPACE::nn

@@ -67,6 +67,9 @@ class Context {
 
     void reserve_scratch(std::size_t bytes);
 
+    /// Throws ArgumentError, with the reason, if the stream is captured in a CUDA graph.
+    void refuse_capture(const char* reason) const;
+
     /// Must be called when memory that layers compute in was reallocated.
     void note_reallocation() noexcept { ++memory_version_; }
 

@@ -43,6 +43,14 @@ DPTK_INLINE void Context::reserve_scratch(std::size_t bytes) {
     if (scratch_.reserve(bytes)) note_reallocation();
 }
 
+DPTK_INLINE void Context::refuse_capture(const char* reason) const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    dptk::cuda::check(cudaStreamIsCapturing(stream_.get(), &status), "cudaStreamIsCapturing");
+    if (status != cudaStreamCaptureStatusNone)
+        throw ArgumentError(
+            dptk::detail::text("this operation cannot be captured in a CUDA graph: ", reason));
+}
+
 DPTK_INLINE std::size_t Context::padded_channels(std::size_t channels) const noexcept {
     const std::size_t pack = 16 / type_size();
     return (channels + pack - 1) / pack * pack;

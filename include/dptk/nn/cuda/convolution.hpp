@@ -1,5 +1,5 @@
 /// Conv2d with cuDNN, on channels-last images with padded channels. Bias and ReLU are fused with the
-/// convolution if cuDNN has a kernel for all three; otherwise a kernel of dptk applies them afterwards.
+/// convolution if cuDNN has a kernel for that; otherwise a kernel of dptk applies them afterwards.
 #pragma once
 
 #include <array>
@@ -17,17 +17,16 @@
 #include "dptk/nn/cuda/layer.hpp"
 #include "dptk/nn/cuda/matrix_product.hpp"
 #include "dptk/nn/cuda/weighted_plan.hpp"
+#include "dptk/nn/cuda/windows.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
 
 class Conv2dPlan final : public WeightedPlan {
   public:
-    Conv2dPlan(Layer& layer, const Layout& input) : WeightedPlan(layer, input) {
-        const auto& conv = std::get<Conv2d>(layer.info().operation);
-        kernel_size_ = conv.kernel_size.height;
-        stride_ = conv.stride.height;
-        padding_ = conv.padding.height;
-    }
+    Conv2dPlan(Layer& layer, const Layout& input)
+        : WeightedPlan(layer, input),
+          windows_(windows_of(info().operation, input, output.form)),
+          groups_(std::get<Conv2d>(info().operation).groups) {}
 
   private:
     /// The ids by which the tensors of a graph are bound to memory.
@@ -46,40 +45,36 @@ class Conv2dPlan final : public WeightedPlan {
 
     // ---- graphs
 
-    [[nodiscard]] static Dims dims(std::size_t n, std::size_t channels, std::size_t height,
-                                   std::size_t width) {
-        return {static_cast<std::int64_t>(n), static_cast<std::int64_t>(channels),
-                static_cast<std::int64_t>(height), static_cast<std::int64_t>(width)};
-    }
     [[nodiscard]] static Dims dims(const Layout& layout) {
-        return dims(layout.n, layout.form.padded, layout.form.height, layout.form.width);
+        return {static_cast<std::int64_t>(layout.n), static_cast<std::int64_t>(layout.form.padded),
+                static_cast<std::int64_t>(layout.form.height), static_cast<std::int64_t>(layout.form.width)};
     }
     [[nodiscard]] CudnnDescriptor source_tensor() const {
         return cudnn_tensor(Id::source, context().type(), dims(input()));
     }
     [[nodiscard]] CudnnDescriptor weight_tensor(DType type) const {
         return cudnn_tensor(Id::weight_id, type,
-                            dims(output.form.padded, input().form.padded, kernel_size_, kernel_size_));
+                            {static_cast<std::int64_t>(output.form.padded),
+                             static_cast<std::int64_t>(input().form.padded / groups_), windows_.kernel_height,
+                             windows_.kernel_width});
     }
     [[nodiscard]] CudnnDescriptor output_tensor() const {
         return cudnn_tensor(Id::output_id, context().type(), dims(output));
     }
 
     [[nodiscard]] CudnnDescriptor convolution() const {
-        const auto both = [](std::size_t value) {
-            return std::array<std::int64_t, 2>{static_cast<std::int64_t>(value),
-                                               static_cast<std::int64_t>(value)};
-        };
+        using Both = std::array<std::int64_t, 2>;
+        const Both padding{windows_.padding_height, windows_.padding_width};
         const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
         CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
         made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
             .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
             .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
                  std::span<const cudnnConvolutionMode_t>(&mode, 1))
-            .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, both(padding_))
-            .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, both(padding_))
-            .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, both(1))
-            .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, both(stride_))
+            .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding)
+            .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding)
+            .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, Both{windows_.dilation_height, windows_.dilation_width})
+            .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Both{windows_.stride_height, windows_.stride_width})
             .finalize();
         return made;
     }
@@ -125,7 +120,7 @@ class Conv2dPlan final : public WeightedPlan {
 
     [[nodiscard]] std::vector<CudnnArgument> fused_arguments(const Arguments& arguments) const {
         std::vector<CudnnArgument> all = forward_arguments(arguments);
-        all.push_back({Id::bias_id, const_cast<void*>(bias().operand())});
+        if (has_bias()) all.push_back({Id::bias_id, const_cast<void*>(bias())});
         return all;
     }
 
@@ -138,12 +133,18 @@ class Conv2dPlan final : public WeightedPlan {
         const CudnnDescriptor after_product = cudnn_tensor(Id::convolved, DType::f32, out, true);
         const CudnnDescriptor after_bias = cudnn_tensor(Id::biased, DType::f32, out, true);
         std::vector<CudnnDescriptor> operations;
-        operations.push_back(forward_operation(x, w, after_product));
-        operations.push_back(pointwise(CUDNN_POINTWISE_ADD, after_product, &b, has_relu() ? after_bias : y));
-        if (has_relu()) operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, after_bias, nullptr, y));
-        fused_ = find(operations, fused_arguments(arguments));
-        if (fused_) return;
-        operations.clear();
+        if (has_bias() || has_relu()) {
+            operations.push_back(forward_operation(x, w, after_product));
+            if (has_bias())
+                operations.push_back(
+                    pointwise(CUDNN_POINTWISE_ADD, after_product, &b, has_relu() ? after_bias : y));
+            if (has_relu())
+                operations.push_back(
+                    pointwise(CUDNN_POINTWISE_RELU_FWD, has_bias() ? after_bias : after_product, nullptr, y));
+            fused_ = find(operations, fused_arguments(arguments));
+            if (fused_) return;
+            operations.clear();
+        }
         operations.push_back(forward_operation(x, w, y));
         forward_ = find(operations, forward_arguments(arguments));
         if (!forward_) throw BackendError("cuDNN has no kernel for the forward pass");
@@ -161,7 +162,7 @@ class Conv2dPlan final : public WeightedPlan {
         if (has_narrow_gradients_) to = narrow_.data();
         return {{Id::source, arguments.inputs[0]->data},
                 {Id::weight_id, to},
-                {Id::output_id, arguments.output_gradient->data}};
+                {Id::output_id, gradient(arguments)}};
     }
 
     [[nodiscard]] std::optional<CudnnPlan> find_gradients(const Arguments& arguments) {
@@ -191,7 +192,7 @@ class Conv2dPlan final : public WeightedPlan {
         }
         const std::size_t rows = output.n * output.form.pixels();
         const std::size_t bytes = rows * window_elements() * context().type_size();
-        if (bytes <= most_unfolded) {
+        if (groups_ == 1 && bytes <= most_unfolded) {
             unfolded_.emplace(UnfoldedGradients{MatrixProduct(context(), {.rows = output.form.padded,
                                                                           .columns = window_elements(),
                                                                           .inner = rows,
@@ -217,30 +218,20 @@ class Conv2dPlan final : public WeightedPlan {
     }
 
     void run_unfolded(const Arguments& arguments) {
-        const auto number = [](std::size_t value) { return static_cast<int>(value); };
-        kernels::unfold(arguments.inputs[0]->data, unfolded_->rows.data(), context().type(), input().n,
-                        input().form.padded,
-                        {.height = number(input().form.height),
-                         .width = number(input().form.width),
-                         .out_height = number(output.form.height),
-                         .out_width = number(output.form.width),
-                         .size = number(kernel_size_),
-                         .stride = number(stride_),
-                         .padding = number(padding_)},
+        kernels::unfold(arguments.inputs[0]->data, unfolded_->rows.data(), context().type(), windows_,
                         context().stream());
-        unfolded_->product.run(arguments.output_gradient->data, unfolded_->rows.data(),
-                               weight().gradient().data());
+        unfolded_->product.run(gradient(arguments), unfolded_->rows.data(), weight().gradient().data());
     }
 
     /// Returns the number of input elements that one output depends on.
     [[nodiscard]] std::size_t window_elements() const noexcept {
-        return kernel_size_ * kernel_size_ * input().form.padded;
+        return static_cast<std::size_t>(windows_.kernel_height * windows_.kernel_width) * input().form.padded;
     }
 
     [[nodiscard]] std::vector<CudnnArgument> input_arguments(const Arguments& arguments) const {
         return {{Id::source, arguments.input_gradients[0]->data},
                 {Id::weight_id, const_cast<void*>(weight().operand())},
-                {Id::output_id, arguments.output_gradient->data}};
+                {Id::output_id, gradient(arguments)}};
     }
 
     void plan_backward_input(const Arguments& arguments) {
@@ -264,15 +255,16 @@ class Conv2dPlan final : public WeightedPlan {
 
     // ---- passes
 
-    void do_forward(const Arguments& arguments) override {
+    void do_forward(const Arguments& arguments, const Pass& /*pass*/) override {
         if (!fused_ && !forward_) plan_forward(arguments);
         if (fused_) {
             fused_->run(context(), fused_arguments(arguments));
         } else {
             forward_->run(context(), forward_arguments(arguments));
-            kernels::add_bias(arguments.output->data, bias().operand(), context().type(),
-                              output.n * output.form.pixels(), output.form.padded, has_relu(),
-                              context().stream());
+            if (has_bias() || has_relu())
+                kernels::add_bias(arguments.output->data, bias(), context().type(),
+                                  output.n * output.form.pixels(), output.form.padded, has_relu(),
+                                  context().stream());
         }
     }
 
@@ -285,14 +277,13 @@ class Conv2dPlan final : public WeightedPlan {
         }
     }
 
-    void do_backward_inputs(const Arguments& arguments) override {
+    void do_backward_inputs(const Arguments& arguments, const Pass& /*pass*/) override {
         if (!backward_input_) plan_backward_input(arguments);
         backward_input_->run(context(), input_arguments(arguments));
     }
 
-    std::size_t kernel_size_;
-    std::size_t stride_;
-    std::size_t padding_;
+    kernels::Windows windows_;
+    std::size_t groups_;
     std::optional<CudnnPlan> fused_;
     std::optional<CudnnPlan> forward_;  // used if the fused one is not available
     std::optional<CudnnPlan> gradients_;

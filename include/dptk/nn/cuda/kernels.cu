@@ -1,4 +1,4 @@
-// CUDA kernels of networks: layouts, bias and ReLU, pooling, unfolding, loss and batches.
+// CUDA kernels of networks: layouts, elements, sums of channels, batch norm, pools, unfolding, loss and batches.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -7,7 +7,9 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/error.hpp"
 #include "dptk/core/cuda/multi_tensor.cuh"
+#include "dptk/data/sample_random.hpp"
 #include "dptk/nn/cuda/kernels.hpp"
+#include "dptk/nn/pointwise.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda::kernels {
 
@@ -37,12 +39,18 @@ __device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
 }
 
-/// 16 bytes of elements.
-template <class T>
-struct alignas(16) Pack {
-    static constexpr unsigned size = 16 / sizeof(T);
-    T values[size];
+/// Consecutive elements that a thread reads at once.
+template <class T, unsigned count>
+struct alignas(count * sizeof(T)) Group {
+    T values[count];
 };
+
+/// The number of elements in 16 bytes.
+template <class T>
+constexpr unsigned pack_size = 16 / sizeof(T);
+
+template <class T>
+using Pack = Group<T, pack_size<T>>;
 
 [[nodiscard]] unsigned blocks_for(std::size_t count, std::size_t per_block = block_size) {
     return static_cast<unsigned>(std::clamp<std::size_t>((count + per_block - 1) / per_block, 1, most_blocks));
@@ -102,187 +110,371 @@ __global__ void convert_kernel(const From* from, To* to, std::size_t count) {
 
 // ---- element by element
 
-/// Computes max(x, 0). NaN stays NaN.
-template <class T>
-__global__ void relu_kernel(const T* in, T* out, std::size_t count) {
+template <class Op, class T>
+__global__ void pointwise_kernel(const T* in, T* out, std::size_t count) {
+    for (std::size_t i = thread_index(); i < count; i += thread_count())
+        out[i] = from_float<T>(Op::value(to_float(in[i])));
+}
+
+template <class Op, class T>
+__global__ void pointwise_backward_kernel(const T* kept, const T* gradient, T* input_gradient,
+                                          std::size_t count) {
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
-        const float x = to_float(in[i]);
-        out[i] = x < 0 ? from_float<T>(0.0F) : in[i];
+        float derivative;
+        if constexpr (nn::detail::DerivativeOfOutput<Op>) {
+            derivative = Op::derivative_of_output(to_float(kept[i]));
+        } else {
+            derivative = Op::derivative(to_float(kept[i]));
+        }
+        input_gradient[i] = from_float<T>(to_float(gradient[i]) * derivative);
     }
+}
+
+template <class T>
+__global__ void add_kernel(const T* a, const T* b, T* sum, std::size_t count) {
+    for (std::size_t i = thread_index(); i < count; i += thread_count())
+        sum[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
 }
 
 template <class T>
 __global__ void add_bias_kernel(T* data, const T* bias, std::size_t count, unsigned channels, bool is_relu) {
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
-        const float x = to_float(data[i]) + to_float(bias[i % channels]);
+        const float x = to_float(data[i]) + (bias != nullptr ? to_float(bias[i % channels]) : 0.0F);
         data[i] = from_float<T>(is_relu && x < 0 ? 0.0F : x);
     }
 }
 
+/// Numbers elements as in row-major memory, so that all backends drop the same ones.
 template <class T>
-__global__ void relu_backward_kernel(const T* output, T* gradient, std::size_t count) {
-    for (std::size_t i = thread_index(); i < count; i += thread_count())
-        if (to_float(output[i]) <= 0) gradient[i] = from_float<T>(0.0F);
+__global__ void dropout_kernel(const T* in, T* out, DropoutCall call) {
+    const std::size_t count = call.n * call.pixels * call.padded;
+    const auto scale = static_cast<float>(1 / (1 - call.p));
+    for (std::size_t i = thread_index(); i < count; i += thread_count()) {
+        const std::size_t channel = i % call.padded;
+        const std::size_t pixel = i / call.padded % call.pixels;
+        const std::size_t n = i / call.padded / call.pixels;
+        SampleRandom random(call.seed, call.step, (n * call.channels + channel) * call.pixels + pixel);
+        out[i] = from_float<T>(random.unit() < call.p ? 0.0F : to_float(in[i]) * scale);
+    }
 }
 
 // ---- sums over rows
 
-/// Computes partial sums over rows. Blocks with the same blockIdx.y write one row of `partial`. Threads that
-/// differ in x sum different channels; threads that differ in y sum different rows of the same channels.
-template <class T, unsigned size>
-__global__ void bias_gradient_kernel(T* gradient, const T* output, std::size_t rows, unsigned channels,
-                                     float* partial) {
-    struct alignas(size * sizeof(T)) Group {
-        T values[size];
-    };
-    __shared__ float sums[block_size * size];
+/// Computes partial sums over the rows of [rows, channels]: `add(place, channel, sums)` adds the terms of
+/// the group of `size` channels at `place`, whose first one is `channel`. Blocks with the same blockIdx.y
+/// write the same part of `partial`, [gridDim.y, terms, channels]. Threads that differ in x sum different
+/// channels; threads that differ in y sum different rows of the same channels.
+template <unsigned size, unsigned terms, class Add>
+__global__ void channel_sums_kernel(Add add, std::size_t rows, unsigned channels, float* partial) {
+    __shared__ float shared[block_size * size];
     const unsigned group = blockIdx.x * blockDim.x + threadIdx.x;
     const unsigned groups = channels / size;
-    float own[size] = {};
+    float own[terms][size] = {};
     if (group < groups) {
         const std::size_t step = static_cast<std::size_t>(gridDim.y) * blockDim.y;
-        for (std::size_t row = blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += step) {
-            const std::size_t place = row * groups + group;
-            Group values = reinterpret_cast<const Group*>(gradient)[place];
-            if (output != nullptr) {
-                const Group outputs = reinterpret_cast<const Group*>(output)[place];
+        for (std::size_t row = blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += step)
+            add(row * groups + group, group * size, own);
+    }
+    for (unsigned term = 0; term < terms; ++term) {
+        __syncthreads();
+        const unsigned place = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-                for (unsigned i = 0; i < size; ++i)
-                    if (to_float(outputs.values[i]) <= 0) values.values[i] = from_float<T>(0.0F);
-                reinterpret_cast<Group*>(gradient)[place] = values;
-            }
+        for (unsigned i = 0; i < size; ++i) shared[place * size + i] = own[term][i];
+        __syncthreads();
+        if (threadIdx.y != 0 || group >= groups) continue;
+        float* const out = partial + (static_cast<std::size_t>(blockIdx.y) * terms + term) * channels;
 #pragma unroll
-            for (unsigned i = 0; i < size; ++i) own[i] += to_float(values.values[i]);
+        for (unsigned i = 0; i < size; ++i) {
+            float sum = own[term][i];
+            for (unsigned y = 1; y < blockDim.y; ++y) sum += shared[(y * blockDim.x + threadIdx.x) * size + i];
+            out[group * size + i] = sum;
         }
     }
-    const unsigned place = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-    for (unsigned i = 0; i < size; ++i) sums[place * size + i] = own[i];
-    __syncthreads();
-    if (threadIdx.y != 0 || group >= groups) return;
-    for (unsigned y = 1; y < blockDim.y; ++y) {
-#pragma unroll
-        for (unsigned i = 0; i < size; ++i) own[i] += sums[(y * blockDim.x + threadIdx.x) * size + i];
-    }
-#pragma unroll
-    for (unsigned i = 0; i < size; ++i)
-        partial[static_cast<std::size_t>(blockIdx.y) * channels + group * size + i] = own[i];
 }
 
-/// Sums `rows` rows. Each block sums 32 channels, with 32 threads for each channel.
-__global__ void sum_rows_kernel(const float* partial, unsigned rows, unsigned channels, float* sums) {
+/// Sums `rows` rows, and multiplies the sums by `scale`. Each block sums 32 columns, with 32 threads for each
+/// column.
+__global__ void sum_rows_kernel(const float* partial, unsigned rows, unsigned columns, float scale,
+                                float* sums) {
     __shared__ float shared[32][33];
-    const unsigned channel = blockIdx.x * 32 + threadIdx.x;
+    const unsigned column = blockIdx.x * 32 + threadIdx.x;
     float own = 0;
-    if (channel < channels)
+    if (column < columns)
         for (unsigned row = threadIdx.y; row < rows; row += 32)
-            own += partial[static_cast<std::size_t>(row) * channels + channel];
+            own += partial[static_cast<std::size_t>(row) * columns + column];
     shared[threadIdx.y][threadIdx.x] = own;
     __syncthreads();
-    if (threadIdx.y != 0 || channel >= channels) return;
+    if (threadIdx.y != 0 || column >= columns) return;
     for (unsigned y = 1; y < 32; ++y) own += shared[y][threadIdx.x];
-    sums[channel] = own;
+    sums[column] = own * scale;
 }
 
 struct RowBlocks {
-    unsigned group_size;
     dim3 threads;
     dim3 blocks;
 };
 
-RowBlocks row_blocks(std::size_t rows, std::size_t channels, DType type) {
-    const unsigned pack = type == DType::bf16 ? 8 : 4;
+[[nodiscard]] RowBlocks row_blocks(std::size_t rows, std::size_t groups) {
     RowBlocks out{};
-    out.group_size = channels % pack == 0 ? pack : 1;
-    const auto groups = static_cast<unsigned>(channels / out.group_size);
     unsigned wide = 1;
     while (wide < 32 && wide < groups) wide *= 2;
     out.threads = dim3(wide, block_size / wide);
-    const unsigned across = (groups + wide - 1) / wide;
+    const auto across = static_cast<unsigned>((groups + wide - 1) / wide);
     const std::size_t deep = std::max<std::size_t>(rows / (out.threads.y * 4), 1);
     const std::size_t wanted = std::max<std::size_t>(132 * 4 / across, 1);  // a few blocks per multiprocessor
     out.blocks = dim3(across, static_cast<unsigned>(std::min(deep, wanted)));
     return out;
 }
 
-// ---- pooling: one thread for each window and pack of channels
+/// Writes [terms, channels] to `sums`.
+template <unsigned size, unsigned terms, class Add>
+void channel_sums(const Add& add, std::size_t rows, std::size_t channels, float scale, float* sums,
+                  float* scratch, StreamRef stream) {
+    const RowBlocks how = row_blocks(rows, channels / size);
+    channel_sums_kernel<size, terms><<<how.blocks, how.threads, 0, stream.get()>>>(
+        add, rows, static_cast<unsigned>(channels), scratch);
+    check_launch("channel_sums_kernel");
+    const auto columns = static_cast<unsigned>(terms * channels);
+    sum_rows_kernel<<<(columns + 31) / 32, dim3(32, 32), 0, stream.get()>>>(scratch, how.blocks.y, columns,
+                                                                            scale, sums);
+    check_launch("sum_rows_kernel");
+}
+
+/// The terms of a bias's gradient.
+template <class T, unsigned size>
+struct AddGradient {
+    const Group<T, size>* gradient;
+    const Group<T, size>* output;
+    Group<T, size>* masked;
+
+    __device__ void operator()(std::size_t place, unsigned /*channel*/, float (&sums)[1][size]) const {
+        Group<T, size> values = gradient[place];
+        if (output != nullptr) {
+            const Group<T, size> outputs = output[place];
+#pragma unroll
+            for (unsigned i = 0; i < size; ++i)
+                if (to_float(outputs.values[i]) <= 0) values.values[i] = from_float<T>(0.0F);
+            masked[place] = values;
+        }
+#pragma unroll
+        for (unsigned i = 0; i < size; ++i) sums[0][i] += to_float(values.values[i]);
+    }
+};
+
+// ---- batch norm
+
+/// The terms of a mean, and those of a variance.
+template <class T, unsigned size>
+struct AddDeviation {
+    const Group<T, size>* in;
+    const float* means;
+
+    __device__ void operator()(std::size_t place, unsigned channel, float (&sums)[1][size]) const {
+        const Group<T, size> values = in[place];
+#pragma unroll
+        for (unsigned i = 0; i < size; ++i) {
+            const float x = to_float(values.values[i]);
+            const float difference = means != nullptr ? x - means[channel + i] : 0;
+            sums[0][i] += means != nullptr ? difference * difference : x;
+        }
+    }
+};
+
+/// The elements that the backward of a batch norm reads, with the gradient after a ReLU's backward.
+template <class T>
+struct NormGradient {
+    const Pack<T>* in;
+    const Pack<T>* output;
+    const Pack<T>* gradient;
+    BatchNormCall call;
+
+    /// Calls fn(i, normalized input, gradient) for each element of a pack.
+    template <class Fn>
+    __device__ void for_each(std::size_t place, unsigned channel, Fn&& fn) const {
+        const Pack<T> inputs = in[place];
+        const Pack<T> gradients = gradient[place];
+        const Pack<T> outputs = call.is_relu ? output[place] : gradients;
+#pragma unroll
+        for (unsigned i = 0; i < pack_size<T>; ++i) {
+            const float x = (to_float(inputs.values[i]) - call.means[channel + i]) * call.factors[channel + i];
+            const bool passes = !call.is_relu || to_float(outputs.values[i]) > 0;
+            fn(i, x, passes ? to_float(gradients.values[i]) : 0.0F);
+        }
+    }
+
+    __device__ void operator()(std::size_t place, unsigned channel, float (&sums)[2][pack_size<T>]) const {
+        for_each(place, channel, [&](unsigned i, float x, float g) {
+            sums[0][i] += g;
+            sums[1][i] += g * x;
+        });
+    }
+};
+
+__global__ void batch_norm_factors_kernel(const float* means, const float* variances, float eps,
+                                          float* factors, RunningState running, float momentum, float unbiased,
+                                          unsigned channels) {
+    const auto c = static_cast<unsigned>(thread_index());
+    if (c >= channels) return;
+    factors[c] = 1 / sqrtf(variances[c] + eps);
+    if (momentum == 0) return;
+    running.mean[c] = (1 - momentum) * running.mean[c] + momentum * means[c];
+    running.variance[c] = (1 - momentum) * running.variance[c] + momentum * unbiased * variances[c];
+    if (c == 0) ++*running.batch_count;
+}
 
 template <class T>
-__global__ void max_pool_kernel(const T* in, T* out, std::size_t count, unsigned height, unsigned width,
-                                unsigned packs, unsigned window) {
-    const unsigned rows = height / window;
-    const unsigned columns = width / window;
-    for (std::size_t i = thread_index(); i < count; i += thread_count()) {
-        const auto pack = static_cast<unsigned>(i % packs);
-        const auto column = static_cast<unsigned>(i / packs % columns);
-        const auto row = static_cast<unsigned>(i / packs / columns % rows);
-        const std::size_t n = i / packs / columns / rows;
-        Pack<T> best{};
-        for (unsigned y = 0; y < window; ++y) {
-            for (unsigned x = 0; x < window; ++x) {
-                const std::size_t pixel =
-                    (n * height + row * window + y) * width + column * window + x;
-                const Pack<T> found = reinterpret_cast<const Pack<T>*>(in)[pixel * packs + pack];
+__global__ void batch_norm_kernel(const Pack<T>* in, Pack<T>* out, BatchNormCall call, std::size_t packs) {
+    const std::size_t packs_per_row = call.channels / pack_size<T>;
+    for (std::size_t place = thread_index(); place < packs; place += thread_count()) {
+        const auto channel = static_cast<unsigned>(place % packs_per_row * pack_size<T>);
+        const Pack<T> values = in[place];
+        Pack<T> result;
 #pragma unroll
-                for (unsigned c = 0; c < Pack<T>::size; ++c) {
-                    const float value = to_float(found.values[c]);
-                    const bool first = x == 0 && y == 0;
-                    if (first || value > to_float(best.values[c]) || value != value)
-                        best.values[c] = found.values[c];
-                }
-            }
+        for (unsigned i = 0; i < pack_size<T>; ++i) {
+            const unsigned c = channel + i;
+            const float y =
+                (to_float(values.values[i]) - call.means[c]) * call.factors[c] * call.weight[c] + call.bias[c];
+            result.values[i] = from_float<T>(call.is_relu && y < 0 ? 0.0F : y);
         }
-        reinterpret_cast<Pack<T>*>(out)[i] = best;
+        out[place] = result;
     }
 }
 
-/// Also writes the elements of incomplete windows at the edges, whose gradient is zero.
 template <class T>
-__global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, T* input_gradient,
-                                         std::size_t count, unsigned height, unsigned width, unsigned packs,
-                                         unsigned window, bool is_relu) {
-    const unsigned rows = (height + window - 1) / window;
-    const unsigned columns = (width + window - 1) / window;
+__global__ void batch_norm_backward_kernel(NormGradient<T> from, Pack<T>* input_gradient, const float* sums,
+                                           float rest, std::size_t packs) {
+    const std::size_t packs_per_row = from.call.channels / pack_size<T>;
+    for (std::size_t place = thread_index(); place < packs; place += thread_count()) {
+        const auto channel = static_cast<unsigned>(place % packs_per_row * pack_size<T>);
+        Pack<T> result;
+        from.for_each(place, channel, [&](unsigned i, float x, float g) {
+            const unsigned c = channel + i;
+            const float centered = g - rest * (sums[c] + x * sums[from.call.channels + c]);
+            result.values[i] = from_float<T>(centered * from.call.factors[c] * from.call.weight[c]);
+        });
+        input_gradient[place] = result;
+    }
+}
+
+// ---- pools: one thread for each pack of channels of an output, or in backward of an input
+
+/// The place of a pack in images.
+struct Position {
+    unsigned pack;
+    int x;
+    int y;
+    std::size_t n;
+};
+
+[[nodiscard]] __device__ Position position(std::size_t i, unsigned packs, int height, int width) {
+    return {static_cast<unsigned>(i % packs), static_cast<int>(i / packs % static_cast<unsigned>(width)),
+            static_cast<int>(i / packs / static_cast<unsigned>(width) % static_cast<unsigned>(height)),
+            i / packs / static_cast<unsigned>(width) / static_cast<unsigned>(height)};
+}
+
+/// Returns the index of a pack in images.
+[[nodiscard]] __device__ std::size_t index(const Position& at, unsigned packs, int height, int width) {
+    return ((at.n * static_cast<std::size_t>(height) + static_cast<std::size_t>(at.y)) *
+                static_cast<std::size_t>(width) +
+            static_cast<std::size_t>(at.x)) *
+               packs +
+           at.pack;
+}
+
+/// Calls fn(input, place) for each element of an output's window that is not in the padding.
+template <class Fn>
+__device__ void for_each_input(const Windows& w, unsigned packs, const Position& output, Fn&& fn) {
+    for (int ky = 0; ky < w.kernel_height; ++ky) {
+        const int y = output.y * w.stride_height - w.padding_height + ky;
+        if (y < 0 || y >= w.height) continue;
+        for (int kx = 0; kx < w.kernel_width; ++kx) {
+            const int x = output.x * w.stride_width - w.padding_width + kx;
+            if (x < 0 || x >= w.width) continue;
+            fn(index({output.pack, x, y, output.n}, packs, w.height, w.width), ky * w.kernel_width + kx);
+        }
+    }
+}
+
+/// Calls fn(output, place) for each window that has the input, where `place` is the input's place in it.
+template <class Fn>
+__device__ void for_each_output(const Windows& w, unsigned packs, const Position& input, Fn&& fn) {
+    const int y = input.y + w.padding_height;
+    const int x = input.x + w.padding_width;
+    const int first_row = y < w.kernel_height ? 0 : (y - w.kernel_height) / w.stride_height + 1;
+    const int first_column = x < w.kernel_width ? 0 : (x - w.kernel_width) / w.stride_width + 1;
+    for (int row = first_row; row < w.out_height && row * w.stride_height <= y; ++row) {
+        for (int column = first_column; column < w.out_width && column * w.stride_width <= x; ++column)
+            fn(index({input.pack, column, row, input.n}, packs, w.out_height, w.out_width),
+               (y - row * w.stride_height) * w.kernel_width + x - column * w.stride_width);
+    }
+}
+
+template <class T>
+__global__ void max_pool_kernel(const Pack<T>* in, Pack<T>* out, Group<std::uint16_t, pack_size<T>>* places,
+                                Windows windows, unsigned packs, std::size_t count) {
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
-        const auto pack = static_cast<unsigned>(i % packs);
-        const auto column = static_cast<unsigned>(i / packs % columns);
-        const auto row = static_cast<unsigned>(i / packs / columns % rows);
-        const std::size_t n = i / packs / columns / rows;
-        const bool is_whole = (row + 1) * window <= height && (column + 1) * window <= width;
-        unsigned best_place[Pack<T>::size] = {};
-        float best[Pack<T>::size] = {};
-        Pack<T> gradient{};
-        if (is_whole) {
-            const std::size_t place =
-                (n * (height / window) + row) * (width / window) + column;
-            gradient = reinterpret_cast<const Pack<T>*>(output_gradient)[place * packs + pack];
-            for (unsigned place_in = 0; place_in < window * window; ++place_in) {
-                const std::size_t pixel = (n * height + row * window + place_in / window) * width +
-                                          column * window + place_in % window;
-                const Pack<T> found = reinterpret_cast<const Pack<T>*>(in)[pixel * packs + pack];
+        Pack<T> best{};
+        Group<std::uint16_t, pack_size<T>> best_places{};
+        bool is_first = true;
+        for_each_input(windows, packs, position(i, packs, windows.out_height, windows.out_width),
+                       [&](std::size_t input, int place) {
+                           const Pack<T> found = in[input];
 #pragma unroll
-                for (unsigned c = 0; c < Pack<T>::size; ++c) {
-                    const float value = to_float(found.values[c]);
-                    if (place_in == 0 || value > best[c] || value != value) {
-                        best[c] = value;
-                        best_place[c] = place_in;
-                    }
-                }
-            }
-        }
-        for (unsigned place_in = 0; place_in < window * window; ++place_in) {
-            const unsigned y = row * window + place_in / window;
-            const unsigned x = column * window + place_in % window;
-            if (y >= height || x >= width) continue;
-            Pack<T> out{};
+                           for (unsigned c = 0; c < pack_size<T>; ++c) {
+                               const float value = to_float(found.values[c]);
+                               if (!is_first && !(value > to_float(best.values[c])) && value == value) continue;
+                               best.values[c] = found.values[c];
+                               best_places.values[c] = static_cast<std::uint16_t>(place);
+                           }
+                           is_first = false;
+                       });
+        out[i] = best;
+        places[i] = best_places;
+    }
+}
+
+template <class T>
+__global__ void avg_pool_kernel(const Pack<T>* in, Pack<T>* out, Windows windows, unsigned packs,
+                                std::size_t count) {
+    const float share = 1.0F / static_cast<float>(windows.kernel_height * windows.kernel_width);
+    for (std::size_t i = thread_index(); i < count; i += thread_count()) {
+        float sums[pack_size<T>] = {};
+        for_each_input(windows, packs, position(i, packs, windows.out_height, windows.out_width),
+                       [&](std::size_t input, int) {
+                           const Pack<T> found = in[input];
 #pragma unroll
-            for (unsigned c = 0; c < Pack<T>::size; ++c) {
-                const bool gets = is_whole && best_place[c] == place_in && !(is_relu && best[c] <= 0);
-                out.values[c] = gets ? gradient.values[c] : from_float<T>(0.0F);
-            }
-            const std::size_t pixel = (n * height + y) * width + x;
-            reinterpret_cast<Pack<T>*>(input_gradient)[pixel * packs + pack] = out;
-        }
+                           for (unsigned c = 0; c < pack_size<T>; ++c) sums[c] += to_float(found.values[c]);
+                       });
+        Pack<T> result;
+#pragma unroll
+        for (unsigned c = 0; c < pack_size<T>; ++c) result.values[c] = from_float<T>(sums[c] * share);
+        out[i] = result;
+    }
+}
+
+/// For a max pool, `places` has the place of each window's maximum; for an average pool, it is null.
+template <class T>
+__global__ void pool_backward_kernel(const Pack<T>* gradient, const Group<std::uint16_t, pack_size<T>>* places,
+                                     Pack<T>* input_gradient, Windows windows, unsigned packs,
+                                     std::size_t count) {
+    const float share =
+        places != nullptr ? 1.0F : 1.0F / static_cast<float>(windows.kernel_height * windows.kernel_width);
+    for (std::size_t i = thread_index(); i < count; i += thread_count()) {
+        float sums[pack_size<T>] = {};
+        for_each_output(windows, packs, position(i, packs, windows.height, windows.width),
+                        [&](std::size_t output, int place) {
+                            const Pack<T> found = gradient[output];
+                            Group<std::uint16_t, pack_size<T>> maxima{};
+                            if (places != nullptr) maxima = places[output];
+#pragma unroll
+                            for (unsigned c = 0; c < pack_size<T>; ++c)
+                                if (places == nullptr || maxima.values[c] == place)
+                                    sums[c] += to_float(found.values[c]);
+                        });
+        Pack<T> result;
+#pragma unroll
+        for (unsigned c = 0; c < pack_size<T>; ++c) result.values[c] = from_float<T>(sums[c] * share);
+        input_gradient[i] = result;
     }
 }
 
@@ -290,27 +482,18 @@ __global__ void max_pool_backward_kernel(const T* in, const T* output_gradient, 
 
 /// Each thread copies one pack of channels for one position in the window.
 template <class T>
-__global__ void unfold_kernel(const T* images, T* rows, std::size_t count, Window window, unsigned packs) {
+__global__ void unfold_kernel(const Pack<T>* images, Pack<T>* rows, Windows w, unsigned packs,
+                              std::size_t count) {
+    const auto area = static_cast<unsigned>(w.kernel_height * w.kernel_width);
     for (std::size_t i = thread_index(); i < count; i += thread_count()) {
-        const auto pack = static_cast<unsigned>(i % packs);
-        std::size_t rest = i / packs;
-        const auto kx = static_cast<unsigned>(rest % window.size);
-        rest /= window.size;
-        const auto ky = static_cast<unsigned>(rest % window.size);
-        rest /= window.size;
-        const auto x = static_cast<int>(rest % window.out_width * window.stride + kx) - window.padding;
-        rest /= window.out_width;
-        const auto y = static_cast<int>(rest % window.out_height * window.stride + ky) - window.padding;
-        const std::size_t n = rest / window.out_height;
+        const auto place = static_cast<int>(i / packs % area);
+        const Position output = position(i / packs / area, 1, w.out_height, w.out_width);
+        const int y = output.y * w.stride_height - w.padding_height + place / w.kernel_width * w.dilation_height;
+        const int x = output.x * w.stride_width - w.padding_width + place % w.kernel_width * w.dilation_width;
         Pack<T> found{};
-        const bool is_inside = x >= 0 && y >= 0 && x < window.width && y < window.height;
-        if (is_inside) {
-            const std::size_t pixel = (n * static_cast<std::size_t>(window.height) + static_cast<std::size_t>(y)) *
-                                          static_cast<std::size_t>(window.width) +
-                                      static_cast<std::size_t>(x);
-            found = reinterpret_cast<const Pack<T>*>(images)[pixel * packs + pack];
-        }
-        reinterpret_cast<Pack<T>*>(rows)[i] = found;
+        if (x >= 0 && y >= 0 && x < w.width && y < w.height)
+            found = images[index({static_cast<unsigned>(i % packs), x, y, output.n}, packs, w.height, w.width)];
+        rows[i] = found;
     }
 }
 
@@ -448,12 +631,40 @@ void convert(const void* from, DType from_type, void* to, DType to_type, std::si
     check_launch("convert_kernel");
 }
 
-void relu(const void* in, void* out, DType type, std::size_t count, StreamRef stream) {
+template <class Op>
+void pointwise(const void* in, void* out, DType type, std::size_t count, StreamRef stream) {
     with_type(type, [&]<class T>(T) {
-        relu_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(static_cast<const T*>(in),
-                                                                       static_cast<T*>(out), count);
+        pointwise_kernel<Op><<<blocks_for(count), block_size, 0, stream.get()>>>(static_cast<const T*>(in),
+                                                                                static_cast<T*>(out), count);
     });
-    check_launch("relu_kernel");
+    check_launch("pointwise_kernel");
+}
+
+template <class Op>
+void pointwise_backward(const void* kept, const void* gradient, void* input_gradient, DType type,
+                        std::size_t count, StreamRef stream) {
+    with_type(type, [&]<class T>(T) {
+        pointwise_backward_kernel<Op><<<blocks_for(count), block_size, 0, stream.get()>>>(
+            static_cast<const T*>(kept), static_cast<const T*>(gradient), static_cast<T*>(input_gradient),
+            count);
+    });
+    check_launch("pointwise_backward_kernel");
+}
+
+#define DPTK_INSTANTIATE(Op)                                                                       \
+    template void pointwise<Op>(const void*, void*, DType, std::size_t, StreamRef);                \
+    template void pointwise_backward<Op>(const void*, const void*, void*, DType, std::size_t, StreamRef);
+DPTK_INSTANTIATE(ReLU)
+DPTK_INSTANTIATE(ReLU6)
+DPTK_INSTANTIATE(SiLU)
+#undef DPTK_INSTANTIATE
+
+void add(const void* a, const void* b, void* sum, DType type, std::size_t count, StreamRef stream) {
+    with_type(type, [&]<class T>(T) {
+        add_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
+            static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(sum), count);
+    });
+    check_launch("add_kernel");
 }
 
 void add_bias(void* data, const void* bias, DType type, std::size_t rows, std::size_t channels, bool is_relu,
@@ -467,76 +678,154 @@ void add_bias(void* data, const void* bias, DType type, std::size_t rows, std::s
     check_launch("add_bias_kernel");
 }
 
-void relu_backward(const void* output, void* gradient, DType type, std::size_t count, StreamRef stream) {
+void dropout(const void* in, void* out, DType type, const DropoutCall& call, StreamRef stream) {
+    const std::size_t count = call.n * call.pixels * call.padded;
     with_type(type, [&]<class T>(T) {
-        relu_backward_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
-            static_cast<const T*>(output), static_cast<T*>(gradient), count);
+        dropout_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(static_cast<const T*>(in),
+                                                                          static_cast<T*>(out), call);
     });
-    check_launch("relu_backward_kernel");
+    check_launch("dropout_kernel");
 }
 
-std::size_t bias_gradient_scratch(std::size_t rows, std::size_t channels, DType type) {
-    return row_blocks(rows, channels, type).blocks.y * channels;
+std::size_t channel_sums_scratch(std::size_t rows, std::size_t channels, DType type) {
+    const std::size_t pack = type == DType::bf16 ? 8 : 4;
+    return row_blocks(rows, channels % pack == 0 ? channels / pack : channels).blocks.y * channels;
 }
 
-void bias_gradient(void* gradient, const void* output, DType type, std::size_t rows, std::size_t channels,
-                   float* sums, float* scratch, StreamRef stream) {
-    const RowBlocks how = row_blocks(rows, channels, type);
-    const auto wide = static_cast<unsigned>(channels);
+void bias_gradient(const void* gradient, const void* output, void* masked, DType type, std::size_t rows,
+                   std::size_t channels, float* sums, float* scratch, StreamRef stream) {
+    const auto with_size = [&]<class T, unsigned size>() {
+        using Elements = Group<T, size>;
+        channel_sums<size, 1>(
+            AddGradient<T, size>{static_cast<const Elements*>(gradient), static_cast<const Elements*>(output),
+                                 static_cast<Elements*>(masked)},
+            rows, channels, 1, sums, scratch, stream);
+    };
     with_type(type, [&]<class T>(T) {
-        auto* own = static_cast<T*>(gradient);
-        const auto* mask = static_cast<const T*>(output);
-        if (how.group_size == 1) {
-            bias_gradient_kernel<T, 1>
-                <<<how.blocks, how.threads, 0, stream.get()>>>(own, mask, rows, wide, scratch);
+        if (channels % pack_size<T> == 0) {
+            with_size.template operator()<T, pack_size<T>>();
         } else {
-            bias_gradient_kernel<T, Pack<T>::size>
-                <<<how.blocks, how.threads, 0, stream.get()>>>(own, mask, rows, wide, scratch);
+            with_size.template operator()<T, 1>();
         }
     });
-    check_launch("bias_gradient_kernel");
-    sum_rows_kernel<<<(wide + 31) / 32, dim3(32, 32), 0, stream.get()>>>(scratch, how.blocks.y, wide, sums);
-    check_launch("sum_rows_kernel");
 }
 
-void max_pool(const void* in, void* out, DType type, const Pool& pool, StreamRef stream) {
-    with_type(type, [&]<class T>(T) {
-        const std::size_t packs = pool.channels / Pack<T>::size;
-        const std::size_t count = pool.n * (pool.height / pool.window) * (pool.width / pool.window) * packs;
-        max_pool_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
-            static_cast<const T*>(in), static_cast<T*>(out), count, static_cast<unsigned>(pool.height),
-            static_cast<unsigned>(pool.width), static_cast<unsigned>(packs),
-            static_cast<unsigned>(pool.window));
+void batch_norm_sums(const void* in, const BatchNormCall& call, float scale, float* sums, float* scratch,
+                     StreamRef stream) {
+    with_type(call.type, [&]<class T>(T) {
+        channel_sums<pack_size<T>, 1>(
+            AddDeviation<T, pack_size<T>>{static_cast<const Pack<T>*>(in), call.means}, call.rows,
+            call.channels, scale, sums, scratch, stream);
     });
+}
+
+void batch_norm_factors(const float* means, const float* variances, float eps, float* factors,
+                        const RunningState& running, float momentum, float unbiased, std::size_t channels,
+                        StreamRef stream) {
+    const auto count = static_cast<unsigned>(channels);
+    batch_norm_factors_kernel<<<(count + block_size - 1) / block_size, block_size, 0, stream.get()>>>(
+        means, variances, eps, factors, running, momentum, unbiased, count);
+    check_launch("batch_norm_factors_kernel");
+}
+
+void batch_norm(const void* in, void* out, const BatchNormCall& call, StreamRef stream) {
+    with_type(call.type, [&]<class T>(T) {
+        const std::size_t packs = call.rows * call.channels / pack_size<T>;
+        batch_norm_kernel<T><<<blocks_for(packs), block_size, 0, stream.get()>>>(
+            static_cast<const Pack<T>*>(in), static_cast<Pack<T>*>(out), call, packs);
+    });
+    check_launch("batch_norm_kernel");
+}
+
+namespace {
+
+template <class T>
+[[nodiscard]] NormGradient<T> norm_gradient(const void* in, const void* output, const void* gradient,
+                                            const BatchNormCall& call) {
+    return {static_cast<const Pack<T>*>(in), static_cast<const Pack<T>*>(output),
+            static_cast<const Pack<T>*>(gradient), call};
+}
+
+}  // namespace
+
+void batch_norm_gradient_sums(const void* in, const void* output, const void* gradient,
+                              const BatchNormCall& call, float* sums, float* scratch, StreamRef stream) {
+    with_type(call.type, [&]<class T>(T) {
+        channel_sums<pack_size<T>, 2>(norm_gradient<T>(in, output, gradient, call), call.rows, call.channels, 1,
+                                      sums, scratch, stream);
+    });
+}
+
+void batch_norm_backward(const void* in, const void* output, const void* gradient, void* input_gradient,
+                         const BatchNormCall& call, const float* sums, float rest, StreamRef stream) {
+    with_type(call.type, [&]<class T>(T) {
+        const std::size_t packs = call.rows * call.channels / pack_size<T>;
+        batch_norm_backward_kernel<T><<<blocks_for(packs), block_size, 0, stream.get()>>>(
+            norm_gradient<T>(in, output, gradient, call), static_cast<Pack<T>*>(input_gradient), sums, rest,
+            packs);
+    });
+    check_launch("batch_norm_backward_kernel");
+}
+
+namespace {
+
+/// Calls launch(element, packs of a pixel, all packs of images of this height and width).
+template <class Launch>
+void for_packs(DType type, const Windows& windows, int height, int width, Launch&& launch) {
+    with_type(type, [&]<class T>(T element) {
+        const std::size_t packs = windows.channels / pack_size<T>;
+        const std::size_t pixels = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
+        launch(element, static_cast<unsigned>(packs), windows.n * pixels * packs);
+    });
+}
+
+}  // namespace
+
+void max_pool(const void* in, void* out, std::uint16_t* places, DType type, const Windows& windows,
+              StreamRef stream) {
+    for_packs(type, windows, windows.out_height, windows.out_width,
+              [&]<class T>(T, unsigned packs, std::size_t count) {
+                  max_pool_kernel<T><<<blocks_for(count), block_size, 0, stream.get()>>>(
+                      static_cast<const Pack<T>*>(in), static_cast<Pack<T>*>(out),
+                      reinterpret_cast<Group<std::uint16_t, pack_size<T>>*>(places), windows, packs, count);
+              });
     check_launch("max_pool_kernel");
 }
 
-void max_pool_backward(const void* in, const void* output_gradient, void* input_gradient, DType type,
-                       const Pool& pool, bool is_relu, StreamRef stream) {
-    with_type(type, [&]<class T>(T) {
-        const auto windows = [&](std::size_t size) { return (size + pool.window - 1) / pool.window; };
-        const std::size_t packs = pool.channels / Pack<T>::size;
-        const std::size_t count = pool.n * windows(pool.height) * windows(pool.width) * packs;
-        max_pool_backward_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
-            static_cast<const T*>(in), static_cast<const T*>(output_gradient),
-            static_cast<T*>(input_gradient), count, static_cast<unsigned>(pool.height),
-            static_cast<unsigned>(pool.width), static_cast<unsigned>(packs),
-            static_cast<unsigned>(pool.window), is_relu);
-    });
-    check_launch("max_pool_backward_kernel");
+void avg_pool(const void* in, void* out, DType type, const Windows& windows, StreamRef stream) {
+    for_packs(type, windows, windows.out_height, windows.out_width,
+              [&]<class T>(T, unsigned packs, std::size_t count) {
+                  avg_pool_kernel<T><<<blocks_for(count), block_size, 0, stream.get()>>>(
+                      static_cast<const Pack<T>*>(in), static_cast<Pack<T>*>(out), windows, packs, count);
+              });
+    check_launch("avg_pool_kernel");
 }
 
-void unfold(const void* images, void* rows, DType type, std::size_t n, std::size_t channels,
-            const Window& window, StreamRef stream) {
-    with_type(type, [&]<class T>(T) {
-        const std::size_t packs = channels / Pack<T>::size;
-        const std::size_t count = n * static_cast<std::size_t>(window.out_height) *
-                                  static_cast<std::size_t>(window.out_width) *
-                                  static_cast<std::size_t>(window.size) * static_cast<std::size_t>(window.size) *
-                                  packs;
-        unfold_kernel<<<blocks_for(count), block_size, 0, stream.get()>>>(
-            static_cast<const T*>(images), static_cast<T*>(rows), count, window, static_cast<unsigned>(packs));
-    });
+void max_pool_backward(const void* gradient, const std::uint16_t* places, void* input_gradient, DType type,
+                       const Windows& windows, StreamRef stream) {
+    for_packs(type, windows, windows.height, windows.width,
+              [&]<class T>(T, unsigned packs, std::size_t count) {
+                  pool_backward_kernel<T><<<blocks_for(count), block_size, 0, stream.get()>>>(
+                      static_cast<const Pack<T>*>(gradient),
+                      reinterpret_cast<const Group<std::uint16_t, pack_size<T>>*>(places),
+                      static_cast<Pack<T>*>(input_gradient), windows, packs, count);
+              });
+    check_launch("pool_backward_kernel");
+}
+
+void avg_pool_backward(const void* gradient, void* input_gradient, DType type, const Windows& windows,
+                       StreamRef stream) {
+    max_pool_backward(gradient, nullptr, input_gradient, type, windows, stream);
+}
+
+void unfold(const void* images, void* rows, DType type, const Windows& windows, StreamRef stream) {
+    for_packs(type, windows, windows.out_height, windows.out_width,
+              [&]<class T>(T, unsigned packs, std::size_t count) {
+                  const std::size_t all = count * static_cast<std::size_t>(windows.kernel_height) *
+                                          static_cast<std::size_t>(windows.kernel_width);
+                  unfold_kernel<T><<<blocks_for(all), block_size, 0, stream.get()>>>(
+                      static_cast<const Pack<T>*>(images), static_cast<Pack<T>*>(rows), windows, packs, all);
+              });
     check_launch("unfold_kernel");
 }
 

@@ -26,57 +26,127 @@ void from_channels_last(const void* images, DType type, float* out, std::size_t 
 /// Converts elements to another type.
 void convert(const void* from, DType from_type, void* to, DType to_type, std::size_t count, StreamRef stream);
 
-/// Computes max(x, 0). `in` and `out` may be the same memory.
-void relu(const void* in, void* out, DType type, std::size_t count, StreamRef stream);
+/// Computes Op::value of each element, for Op = ReLU, ReLU6 or SiLU. `in` and `out` may be the same memory.
+template <class Op>
+void pointwise(const void* in, void* out, DType type, std::size_t count, StreamRef stream);
 
-/// Adds bias[channel] to each row of data [rows, channels]; with `is_relu`, then applies max(x, 0).
+/// Multiplies a gradient by the derivative of Op. `kept` has the outputs if the derivative is a function of
+/// the output, otherwise the inputs. `gradient` and `input_gradient` may be the same memory.
+template <class Op>
+void pointwise_backward(const void* kept, const void* gradient, void* input_gradient, DType type,
+                        std::size_t count, StreamRef stream);
+
+/// Adds two values. All three may be the same memory.
+void add(const void* a, const void* b, void* sum, DType type, std::size_t count, StreamRef stream);
+
+/// Adds bias[channel] to each row of data [rows, channels], if `bias` is not null; with `is_relu`, then
+/// applies max(x, 0).
 void add_bias(void* data, const void* bias, DType type, std::size_t rows, std::size_t channels, bool is_relu,
               StreamRef stream);
 
-/// Zeroes the gradient where the output is zero.
-void relu_backward(const void* output, void* gradient, DType type, std::size_t count, StreamRef stream);
+/// Returns the number of floats of scratch memory that sums over the rows of [rows, channels] need, for each
+/// sum of a channel.
+[[nodiscard]] std::size_t channel_sums_scratch(std::size_t rows, std::size_t channels, DType type);
 
-/// Returns the number of floats of scratch memory that bias_gradient() needs.
-[[nodiscard]] std::size_t bias_gradient_scratch(std::size_t rows, std::size_t channels, DType type);
+/// Sums a gradient [rows, channels] over the rows, in f32 and in a fixed order. If `output` is not null, the
+/// gradient counts as zero where the output is zero, and this masked gradient is written to `masked`.
+void bias_gradient(const void* gradient, const void* output, void* masked, DType type, std::size_t rows,
+                   std::size_t channels, float* sums, float* scratch, StreamRef stream);
 
-/// Sums a gradient [rows, channels] over the rows, in f32 and in a fixed order. If `output` is not null,
-/// first zeroes the gradient where the output is zero.
-void bias_gradient(void* gradient, const void* output, DType type, std::size_t rows, std::size_t channels,
-                   float* sums, float* scratch, StreamRef stream);
-
-/// The sizes of channels-last images and of the pooling window.
-struct Pool {
+/// The size of a dropout's input, and what its random numbers depend on: see nn/reference.
+struct DropoutCall {
     std::size_t n = 0;
-    std::size_t height = 0;
-    std::size_t width = 0;
-    /// `channels` times the element size must be a multiple of 16 bytes.
     std::size_t channels = 0;
-    std::size_t window = 0;
+    std::size_t padded = 0;
+    std::size_t pixels = 1;
+    std::uint64_t seed = 0;
+    std::int64_t step = 0;
+    double p = 0;
 };
 
-void max_pool(const void* in, void* out, DType type, const Pool& pool, StreamRef stream);
+/// Sets elements to 0 with probability p, and divides the others by 1 - p. Repeated calls drop the same
+/// elements. `in` and `out` may be the same memory.
+void dropout(const void* in, void* out, DType type, const DropoutCall& call, StreamRef stream);
 
-/// Writes all elements of the input gradient. Of equal values in a window, the first one gets the gradient.
-/// If `is_relu`, a window whose largest value is not positive gets no gradient, as in ReLU's backward pass.
-void max_pool_backward(const void* in, const void* output_gradient, void* input_gradient, DType type,
-                       const Pool& pool, bool is_relu, StreamRef stream);
+/// A batch norm of [rows, channels]. `channels` times the element size must be a multiple of 16 bytes. All
+/// pointers but `output` are to f32 values of the channels.
+struct BatchNormCall {
+    DType type = DType::f32;
+    std::size_t rows = 0;
+    std::size_t channels = 0;
+    const float* means = nullptr;
+    const float* factors = nullptr;  ///< 1 / √(variance + eps)
+    const float* weight = nullptr;
+    const float* bias = nullptr;
+    bool is_relu = false;  ///< Whether a ReLU is computed together with the norm.
+};
 
-/// The sizes of a convolution: input, output, kernel, stride and padding.
-struct Window {
+/// Computes, for each channel, `scale` times the sum of (x - mean)², or of x if `means` is null.
+void batch_norm_sums(const void* in, const BatchNormCall& call, float scale, float* sums, float* scratch,
+                     StreamRef stream);
+
+/// The running statistics of a batch norm, in device memory.
+struct RunningState {
+    float* mean = nullptr;
+    float* variance = nullptr;
+    std::int64_t* batch_count = nullptr;
+};
+
+/// Computes the factors of the channels; if `momentum` is not 0, also updates the running statistics, where
+/// `unbiased` is the factor from the biased to the unbiased variance.
+void batch_norm_factors(const float* means, const float* variances, float eps, float* factors,
+                        const RunningState& running, float momentum, float unbiased, std::size_t channels,
+                        StreamRef stream);
+
+/// Computes (x - mean) · factor · weight + bias.
+void batch_norm(const void* in, void* out, const BatchNormCall& call, StreamRef stream);
+
+/// Computes the sums of the gradient over the rows, [channels], and those of its products with the
+/// normalized input, [channels]. `output` is read only with a ReLU. `scratch` has room for two sums.
+void batch_norm_gradient_sums(const void* in, const void* output, const void* gradient,
+                              const BatchNormCall& call, float* sums, float* scratch, StreamRef stream);
+
+/// Computes factor · weight · (gradient - rest · (sums[0] + normalized input · sums[1])). `gradient` and
+/// `input_gradient` may be the same memory.
+void batch_norm_backward(const void* in, const void* output, const void* gradient, void* input_gradient,
+                         const BatchNormCall& call, const float* sums, float rest, StreamRef stream);
+
+/// The windows of a convolution or a pool on channels-last images [n, height, width, channels]. `channels`
+/// times the element size must be a multiple of 16 bytes.
+struct Windows {
+    std::size_t n = 0;
+    std::size_t channels = 0;
     int height = 0;
     int width = 0;
     int out_height = 0;
     int out_width = 0;
-    int size = 0;
-    int stride = 1;
-    int padding = 0;
+    int kernel_height = 1;
+    int kernel_width = 1;
+    int stride_height = 1;
+    int stride_width = 1;
+    int padding_height = 0;
+    int padding_width = 0;
+    int dilation_height = 1;
+    int dilation_width = 1;
 };
 
+/// Computes the largest value of each window, and writes its place in the window to `places`, which has as
+/// many elements as `out`. Of equal values, the first one counts; NaN is larger than all others.
+void max_pool(const void* in, void* out, std::uint16_t* places, DType type, const Windows& windows,
+              StreamRef stream);
+
+void max_pool_backward(const void* gradient, const std::uint16_t* places, void* input_gradient, DType type,
+                       const Windows& windows, StreamRef stream);
+
+/// Computes the mean of each window, in which padding counts as zeros.
+void avg_pool(const void* in, void* out, DType type, const Windows& windows, StreamRef stream);
+
+void avg_pool_backward(const void* gradient, void* input_gradient, DType type, const Windows& windows,
+                       StreamRef stream);
+
 /// Unfolds images (im2col) to the rows of a matrix, one row for each output position: [n · out_height ·
-/// out_width, size² · channels]. Elements outside the image are zero. `channels` times the element size
-/// must be a multiple of 16 bytes.
-void unfold(const void* images, void* rows, DType type, std::size_t n, std::size_t channels,
-            const Window& window, StreamRef stream);
+/// out_width, kernel_height · kernel_width · channels]. Elements outside the image are zero.
+void unfold(const void* images, void* rows, DType type, const Windows& windows, StreamRef stream);
 
 /// Sums over the samples since the totals were zeroed.
 struct LossTotals {

@@ -1,18 +1,22 @@
 /// Values between the operations of a network on a GPU, the layers, and the base class of their plans.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/cuda/context.hpp"
+#include "dptk/nn/cuda/kernels.hpp"
 #include "dptk/nn/cuda/parameter.hpp"
 
 namespace DPTK_NAMESPACE::nn::cuda {
@@ -27,15 +31,14 @@ struct Form {
 
     [[nodiscard]] std::size_t pixels() const noexcept { return height * width; }
     [[nodiscard]] std::size_t elements() const noexcept { return padded * pixels(); }
+
+    friend bool operator==(const Form&, const Form&) = default;
 };
 
 /// The memory layout of `n` samples.
 struct Layout {
     std::size_t n = 0;
     Form form;
-    /// For the gradient of a ReLU's output: whether the backward pass of the ReLU is already applied, by the
-    /// MaxPool2d after it.
-    bool is_masked = false;
 };
 
 /// A non-owning reference to `n` samples with the layout `form`, whose elements have the type of activations.
@@ -84,18 +87,25 @@ class Layer {
 
     [[nodiscard]] const Form& output_form() const noexcept { return output_; }
 
-    /// Whether the input is a ReLU's output.
-    [[nodiscard]] bool is_after_relu() const noexcept { return is_after_relu_; }
+    [[nodiscard]] std::size_t parameter_count() const noexcept { return parameters_.size(); }
 
     [[nodiscard]] Parameter& parameter(std::size_t i) const { return *parameters_[i]; }
+
+    /// Returns the running statistics of a batch norm.
+    [[nodiscard]] const kernels::RunningState& running() const noexcept { return running_; }
+
+    /// Returns the running mean, variance and number of batches of a batch norm, in device memory.
+    [[nodiscard]] std::array<Buffer, 3> buffers() const;
 
   private:
     Context& context_;
     OperationInfo info_;
     Form output_;
-    bool is_after_relu_;
     MakePlan make_plan_;
     std::vector<std::unique_ptr<Parameter>> parameters_;
+    DeviceBuffer<float> statistics_;
+    DeviceBuffer<std::int64_t> batch_count_;
+    kernels::RunningState running_;
 };
 
 /// The base class of the layers' plans; see OperationPlan for the meaning of the calls. The calls enqueue
@@ -110,16 +120,27 @@ class Plan : public OperationPlan<Layout, Memory> {
     void backward_inputs(const Arguments& arguments, const Pass& pass) final;
 
   protected:
+    /// Returns memory that is bound before the plan runs.
+    Memory add_workspace(std::size_t bytes, nn::detail::WorkspaceUse use);
+
     [[nodiscard]] Layer& layer() const noexcept { return layer_; }
+
+    [[nodiscard]] const OperationInfo& info() const noexcept { return layer_.info(); }
+
+    /// Whether forward also computes a ReLU.
+    [[nodiscard]] bool has_relu() const noexcept { return info().relu == FusedReLU::follows; }
 
     [[nodiscard]] Context& context() const noexcept { return layer_.context(); }
 
     [[nodiscard]] const Layout& input() const noexcept { return input_; }
 
+    /// Returns the number of elements of the input, with padding.
+    [[nodiscard]] std::size_t elements() const noexcept { return input_.n * input_.form.elements(); }
+
   private:
-    virtual void do_forward(const Arguments& arguments) = 0;
-    virtual void do_backward_parameters(const Arguments& /*arguments*/) {}
-    virtual void do_backward_inputs(const Arguments& arguments) = 0;
+    virtual void do_forward(const Arguments& arguments, const Pass& pass) = 0;
+    virtual void do_backward_parameters(const Arguments& /*arguments*/, const Pass& /*pass*/) {}
+    virtual void do_backward_inputs(const Arguments& arguments, const Pass& pass) = 0;
 
     Layer& layer_;
     Layout input_;

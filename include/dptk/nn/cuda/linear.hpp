@@ -17,7 +17,8 @@ class LinearPlan final : public WeightedPlan {
                                .inner = input.form.elements(),
                                .b = Side::transposed,
                                .result = context().type(),
-                               .epilogue = has_relu() ? Epilogue::bias_and_relu : Epilogue::bias}),
+                               .has_bias = has_bias(),
+                               .has_relu = has_relu()}),
           gradients_(context(), {.rows = output.form.elements(),
                                  .columns = input.form.elements(),
                                  .inner = input.n,
@@ -28,18 +29,16 @@ class LinearPlan final : public WeightedPlan {
                                       .result = context().type()}) {}
 
   private:
-    void do_forward(const Arguments& arguments) override {
-        forward_.run(arguments.inputs[0]->data, weight().operand(), arguments.output->data, bias().operand());
+    void do_forward(const Arguments& arguments, const Pass& /*pass*/) override {
+        forward_.run(arguments.inputs[0]->data, weight().operand(), arguments.output->data, bias());
     }
 
     void do_backward_weight(const Arguments& arguments) override {
-        gradients_.run(arguments.output_gradient->data, arguments.inputs[0]->data,
-                       weight().gradient().data());
+        gradients_.run(gradient(arguments), arguments.inputs[0]->data, weight().gradient().data());
     }
 
-    void do_backward_inputs(const Arguments& arguments) override {
-        backward_input_.run(arguments.output_gradient->data, weight().operand(),
-                            arguments.input_gradients[0]->data);
+    void do_backward_inputs(const Arguments& arguments, const Pass& /*pass*/) override {
+        backward_input_.run(gradient(arguments), weight().operand(), arguments.input_gradients[0]->data);
     }
 
     MatrixProduct forward_;

@@ -21,9 +21,6 @@ namespace DPTK_NAMESPACE::nn::cuda {
 /// Whether a row-major matrix is transposed in the product.
 enum class Side : std::uint8_t { as_it_is, transposed };
 
-/// The operation that is applied to each row of the result.
-enum class Epilogue : std::uint8_t { none, bias, bias_and_relu };
-
 /// C [rows, columns] = op(A) · op(B), with the inner dimension `inner`. Matrices are row-major and dense.
 struct ProductShape {
     std::size_t rows = 0;
@@ -32,7 +29,8 @@ struct ProductShape {
     Side a = Side::as_it_is;
     Side b = Side::as_it_is;
     DType result = DType::f32;
-    Epilogue epilogue = Epilogue::none;
+    bool has_bias = false;  ///< Whether a bias is added to each row.
+    bool has_relu = false;  ///< Whether max(x, 0) is then applied.
 };
 
 class MatrixProduct {
@@ -47,9 +45,11 @@ class MatrixProduct {
         operation_.reset(operation);
         set(CUBLASLT_MATMUL_DESC_TRANSA, transposition(shape.b));
         set(CUBLASLT_MATMUL_DESC_TRANSB, transposition(shape.a));
-        if (shape.epilogue != Epilogue::none)
-            set(CUBLASLT_MATMUL_DESC_EPILOGUE,
-                shape.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS);
+        const cublasLtEpilogue_t with_bias =
+            shape.has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+        const cublasLtEpilogue_t without =
+            shape.has_relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE, shape.has_bias ? with_bias : without);
         const cudaDataType_t in = cuda_type(context.type());
         const bool b_is_transposed = shape.b == Side::transposed;
         const bool a_is_transposed = shape.a == Side::transposed;
@@ -60,7 +60,7 @@ class MatrixProduct {
         c_ = layout(cuda_type(shape.result), shape.rows, shape.columns);
     }
 
-    /// `bias` has one element for each column, in the result's type. It is null if the epilogue has no bias.
+    /// `bias` has one element for each column, in the result's type. It is null if the product has no bias.
     void run(const void* a, const void* b, void* c, const void* bias = nullptr) {
         if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
         if (!is_planned_) plan(a, b, c);
