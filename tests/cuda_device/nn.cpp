@@ -8,7 +8,6 @@
 #include <dptk/nn/models.hpp>
 #include <dptk/nn/network.hpp>
 #include <dptk/nn/reference/backend.hpp>
-#include <dptk/nn/residual_models.hpp>
 #include <dptk/optim/adam.hpp>
 #include <dptk/optim/cuda/fused_optimizers.hpp>
 #include <dptk/optim/sgd.hpp>

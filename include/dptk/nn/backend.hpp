@@ -91,7 +91,8 @@ struct LayerRequest {
 /// - `set_value_storage(storage)`: moves the values to `storage`, which has `count()` elements
 /// - `set_gradient_storage(storage)`: makes the layer write the gradient to `storage`, which has `count()`
 ///   elements
-/// - `import_values`, `export_values`, `export_gradient`: convert from and to row-major host memory
+/// - `from_row_major(in, elements)`, `to_row_major(elements, out)`: convert elements of the parameter's layout
+///   from and to row-major host memory
 /// - `zero_gradient()`: sets the gradient to zero
 /// - `make_row_major()`: changes the layout to row-major, if the backend can; drops the gradient
 template <class P, class Scalar, class Elements>
@@ -104,9 +105,8 @@ concept LayerParameter = requires(P& parameter, const P& constant, Elements stor
     { parameter.gradient() } -> std::same_as<Elements>;
     parameter.set_value_storage(storage);
     parameter.set_gradient_storage(storage);
-    parameter.import_values(in);
-    parameter.export_values(out);
-    parameter.export_gradient(out);
+    constant.from_row_major(in, storage);
+    constant.to_row_major(storage, out);
     parameter.zero_gradient();
     parameter.make_row_major();
 };

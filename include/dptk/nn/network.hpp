@@ -238,25 +238,44 @@ class Network {
 
     /// Returns the values of parameter `i`, row-major in its shape, whatever the backend's layout.
     [[nodiscard]] std::vector<Scalar> parameter_values(std::size_t i) {
-        std::vector<Scalar> values(element_count(parameter_at(i).shape()));
-        parameter_at(i).export_values(values);
-        return values;
+        return to_row_major(i, parameter_at(i).values());
     }
 
     /// Returns the gradient of parameter `i`, row-major in its shape, whatever the backend's layout.
     [[nodiscard]] std::vector<Scalar> parameter_gradient(std::size_t i) {
-        std::vector<Scalar> values(element_count(parameter_at(i).shape()));
-        parameter_at(i).export_gradient(values);
-        return values;
+        return to_row_major(i, parameter_at(i).gradient());
     }
 
     /// Sets the values of parameter `i` from row-major elements of its shape. Throws ArgumentError if the
     /// number of elements differs.
     void set_parameter_values(std::size_t i, std::span<const Scalar> values) {
-        Parameter& parameter = parameter_at(i);
-        require_count(i, "the values", values.size(), element_count(parameter.shape()));
-        parameter.import_values(values);
+        from_row_major(i, values, parameter_at(i).values());
     }
+
+    /// Returns elements that have the layout of parameter `i`, such as an optimizer's momentum, row-major.
+    /// Throws ArgumentError if there are not ParameterRef::count of them.
+    [[nodiscard]] std::vector<Scalar> to_row_major(std::size_t i, Elements elements) {
+        const Parameter& parameter = parameter_at(i);
+        require_count(i, "elements", elements.size(), parameter.count());
+        std::vector<Scalar> values(element_count(parameter.shape()));
+        parameter.to_row_major(elements, values);
+        return values;
+    }
+
+    /// Converts row-major values to elements that have the layout of parameter `i`. Throws ArgumentError if
+    /// the numbers of values or elements differ from the parameter's.
+    void from_row_major(std::size_t i, std::span<const Scalar> values, Elements elements) {
+        const Parameter& parameter = parameter_at(i);
+        require_count(i, "the values", values.size(), element_count(parameter.shape()));
+        require_count(i, "elements", elements.size(), parameter.count());
+        parameter.from_row_major(values, elements);
+    }
+
+    /// Returns the number of forward passes in training, on which the elements depend that dropout drops.
+    [[nodiscard]] std::int64_t training_passes() const noexcept { return next_step_; }
+
+    /// Continues from a number that training_passes() returned.
+    void set_training_passes(std::int64_t passes) noexcept { next_step_ = passes; }
 
     /// Makes all parameters row-major, where the backend would choose another layout for this machine. The
     /// gradients are lost. agree_on_layouts() does this if the layouts of ranks differ. Throws ArgumentError

@@ -64,6 +64,17 @@ template <class Net>
     return all;
 }
 
+/// Reads a tensor to a buffer of the network, which may be in device memory.
+template <class Net>
+void read_buffer(Net& net, const SafetensorsFile& file, const SafetensorsEntry& entry, const Buffer& buffer) {
+    if (!buffer.on_device()) return file.read(entry, buffer);
+    if constexpr (requires { net.store_buffer(buffer.data, buffer); }) {
+        std::vector<std::byte> copy(buffer.bytes());
+        file.read(entry, {copy.data(), buffer.count, buffer.dtype});
+        net.store_buffer(copy.data(), buffer);
+    }
+}
+
 /// Returns the parameters, followed by the buffers.
 template <class Net>
 [[nodiscard]] std::vector<NamedShape> shapes_of(Net& net) {
@@ -88,7 +99,8 @@ LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = 
     const std::vector<nn::NamedBuffer> buffers = detail::buffers_of_net(net);
     const std::size_t parameters = entries.size() - buffers.size();
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-        if (entries[parameters + i] != nullptr) file.read(*entries[parameters + i], buffers[i].data);
+        if (entries[parameters + i] != nullptr)
+            detail::read_buffer(net, file, *entries[parameters + i], buffers[i].data);
     }
     for (std::size_t i = 0; i < parameters; ++i) {
         if (entries[i] == nullptr) continue;
@@ -113,8 +125,16 @@ void save_weights(Net& net, const std::filesystem::path& path,
         copy.assign(own.begin(), own.end());
         tensors.push_back({parameter.name, parameter.shape, {copy.data(), copy.size(), dtype_of<Scalar>}});
     });
-    for (nn::NamedBuffer& buffer : detail::buffers_of_net(net))
+    std::vector<nn::NamedBuffer> buffers = detail::buffers_of_net(net);
+    std::vector<std::vector<std::byte>> copies;  // since buffers may be in device memory
+    for (nn::NamedBuffer& buffer : buffers) {
+        if constexpr (requires(void* copy) { net.fetch_buffer(buffer.data, copy); }) {
+            copies.emplace_back(buffer.data.bytes());
+            net.fetch_buffer(buffer.data, copies.back().data());
+            buffer.data = {copies.back().data(), buffer.data.count, buffer.data.dtype};
+        }
         tensors.push_back({std::move(buffer.name), std::move(buffer.shape), buffer.data});
+    }
     write_safetensors(path, tensors, metadata);
 }
 

@@ -25,7 +25,7 @@ class Parameter : public reference::ParameterMemory<float> {
     Parameter(const Context& context, Shape shape, const Layout& layout, std::span<const float> values)
         : ParameterMemory(std::move(shape)), context_(context) {
         set_layout(layout);
-        import_values(values);
+        from_row_major(values, this->values());
     }
 
     [[nodiscard]] std::uint64_t layout() const noexcept { return layout_hash_; }
@@ -42,17 +42,13 @@ class Parameter : public reference::ParameterMemory<float> {
         rebind_memory(gradient_memory_, storage.data());
     }
 
-    void import_values(std::span<const float> values) {
+    void from_row_major(std::span<const float> values, std::span<float> out) const {
         // A reorder only reads its source.
-        reorder(context_, row_major(const_cast<float*>(values.data())), value_memory_).run();
+        reorder(context_, row_major(const_cast<float*>(values.data())), with_layout(out)).run();
     }
 
-    void export_values(std::span<float> out) const {
-        reorder(context_, value_memory_, row_major(out.data())).run();
-    }
-
-    void export_gradient(std::span<float> out) const {
-        reorder(context_, gradient_memory_, row_major(out.data())).run();
+    void to_row_major(std::span<float> elements, std::span<float> out) const {
+        reorder(context_, with_layout(elements), row_major(out.data())).run();
     }
 
     void make_row_major() {
@@ -62,10 +58,10 @@ class Parameter : public reference::ParameterMemory<float> {
                 "the layout of a parameter cannot change after storage for it was set: call "
                 "use_row_major_parameters() or agree_on_layouts() first");
         was_made_row_major_ = true;
-        std::vector<float> values(element_count(shape()));
-        export_values(values);
+        std::vector<float> own(element_count(shape()));
+        to_row_major(values(), own);
         set_layout(row_major_layout(dims_of(value_memory_.get_desc())));
-        import_values(values);
+        from_row_major(own, values());
     }
 
     /// Returns whether make_row_major() has changed the layout.
@@ -77,6 +73,10 @@ class Parameter : public reference::ParameterMemory<float> {
         layout_hash_ = layout_hash(layout);
         value_memory_ = dnnl::memory(layout, context_.engine, values().data());
         gradient_memory_ = dnnl::memory(layout, context_.engine, gradient().data());
+    }
+
+    [[nodiscard]] dnnl::memory with_layout(std::span<float> elements) const {
+        return {value_memory_.get_desc(), context_.engine, elements.data()};
     }
 
     [[nodiscard]] dnnl::memory row_major(float* data) const {

@@ -65,12 +65,11 @@ class Parameter {
     /// the next call. Throws ArgumentError if `storage` is not aligned to 16 bytes.
     void set_gradient_storage(DeviceSpan<float> storage);
 
-    /// Copies the values from host memory. Blocks.
-    void import_values(std::span<const float> values);
+    /// Blocks.
+    void from_row_major(std::span<const float> values, DeviceSpan<float> out) const;
 
-    /// Copies the values to host memory. Blocks.
-    void export_values(std::span<float> out) const { fetch(values_, out); }
-    void export_gradient(std::span<float> out) const { fetch(gradient_, out); }
+    /// Blocks.
+    void to_row_major(DeviceSpan<float> elements, std::span<float> out) const;
 
     void zero_gradient();
 
@@ -87,8 +86,6 @@ class Parameter {
     [[nodiscard]] StreamRef stream() const noexcept { return context_.stream(); }
 
     void check_aligned(DeviceSpan<float> storage) const;
-
-    void fetch(DeviceSpan<const float> from, std::span<float> out) const;
 
     Context& context_;
     Shape shape_;

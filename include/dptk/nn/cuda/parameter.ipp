@@ -32,7 +32,7 @@ DPTK_INLINE Parameter::Parameter(Context& context, Shape shape, const WeightLayo
       gradient_(own_gradient_.span()) {
     if (context.type() == DType::bf16) copy_ = DeviceBuffer<bfloat16>(layout.count());
     zero_gradient();
-    import_values(initial);
+    from_row_major(initial, values_);
 }
 
 DPTK_INLINE void Parameter::set_value_storage(DeviceSpan<float> storage) {
@@ -52,11 +52,16 @@ DPTK_INLINE void Parameter::set_gradient_storage(DeviceSpan<float> storage) {
     own_gradient_ = {};
 }
 
-DPTK_INLINE void Parameter::import_values(std::span<const float> values) {
+DPTK_INLINE void Parameter::from_row_major(std::span<const float> values, DeviceSpan<float> out) const {
     std::vector<float> placed(count());
     layout_.for_each([&](std::size_t place, std::size_t index) { placed[place] = values[index]; });
-    dptk::cuda::copy_to_device(placed, values_, stream());
+    dptk::cuda::copy_to_device(placed, out, stream());
     dptk::cuda::synchronize(stream());
+}
+
+DPTK_INLINE void Parameter::to_row_major(DeviceSpan<float> elements, std::span<float> out) const {
+    const std::vector<float> placed = dptk::cuda::to_host(elements, stream());
+    layout_.for_each([&](std::size_t place, std::size_t index) { out[index] = placed[place]; });
 }
 
 DPTK_INLINE void Parameter::zero_gradient() {
@@ -73,11 +78,6 @@ DPTK_INLINE void Parameter::check_aligned(DeviceSpan<float> storage) const {
         throw ArgumentError(dptk::detail::text("the storage for a parameter of shape ",
                                                dptk::detail::shape_text(shape_),
                                                " must be aligned to 16 bytes, but is not"));
-}
-
-DPTK_INLINE void Parameter::fetch(DeviceSpan<const float> from, std::span<float> out) const {
-    const std::vector<float> placed = dptk::cuda::to_host(from, stream());
-    layout_.for_each([&](std::size_t place, std::size_t index) { out[index] = placed[place]; });
 }
 
 }  // namespace DPTK_NAMESPACE::nn::cuda

@@ -69,14 +69,17 @@ class Parameter : public ParameterMemory<T> {
   public:
     Parameter(Shape shape, std::span<const T> values) : ParameterMemory<T>(std::move(shape)) {
         this->allocate(values.size());
-        import_values(values);
+        from_row_major(values, this->values_);
     }
 
     [[nodiscard]] std::uint64_t layout() const noexcept { return 0; }
 
-    void import_values(std::span<const T> values) { dptk::detail::copy(values, this->values_.begin()); }
-    void export_values(std::span<T> out) const { dptk::detail::copy(this->values_, out.begin()); }
-    void export_gradient(std::span<T> out) const { dptk::detail::copy(this->gradient_, out.begin()); }
+    void from_row_major(std::span<const T> values, std::span<T> out) const {
+        dptk::detail::copy(values, out.begin());
+    }
+    void to_row_major(std::span<T> elements, std::span<T> out) const {
+        dptk::detail::copy(elements, out.begin());
+    }
     void make_row_major() const noexcept {}
 };
 
