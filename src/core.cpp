@@ -2,6 +2,7 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/core/buffer.ipp"
+#include "dptk/core/detail/crc32c.ipp"
 #include "dptk/core/detail/device_calls.ipp"
 #include "dptk/core/detail/device_lane.ipp"
 #include "dptk/core/detail/fnv1a.ipp"
