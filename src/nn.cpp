@@ -10,4 +10,6 @@
 #include "dptk/nn/residual_models.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
+#include "dptk/train/detail/png_encoder.ipp"
 #include "dptk/train/progress.ipp"
+#include "dptk/train/tensorboard_file.ipp"

@@ -13,6 +13,7 @@
 #include "dptk/optim/sgd.hpp"
 #include "dptk/train/detail/parameter_hash.hpp"
 #include "dptk/train/progress.hpp"
+#include "dptk/train/tensorboard_file.hpp"
 #include "dptk/train/trainer.hpp"
 #include "dptk/train/trainer_options.hpp"
 
