@@ -108,7 +108,7 @@ class Network {
         } else {
             Plan& plan = plan_for(n);
             if constexpr (requires { backend_.begin_forward(); }) backend_.begin_forward();
-            load_input(plan, input);
+            for (Memory& view : plan.input_views) backend_.load(input, view);
             for (Step& step : plan.steps) step.plan->forward(step.arguments, pass_);
             (*plan.store_output)(output_);
             current_ = &plan;
@@ -135,7 +135,7 @@ class Network {
             input_gradient_.resize(output_.shape()[0], input_shape());
         if (current_ == nullptr) return backward_empty(on_ready, input_gradient);
         Plan& plan = *current_;
-        load_output_gradient(plan, output_gradient);
+        for (Memory& view : plan.gradient_views) backend_.load(output_gradient, view);
         for (std::size_t i = plan.steps.size(); i-- > 0;) {
             const std::size_t node = i + 1;
             const trace::Span span("backward of layer", i);
@@ -333,11 +333,9 @@ class Network {
     /// What the network does for one batch size. Steps begin with operation 1.
     struct Plan {
         std::vector<Step> steps;
-        std::vector<Memory> values;          ///< By operation.
-        std::vector<Memory> gradients;       ///< By operation: the complete gradients.
         std::vector<BoundMemory> bound;      ///< Memory at offsets from `base`.
-        std::vector<Memory> input_views;     ///< Memory where the caller has the input.
-        std::vector<Memory> gradient_views;  ///< Memory where the caller has the output's gradient.
+        std::vector<Memory> input_views;     ///< What load() sets to the input.
+        std::vector<Memory> gradient_views;  ///< What load() sets to the output's gradient.
         std::optional<Store> store_output;
         std::optional<Store> store_input_gradient;
         std::size_t bytes = 0;
@@ -353,10 +351,11 @@ class Network {
         std::vector<Layout> layouts{backend_.nominal_input(graph_)};
         layers_.resize(1);
         for (std::size_t node = 1; node < graph_.nodes().size(); ++node) {
+            const GraphNode& described = graph_.nodes()[node];
             const std::vector<Layout> inputs = at_inputs(layouts, node);
             RunningStatistics<Scalar>* statistics = nullptr;
-            if (std::holds_alternative<BatchNorm2d>(graph_.nodes()[node].operation)) {
-                const std::size_t channels = graph_.nodes()[node].shape[0];
+            if (std::holds_alternative<BatchNorm2d>(described.operation)) {
+                const std::size_t channels = described.shape[0];
                 norms_.push_back(std::make_unique<Norm>(
                     Norm{node, {std::vector<Scalar>(channels, 0), std::vector<Scalar>(channels, 1), 0}, {}}));
                 statistics = &norms_.back()->statistics;
@@ -365,7 +364,6 @@ class Network {
             const std::size_t first = structure_.parameters_end[node - 1];
             for (std::size_t p = first; p < structure_.parameters_end[node]; ++p)
                 initial.push_back(detail::first_values<Scalar>(structure_.parameters[p], generator));
-            const GraphNode& described = graph_.nodes()[node];
             layers_.push_back(
                 backend_.make_layer({.info = {.operation = described.operation,
                                               .inputs = graph_.input_shapes(described),
@@ -459,16 +457,20 @@ class Network {
             }
             return made;
         };
+        std::vector<Memory> values, gradients;  // by operation; gradients are the complete ones
         for (std::size_t node = 0; node < layouts.size(); ++node) {
-            plan.values.push_back(make(layouts[node], memory.values[node], plan.input_views));
-            plan.gradients.push_back(
-                make(gradient_layouts[node], memory.gradients[node], plan.gradient_views));
+            values.push_back(make(layouts[node], memory.values[node], plan.input_views));
+            gradients.push_back(make(gradient_layouts[node], memory.gradients[node], plan.gradient_views));
+        }
+        if constexpr (Backend::copies_tensors) {
+            plan.input_views = {values.front()};
+            plan.gradient_views = {gradients.back()};
         }
         for (std::size_t node = 1; node < layouts.size(); ++node) {
             Step& step = plan.steps[node - 1];
-            step.arguments.inputs = at_inputs(plan.values, node);
-            step.arguments.output = plan.values[node];
-            step.arguments.output_gradient = plan.gradients[node];
+            step.arguments.inputs = at_inputs(values, node);
+            step.arguments.output = values[node];
+            step.arguments.output_gradient = gradients[node];
             for (std::size_t k = 0; k < contributed[node].size(); ++k) {
                 const detail::MemoryPlan::Contribution& contribution = memory.contributions[node][k];
                 const Layout& layout = contributed[node][k];
@@ -484,25 +486,9 @@ class Network {
             for (std::size_t w = 0; w < step.plan->workspaces.size(); ++w)
                 plan.bound.push_back({step.plan->workspaces[w].memory, memory.workspaces[node][w]});
         }
-        plan.store_output.emplace(backend_.plan_store(plan.values.back()));
-        plan.store_input_gradient.emplace(backend_.plan_store(plan.gradients.front()));
+        plan.store_output.emplace(backend_.plan_store(values.back()));
+        plan.store_input_gradient.emplace(backend_.plan_store(gradients.front()));
         plan.bytes = memory.bytes;
-    }
-
-    void load_input(Plan& plan, const Tensor& input) {
-        if constexpr (Backend::copies_tensors) {
-            backend_.load(input, plan.values.front());
-        } else {
-            for (Memory& view : plan.input_views) backend_.load(input, view);
-        }
-    }
-
-    void load_output_gradient(Plan& plan, const Tensor& output_gradient) {
-        if constexpr (Backend::copies_tensors) {
-            backend_.load(output_gradient, plan.gradients.back());
-        } else {
-            for (Memory& view : plan.gradient_views) backend_.load(output_gradient, view);
-        }
     }
 
     /// The state of a batch norm.
