@@ -12,8 +12,19 @@ namespace DPTK_NAMESPACE::nn {
 
 namespace detail {
 
-using dptk::detail::shape_text;
-using dptk::detail::text;
+/// Returns the parameters or buffers of all operations, with the operations' names.
+template <class Spec>
+[[nodiscard]] std::vector<Spec> named_specs(const Graph& graph,
+                                            std::vector<Spec> (*specs_of)(const Operation&, InputShapes)) {
+    std::vector<Spec> all;
+    for (const GraphNode& node : graph.nodes()) {
+        for (Spec& spec : specs_of(node.operation, graph.input_shapes(node))) {
+            spec.name = node.name + '.' + spec.name;
+            all.push_back(std::move(spec));
+        }
+    }
+    return all;
+}
 
 }  // namespace detail
 
@@ -24,26 +35,26 @@ DPTK_INLINE Graph::Graph(Shape input) {
 DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Value>& inputs,
                                        std::string_view name) {
     GraphNode node{std::move(operation), {}, {}, name.empty() ? "" : prefix_ + std::string(name)};
-    const std::string what =
-        node.name.empty() ? detail::text("operation ", nodes_.size()) : detail::text('"', node.name, '"');
+    const std::string what = node.name.empty() ? dptk::detail::text("operation ", nodes_.size())
+                                               : dptk::detail::text('"', node.name, '"');
     for (const Value& input : inputs) {
         if (input.node >= nodes_.size())
-            throw ArgumentError(detail::text(what, ": expected inputs that are values of this graph"));
+            throw ArgumentError(dptk::detail::text(what, ": expected inputs that are values of this graph"));
         node.inputs.push_back(input.node);
     }
     if (inputs.empty() && !nodes_.empty())
-        throw ArgumentError(detail::text(what, ": expected inputs, except for the first operation"));
+        throw ArgumentError(dptk::detail::text(what, ": expected inputs, except for the first operation"));
     const std::vector<Shape> shapes = input_shapes(node);
     try {
         node.shape = output_shape_of(node.operation, shapes);
     } catch (const ArgumentError& error) {
-        throw ArgumentError(detail::text(what, ": ", error.what()));
+        throw ArgumentError(dptk::detail::text(what, ": ", error.what()));
     }
     if (!parameters_of(node.operation, shapes).empty()) {
         const auto is_same = [&](const GraphNode& other) { return other.name == node.name; };
         if (node.name.empty() || std::any_of(nodes_.begin(), nodes_.end(), is_same))
-            throw ArgumentError(detail::text(what, ": expected a name of its own for ",
-                                             operation_name(node.operation), ", which has parameters"));
+            throw ArgumentError(dptk::detail::text(what, ": expected a name of its own for ",
+                                                   operation_name(node.operation), ", which has parameters"));
     }
     nodes_.push_back(std::move(node));
     return {nodes_.size() - 1};
@@ -52,7 +63,7 @@ DPTK_INLINE Value Graph::add_operation(Operation operation, const std::vector<Va
 DPTK_INLINE const Shape& Graph::shape(Value value) const {
     if (value.node >= nodes_.size())
         throw ArgumentError(
-            detail::text("Graph: expected a value of this graph, found operation ", value.node));
+            dptk::detail::text("Graph: expected a value of this graph, found operation ", value.node));
     return nodes_[value.node].shape;
 }
 
@@ -84,25 +95,11 @@ DPTK_INLINE std::vector<Shape> Graph::input_shapes(const GraphNode& node) const 
 }
 
 DPTK_INLINE std::vector<ParameterSpec> Graph::parameters() const {
-    std::vector<ParameterSpec> all;
-    for (const GraphNode& node : nodes_) {
-        for (ParameterSpec& parameter : parameters_of(node.operation, input_shapes(node))) {
-            parameter.name = node.name + '.' + parameter.name;
-            all.push_back(std::move(parameter));
-        }
-    }
-    return all;
+    return detail::named_specs(*this, parameters_of);
 }
 
 DPTK_INLINE std::vector<BufferSpec> Graph::buffers() const {
-    std::vector<BufferSpec> all;
-    for (const GraphNode& node : nodes_) {
-        for (BufferSpec& buffer : buffers_of(node.operation, input_shapes(node))) {
-            buffer.name = node.name + '.' + buffer.name;
-            all.push_back(std::move(buffer));
-        }
-    }
-    return all;
+    return detail::named_specs(*this, buffers_of);
 }
 
 DPTK_INLINE std::string Graph::summary() const {
@@ -112,8 +109,9 @@ DPTK_INLINE std::string Graph::summary() const {
         const auto space = [](std::string_view text, std::size_t width) {
             return std::string(width > text.size() ? width - text.size() : 0, ' ');
         };
-        table += detail::text(name, space(name, 33), operation, space(operation, 19), shape, space(shape, 20),
-                              space(parameters, 13), parameters, space(flops, 17), flops, '\n');
+        table += dptk::detail::text(name, space(name, 33), operation, space(operation, 19), shape,
+                                    space(shape, 20), space(parameters, 13), parameters, space(flops, 17),
+                                    flops, '\n');
     };
     add_row("name", "operation", "output", "parameters", "FLOPs");
     std::size_t all_parameters = 0, all_flops = 0;
@@ -125,7 +123,7 @@ DPTK_INLINE std::string Graph::summary() const {
         const std::size_t flops = 2 * multiplications_of(node.operation, shapes);
         all_parameters += parameters;
         all_flops += flops;
-        add_row(node.name, operation_name(node.operation), detail::shape_text(node.shape),
+        add_row(node.name, operation_name(node.operation), dptk::detail::shape_text(node.shape),
                 std::to_string(parameters), std::to_string(flops));
     }
     add_row("sum", "", "", std::to_string(all_parameters), std::to_string(all_flops));
