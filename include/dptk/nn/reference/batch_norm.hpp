@@ -5,7 +5,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -79,26 +78,20 @@ void forward(const BatchNorm2d& norm, const HostCall<T>& call) {
     });
 }
 
-/// Returns, for each channel, the sum of the output gradient, and then for each channel the sum of its
-/// products with the normalized input.
+/// Also saves, for each channel, the sum of the output gradient, and then for each channel the sum of its
+/// products with the normalized input, for backward_inputs().
 template <std::floating_point T>
-[[nodiscard]] std::vector<double> gradient_sums(const HostCall<T>& call) {
+void backward_parameters(const BatchNorm2d&, const HostCall<T>& call) {
     const std::size_t channels = call.shapes[0][0];
     const T* const factors = call.saved.values.data();
     const T* const means = factors + channels;
-    std::vector<double> sums(2 * channels);
+    std::vector<double>& sums = call.saved.sums;
+    sums.assign(2 * channels, 0);
     for_each_element(call.batch, call.shapes[0], [&](std::size_t c, std::size_t i) {
         const double gradient = static_cast<double>(call.output_gradient[i]);
         sums[c] += gradient;
         sums[channels + c] += gradient * static_cast<double>((call.inputs[0][i] - means[c]) * factors[c]);
     });
-    return sums;
-}
-
-template <std::floating_point T>
-void backward_parameters(const BatchNorm2d&, const HostCall<T>& call) {
-    const std::size_t channels = call.shapes[0][0];
-    const std::vector<double>& sums = call.saved.sums = gradient_sums(call);  // also for backward_inputs()
     for (std::size_t c = 0; c < channels; ++c) {
         call.parameter_gradients[0][c] += static_cast<T>(sums[channels + c]);
         call.parameter_gradients[1][c] += static_cast<T>(sums[c]);

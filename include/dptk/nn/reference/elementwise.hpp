@@ -5,7 +5,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -15,46 +14,38 @@
 
 namespace DPTK_NAMESPACE::nn::reference {
 
-/// Calls visit(first, distance, count) for each group of elements over which a softmax goes.
+/// Calls visit(count, at) for each group of elements over which a softmax goes; at(i) is the index of the
+/// group's element i.
 template <class Visit>
 void for_each_softmax(const Softmax& softmax, std::size_t batch, const Shape& shape, Visit&& visit) {
     const std::size_t count = softmax.radix == 0 ? shape[0] : softmax.radix;
     const std::size_t distance = element_count(shape) / count;
     for (std::size_t n = 0; n < batch; ++n) {
-        for (std::size_t p = 0; p < distance; ++p) visit(n * count * distance + p, distance, count);
+        for (std::size_t p = 0; p < distance; ++p)
+            visit(count, [=](std::size_t i) { return (n * count + i) * distance + p; });
     }
 }
 
 template <std::floating_point T>
 void forward(const Softmax& softmax, const HostCall<T>& call) {
-    for_each_softmax(softmax, call.batch, call.shapes[0],
-                     [&](std::size_t first, std::size_t distance, std::size_t count) {
-                         T largest = call.inputs[0][first];
-                         for (std::size_t i = 1; i < count; ++i)
-                             largest = std::max(largest, call.inputs[0][first + i * distance]);
-                         T sum = 0;
-                         for (std::size_t i = 0; i < count; ++i) {
-                             const std::size_t place = first + i * distance;
-                             sum += call.output[place] = std::exp(call.inputs[0][place] - largest);
-                         }
-                         for (std::size_t i = 0; i < count; ++i) call.output[first + i * distance] /= sum;
-                     });
+    const T* const in = call.inputs[0];
+    for_each_softmax(softmax, call.batch, call.shapes[0], [&](std::size_t count, auto&& at) {
+        T largest = in[at(0)];
+        for (std::size_t i = 1; i < count; ++i) largest = std::max(largest, in[at(i)]);
+        T sum = 0;
+        for (std::size_t i = 0; i < count; ++i) sum += call.output[at(i)] = std::exp(in[at(i)] - largest);
+        for (std::size_t i = 0; i < count; ++i) call.output[at(i)] /= sum;
+    });
 }
 
 template <std::floating_point T>
 void backward_inputs(const Softmax& softmax, const HostCall<T>& call) {
-    for_each_softmax(
-        softmax, call.batch, call.shapes[0], [&](std::size_t first, std::size_t distance, std::size_t count) {
-            T mean = 0;
-            for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t place = first + i * distance;
-                mean += call.output[place] * call.output_gradient[place];
-            }
-            for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t place = first + i * distance;
-                call.input_gradients[0][place] += call.output[place] * (call.output_gradient[place] - mean);
-            }
-        });
+    for_each_softmax(softmax, call.batch, call.shapes[0], [&](std::size_t count, auto&& at) {
+        T mean = 0;
+        for (std::size_t i = 0; i < count; ++i) mean += call.output[at(i)] * call.output_gradient[at(i)];
+        for (std::size_t i = 0; i < count; ++i)
+            call.input_gradients[0][at(i)] += call.output[at(i)] * (call.output_gradient[at(i)] - mean);
+    });
 }
 
 /// Calls visit(input, output) for each pair of indices that a RadixSum connects, in the order of the inputs.
@@ -86,13 +77,6 @@ void forward(const Add&, const HostCall<T>& call) {
         call.output[i] = call.inputs[0][i] + call.inputs[1][i];
 }
 
-template <std::floating_point T>
-void backward_inputs(const Add&, const HostCall<T>& call) {
-    for (T* const gradient : call.input_gradients) {
-        for (std::size_t i = 0; i < call.output.size(); ++i) gradient[i] += call.output_gradient[i];
-    }
-}
-
 /// Returns, for each element of a sample of the first input, the index in a sample of the second one.
 [[nodiscard]] inline std::vector<std::size_t> broadcast_indices(const Shape& first, const Shape& second) {
     std::vector<std::size_t> indices(element_count(first));
@@ -108,37 +92,28 @@ void backward_inputs(const Add&, const HostCall<T>& call) {
     return indices;
 }
 
-template <std::floating_point T>
-void forward(const Multiply&, const HostCall<T>& call) {
+/// Calls visit(i, j) for each element i of the first input, and the element j of the second one by which it
+/// is multiplied.
+template <std::floating_point T, class Visit>
+void for_each_product(const HostCall<T>& call, Visit&& visit) {
     const std::vector<std::size_t> other = broadcast_indices(call.shapes[0], call.shapes[1]);
     const std::size_t factors = element_count(call.shapes[1]);
-    for (std::size_t i = 0; i < call.output.size(); ++i) {
-        const std::size_t n = i / other.size();
-        call.output[i] = call.inputs[0][i] * call.inputs[1][n * factors + other[i % other.size()]];
-    }
+    for (std::size_t i = 0; i < call.output.size(); ++i)
+        visit(i, i / other.size() * factors + other[i % other.size()]);
+}
+
+template <std::floating_point T>
+void forward(const Multiply&, const HostCall<T>& call) {
+    for_each_product(
+        call, [&](std::size_t i, std::size_t j) { call.output[i] = call.inputs[0][i] * call.inputs[1][j]; });
 }
 
 template <std::floating_point T>
 void backward_inputs(const Multiply&, const HostCall<T>& call) {
-    const std::vector<std::size_t> other = broadcast_indices(call.shapes[0], call.shapes[1]);
-    const std::size_t factors = element_count(call.shapes[1]);
-    for (std::size_t i = 0; i < call.output.size(); ++i) {
-        const std::size_t factor = i / other.size() * factors + other[i % other.size()];
-        const T gradient = call.output_gradient[i];
-        call.input_gradients[0][i] += gradient * call.inputs[1][factor];
-        call.input_gradients[1][factor] += gradient * call.inputs[0][i];
-    }
-}
-
-template <std::floating_point T>
-void forward(const Flatten&, const HostCall<T>& call) {
-    std::copy_n(call.inputs[0], call.output.size(), call.output.data());
-}
-
-template <std::floating_point T>
-void backward_inputs(const Flatten&, const HostCall<T>& call) {
-    for (std::size_t i = 0; i < call.output.size(); ++i)
-        call.input_gradients[0][i] += call.output_gradient[i];
+    for_each_product(call, [&](std::size_t i, std::size_t j) {
+        call.input_gradients[0][i] += call.output_gradient[i] * call.inputs[1][j];
+        call.input_gradients[1][j] += call.output_gradient[i] * call.inputs[0][i];
+    });
 }
 
 /// Returns the factor of each element in a dropout: 0, or 1 / (1 - p). It depends on the seed, the step, the

@@ -17,7 +17,7 @@
 
 namespace DPTK_NAMESPACE::nn::reference {
 
-/// Computes the output of an operation.
+/// Computes the output of an operation. A Flatten's is its input: see memory_use().
 template <std::floating_point T>
 void forward(const Operation& operation, const HostCall<T>& call) {
     std::visit(
@@ -26,7 +26,7 @@ void forward(const Operation& operation, const HostCall<T>& call) {
                 nn::detail::pointwise_forward<Op>(call);
             } else if constexpr (std::same_as<Op, Custom>) {
                 one.operation->forward(call);
-            } else {
+            } else if constexpr (!std::same_as<Op, Input> && !std::same_as<Op, Flatten>) {
                 reference::forward(one, call);
             }
         },
@@ -48,7 +48,8 @@ void backward_parameters(const Operation& operation, const HostCall<T>& call) {
         operation);
 }
 
-/// Adds to the gradients of an operation's inputs.
+/// Adds to the gradients of an operation's inputs. Those of a Flatten and an Add are the output's gradient:
+/// see memory_use().
 template <std::floating_point T>
 void backward_inputs(const Operation& operation, const HostCall<T>& call) {
     std::visit(
@@ -57,7 +58,8 @@ void backward_inputs(const Operation& operation, const HostCall<T>& call) {
                 nn::detail::pointwise_backward<Op>(call);
             } else if constexpr (std::same_as<Op, Custom>) {
                 one.operation->backward_inputs(call);
-            } else if constexpr (!std::same_as<Op, Input>) {
+            } else if constexpr (!std::same_as<Op, Input> && !std::same_as<Op, Flatten> &&
+                                 !std::same_as<Op, Add>) {
                 reference::backward_inputs(one, call);
             }
         },
