@@ -4,7 +4,6 @@
 #include "dptk/nn/detail/memory_plan.ipp"
 #include "dptk/nn/detail/network_structure.ipp"
 #include "dptk/nn/graph.ipp"
-#include "dptk/nn/initialize.ipp"
 #include "dptk/nn/models.ipp"
 #include "dptk/nn/operations.ipp"
 #include "dptk/nn/residual_models.ipp"

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "dptk/core/config.hpp"
@@ -136,8 +135,7 @@ concept NetworkLayer = requires(L& layer, std::size_t batch, std::span<const Lay
 /// - `make_layer(request)`: returns the layer of an operation
 /// - `reserve(bytes)`: returns memory for values and gradients; the contents of earlier memory may be lost
 /// - `bytes(layout)`, `make_memory(layout)`, `bind(memory, address)`: the size of a layout, a handle that
-/// does
-///   not refer to memory yet, and its address
+///   does not refer to memory yet, and its address
 /// - `begin_forward()`, which is optional: called at the start of each forward
 /// - `load(tensor, memory)`: copies or binds
 /// - `plan_store(memory)`: returns a function object that copies to a tensor that has enough room

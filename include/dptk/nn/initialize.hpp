@@ -5,6 +5,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -19,7 +20,11 @@ using Generator = std::mt19937_64;
 
 /// Returns a uniform number in [-1, 1) from 53 random bits. Every operation is exact, so that all compilers
 /// give the same result.
-[[nodiscard]] double uniform_symmetric(Generator& generator);
+[[nodiscard]] inline double uniform_symmetric(Generator& generator) {
+    constexpr auto half = std::int64_t{1} << 52;
+    const auto bits = static_cast<std::int64_t>(generator() >> 11);
+    return static_cast<double>(bits - half) / static_cast<double>(half);
+}
 
 /// Returns `count` values from U(-1/√fan_in, 1/√fan_in), in row-major order. PyTorch uses this distribution
 /// for the weights (Kaiming uniform with a = √5) and for the biases of Linear and Conv2d.
@@ -45,7 +50,3 @@ template <std::floating_point T>
 }  // namespace detail
 
 }  // namespace DPTK_NAMESPACE::nn
-
-#ifndef DPTK_SEPARATE_COMPILATION
-#include "dptk/nn/initialize.ipp"
-#endif

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"

@@ -43,11 +43,19 @@ class Cpu {
         return input_layout(graph, nominal_batch);
     }
 
-    [[nodiscard]] Layout input_layout(const Graph& graph, std::size_t batch) const;
+    [[nodiscard]] Layout input_layout(const Graph& graph, std::size_t batch) const {
+        return cpu::translate_errors(
+            "input", [&] { return cpu::row_major_layout(cpu::dims_of_batch(batch, graph.input_shape())); });
+    }
 
-    [[nodiscard]] Layout output_gradient_layout(const Layout& output) const;
+    [[nodiscard]] Layout output_gradient_layout(const Layout& output) const {
+        return cpu::row_major_layout(cpu::dims_of(output));
+    }
 
-    std::unique_ptr<Layer> make_layer(const cpu::Request& request);
+    std::unique_ptr<Layer> make_layer(const cpu::Request& request) {
+        return cpu::translate_errors(request.info.label,
+                                     [&] { return std::make_unique<cpu::Layer>(context_, request); });
+    }
 
     std::byte* reserve(std::size_t bytes) { return memory_.reserve(bytes); }
 

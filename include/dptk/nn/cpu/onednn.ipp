@@ -3,6 +3,7 @@
 #include "dptk/nn/cpu/onednn.hpp"
 
 #include <string>
+#include <vector>
 
 #include "dptk/core/detail/fnv1a.hpp"
 #include "dptk/core/detail/text.hpp"

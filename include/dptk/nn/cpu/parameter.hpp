@@ -1,7 +1,6 @@
 /// A parameter in the layout of oneDNN's forward pass, with its gradient in the same layout.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>

@@ -2,13 +2,10 @@
 /// compare other backends with, and is tested against finite differences itself.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "dptk/core/config.hpp"
