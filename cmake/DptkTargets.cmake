@@ -85,13 +85,14 @@ dptk_add_headers(readers data/readers/*.[hi]pp data/readers/detail/*.[hi]pp)
 
 dptk_add_headers(images data/images/*.[hi]pp data/images/detail/*.[hi]pp)
 
-dptk_add_headers(weights weights/*.[hi]pp)
+dptk_add_headers(weights weights/*.[hi]pp train/checkpoint/*.[hi]pp)
 
 dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/detail/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp train/detail/*.[hi]pp)
+dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/detail/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp train/callbacks/*.[hi]pp
+    train/detail/*.[hi]pp)
 if(TARGET dptk::onednn)
     target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
 endif()

@@ -11,4 +11,5 @@
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/detail/png_encoder.ipp"
 #include "dptk/train/progress.ipp"
+#include "dptk/train/stop_signals.ipp"
 #include "dptk/train/tensorboard_file.ipp"

@@ -1,16 +1,19 @@
-/// Trainer, the training loop of an image classifier on dptk's own networks: it combines sampler, DDP (or
-/// ReproducibleDataParallel), loss and SGD. With DDP, gradients are computed directly in its buckets. Loss,
-/// accuracy and sample counts are over all ranks, with each sample counted once; times are this rank's.
-/// TrainerComputation has the parts that differ between host memory and GPUs.
+/// Trainer, the training loop of a classifier on dptk's own networks: it combines sampler, DDP (or
+/// ReproducibleDataParallel), loss, optimizer and callbacks. With DDP, gradients are computed directly in its
+/// buckets. TrainerComputation has the parts that differ between host memory and GPUs.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,30 +25,30 @@
 #include "dptk/data/data_loader.hpp"
 #include "dptk/data/dataset.hpp"
 #include "dptk/data/distributed_sampler.hpp"
+#include "dptk/data/fingerprint.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/nn/agree_on_layouts.hpp"
 #include "dptk/nn/network.hpp"
+#include "dptk/train/callback.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
+#include "dptk/train/epoch_result.hpp"
 #include "dptk/train/progress.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE {
 
-/// The result of a pass over a dataset.
-struct EpochResult {
-    double loss = 0;          ///< The mean over the samples.
-    double accuracy = 0;      ///< The fraction of samples whose largest logit is that of their label.
-    std::size_t samples = 0;  ///< The number of samples, over all ranks.
-    double seconds = 0;       ///< The duration, by this rank's clock.
-};
-
 /// Trains a network on this rank's share of a dataset, and evaluates it.
+///
+///     dptk::Trainer<dptk::nn::Cpu> trainer(group, net, {.epochs = 30, .sgd = {.lr = 0.01, .momentum =
+///     0.9}}); trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 30, .warmup = 3})));
+///     trainer.add(dptk::Checkpoint("runs/flowers"));
+///     trainer.fit(training_images, test_images);  // continues where runs/flowers ends
 template <nn::NetworkBackend Backend>
-class Trainer {
+class Trainer : public TrainingRun {
   public:
     using Scalar = typename Backend::Scalar;  ///< The element type of the network.
 
@@ -75,11 +78,44 @@ class Trainer {
         computation_.put_gradients_into(*ddp_);
     }
 
-    /// Trains one epoch with SGD, in the sample order that (seed, epoch) determines, with at most
-    /// batch_size samples per step and rank (or shard). Calls `on_progress` on all ranks at regular
-    /// intervals, 20 to 39 times, or after each step if the epoch has fewer than 20. Collective. With a GPU,
-    /// the host waits for the GPU only before it calls `on_progress`, in the first step of each batch size,
-    /// and if the GPU has not yet loaded the previous batches.
+    /// Adds a callback, which sees what happens from now on. Add the same ones in the same order on all
+    /// ranks. Returns the trainer's copy.
+    template <std::derived_from<Callback> C>
+    C& add(C callback) {
+        auto own = std::make_unique<C>(std::move(callback));
+        C& added = *own;
+        callbacks_.push_back(std::move(own));
+        return added;
+    }
+
+    /// Trains until options.epochs are done or a callback calls stop(), and evaluates after each epoch.
+    /// Returns the final status. Collective. Throws as train_epoch() and the callbacks do.
+    template <IndexableDataset Training, IndexableDataset Test>
+    TrainingStatus fit(const Training& training, const Test& test) {
+        status_ = {.epochs = options_.epochs};
+        dataset_fingerprint_ = detail::text(dataset_fingerprint(training));
+        call(&Callback::train_begin);
+        while (status_.epoch < options_.epochs) {
+            run_epoch(training, {});
+            if (!status_.stop_reason.empty()) break;
+            evaluate(test);
+            if (!status_.stop_reason.empty()) break;
+            is_epoch_done_ = true;
+            call(&Callback::epoch_end);
+            is_epoch_done_ = false;
+            ++status_.epoch;
+            status_.batch = 0;
+            if (!status_.stop_reason.empty()) break;
+        }
+        call(&Callback::train_end);
+        return status_;
+    }
+
+    /// Trains one epoch, in the sample order that (seed, epoch) determines, with at most batch_size samples
+    /// per step and rank (or shard). Calls `on_progress` on all ranks at regular intervals, 20 to 39 times,
+    /// or after each step if the epoch has fewer than 20. Collective. With a GPU, the host waits for the GPU
+    /// only before it calls `on_progress`, in the first step of each batch size, and if the GPU has not yet
+    /// loaded the previous batches.
     ///
     /// A sample is that of an ImageDataset, or a pair or tuple that begins with an Image or a contiguous
     /// range of numbers, and the sample's label, of an integer type.
@@ -91,28 +127,10 @@ class Trainer {
     template <IndexableDataset Dataset>
     EpochResult train_epoch(const Dataset& dataset, int epoch,
                             const std::function<void(const TrainingProgress&)>& on_progress = {}) {
-        const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
-        check(dataset);
-        const detail::ShardBatches indices(
-            own_samplers(dataset.size(), {.seed = options_.seed, .padding = Padding::none}, epoch),
-            options_.batch_size);
-        Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
-        const std::size_t steps = indices.steps();
-        const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
-        const auto begin = std::chrono::steady_clock::now();
-        for (Totals& totals : training_) totals.reset();
-        computation_.drop_stale_graph(group_);
-        EpochResult result;
-        for (std::size_t done = 1; done <= steps; ++done) {
-            step(batches, indices, done - 1);
-            if (done % interval != 0 && done != steps) continue;
-            result = over_all_ranks(training_, begin);
-            if (done == steps && ddp_) computation_.check(*ddp_);
-            check_finite(result.loss, epoch);
-            if (on_progress) on_progress(progress(result, epoch, done, steps));
-            computation_.drop_stale_graph(group_);  // on_progress may have evaluated with other batch sizes
-        }
-        return result;
+        status_.epoch = epoch;
+        status_.epochs = options_.epochs;
+        status_.batch = 0;
+        return run_epoch(dataset, on_progress);
     }
 
     /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. If
@@ -125,21 +143,143 @@ class Trainer {
         const detail::ShardBatches indices(
             own_samplers(dataset.size(), {.shuffle = false, .padding = Padding::none}, 0),
             options_.batch_size);
+        call(&Callback::test_begin);
         const auto begin = std::chrono::steady_clock::now();
         if (has_buffers_) ddp_->broadcast_values(0);
         const ModeScope mode(computation_, nn::Mode::evaluate);
         Batches<Dataset> batches(computation_, dataset, indices,
                                  loader_options<Dataset>(options_.evaluation_transform));
         for (Totals& totals : evaluation_) totals.reset();
-        for (std::size_t i = 0; i < indices.size(); ++i) {
+        for (std::size_t i = 0; i < indices.size() && status_.stop_reason.empty(); ++i) {
             if (load_next(batches) > 0) forward(evaluation_[i % indices.shards()]);
+            call(&Callback::test_batch);
         }
-        return over_all_ranks(evaluation_, begin);
+        const EpochResult result = to_result(sums(evaluation_), begin);
+        if (status_.stop_reason.empty()) {
+            status_.test = result;
+            call(&Callback::test_summary);
+        }
+        call(&Callback::test_end);
+        return result;
     }
 
-    /// Returns the parameters, for hashes and checkpoints.
-    [[nodiscard]] const std::vector<ParameterRef>& parameters() const noexcept {
+    /// Returns the group.
+    [[nodiscard]] ProcessGroup& group() noexcept override { return group_; }
+
+    /// Returns the parameters, in the backend's layout.
+    [[nodiscard]] std::span<const ParameterRef> parameters() const override {
         return reproducible_ ? reproducible_->parameters() : ddp_->parameters();
+    }
+
+    /// Returns the learning rate of the next step.
+    [[nodiscard]] double lr() const override { return computation_.optimizer().lr(); }
+
+    /// Returns the learning rate of the options.
+    [[nodiscard]] double initial_lr() const override {
+        return options_.optimizer == OptimizerKind::sgd ? options_.sgd.lr : options_.adam.lr;
+    }
+
+    /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
+    void set_lr(double lr) override { computation_.optimizer().set_lr(lr); }
+
+    /// See TrainingRun. Collective. The state of a comm hook is not part of it.
+    [[nodiscard]] TrainingState state() override {
+        nn::Network<Backend>& net = computation_.network();
+        TrainingState state;
+        std::vector<std::int64_t> steps;
+        const std::span<const ParameterRef> all = parameters();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            state.model.push_back(to_row_major(i, all[i].name, all[i].value));
+            const OptimizerState<Scalar> slot = computation_.optimizer().state(i);
+            steps.push_back(slot.steps);
+            for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
+                const auto array = computation_.upload(slot.arrays[a]);
+                state.training.push_back(to_row_major(i, optimizer_tensor(all[i], a), array.data()));
+            }
+        }
+        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
+            StateTensor tensor{buffer.name, buffer.shape, buffer.data.dtype, {}};
+            tensor.bytes.resize(buffer.data.bytes());
+            net.fetch_buffer(buffer.data, tensor.bytes.data());
+            state.model.push_back(std::move(tensor));
+        });
+        state.training.push_back(StateTensor::of<std::int64_t>("optimizer.steps", {steps.size()}, steps));
+        const bool is_within_epoch = status_.batch > 0 && !is_epoch_done_;
+        if (is_within_epoch) {
+            const std::array<double, 3> totals = sums(training_);
+            state.training.push_back(StateTensor::of<double>("trainer.sums", {3}, totals));
+            state.values["trainer.sampler"] = sampler_state_.to_text();
+        }
+        state.values["trainer.epoch"] = detail::text(status_.epoch + (is_epoch_done_ ? 1 : 0));
+        state.values["trainer.batch"] = detail::text(is_within_epoch ? status_.batch : 0);
+        state.values["trainer.step"] = detail::text(status_.step);
+        state.values["trainer.dataset"] = dataset_fingerprint_;
+        state.values["trainer.optimizer"] = optimizer_name();
+        state.values["network.training_passes"] = detail::text(net.training_passes());
+        for (const auto& callback : callbacks_) callback->save(*this, state);
+        return state;
+    }
+
+    /// See TrainingRun.
+    void restore(const TrainingState& state) override {
+        require_equal(state, "trainer.optimizer", "optimizer", optimizer_name());
+        require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
+        nn::Network<Backend>& net = computation_.network();
+        const std::vector<std::int64_t> steps =
+            required(state.training, "optimizer.steps").template values<std::int64_t>();
+        const std::span<const ParameterRef> all = parameters();
+        if (steps.size() != all.size())
+            throw ArgumentError(
+                detail::text("checkpoint: it has ", steps.size(), " parameters, the network ", all.size()));
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            from_row_major(i, required(state.model, all[i].name), all[i].value);
+            OptimizerState<Scalar> slot{.steps = steps[i]};
+            while (const StateTensor* array =
+                       TrainingState::find(state.training, optimizer_tensor(all[i], slot.arrays.size()))) {
+                auto elements = computation_.upload(std::vector<Scalar>(all[i].count));
+                from_row_major(i, *array, elements.data());
+                slot.arrays.push_back(computation_.download(elements));
+            }
+            if (slot.steps > 0) computation_.optimizer().set_state(i, std::move(slot));
+        }
+        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
+            const StateTensor& tensor = required(state.model, buffer.name);
+            if (tensor.shape != buffer.shape || tensor.dtype != buffer.data.dtype)
+                throw ArgumentError(
+                    detail::text("checkpoint: buffer ", buffer.name, " has another shape or type"));
+            net.store_buffer(tensor.bytes.data(), buffer.data);
+        });
+        const auto number = [&](const char* name) { return std::stoll(state.value(name)); };
+        status_.epoch = static_cast<int>(number("trainer.epoch"));
+        status_.batch = static_cast<std::size_t>(number("trainer.batch"));
+        status_.step = number("trainer.step");
+        net.set_training_passes(number("network.training_passes"));
+        if (status_.batch > 0) {
+            continued_ = SamplerState::from_text(state.value("trainer.sampler"));
+            const std::vector<double> totals =
+                required(state.training, "trainer.sums").template values<double>();
+            std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
+        }
+        for (const auto& callback : callbacks_) callback->restore(*this, state);
+    }
+
+    /// See TrainingRun.
+    [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) override {
+        const ParameterRef& parameter = parameters()[i];
+        const std::vector<Scalar> values =
+            computation_.network().to_row_major(i, computation_.elements(parameter, elements));
+        return StateTensor::of<Scalar>(std::move(name), parameter.shape, values);
+    }
+
+    /// See TrainingRun.
+    void from_row_major(std::size_t i, const StateTensor& tensor, void* elements) override {
+        const ParameterRef& parameter = parameters()[i];
+        if (tensor.shape != parameter.shape)
+            throw ArgumentError(detail::text("checkpoint: tensor ", tensor.name, " has the shape ",
+                                             detail::shape_text(tensor.shape), ", expected ",
+                                             detail::shape_text(parameter.shape)));
+        computation_.network().from_row_major(i, tensor.template values<Scalar>(),
+                                              computation_.elements(parameter, elements));
     }
 
   private:
@@ -148,6 +288,82 @@ class Trainer {
     using Batches = typename Computation::template Batches<Dataset>;
     /// Sums over the samples of a shard, in the backend's memory.
     using Totals = typename Computation::Totals;
+
+    void call(void (Callback::*function)(TrainingRun&)) {
+        for (const auto& callback : callbacks_) (*callback.*function)(*this);
+    }
+
+    [[nodiscard]] static const StateTensor& required(const std::vector<StateTensor>& tensors,
+                                                     const std::string& name) {
+        if (const StateTensor* found = TrainingState::find(tensors, name)) return *found;
+        throw ArgumentError(detail::text("checkpoint: there is no tensor ", name));
+    }
+
+    static void require_equal(const TrainingState& state, const char* name, const char* what,
+                              const std::string& own) {
+        if (state.value(name) != own)
+            throw ArgumentError(detail::text("checkpoint: it was made with another ", what, ": ",
+                                             state.value(name), ", this run has ", own));
+    }
+
+    [[nodiscard]] static std::string optimizer_tensor(const ParameterRef& parameter, std::size_t array) {
+        return detail::text("optimizer.", array, '.', parameter.name);
+    }
+
+    [[nodiscard]] std::string optimizer_name() const {
+        switch (options_.optimizer) {
+            case OptimizerKind::adam: return "adam";
+            case OptimizerKind::adamw: return "adamw";
+            case OptimizerKind::sgd: break;
+        }
+        return options_.sgd.momentum == 0 ? "sgd" : "sgd with momentum";
+    }
+
+    /// Trains the rest of the current epoch, after status_.batch steps.
+    template <class Dataset>
+    EpochResult run_epoch(const Dataset& dataset,
+                          const std::function<void(const TrainingProgress&)>& on_progress) {
+        const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
+        check(dataset);
+        std::vector<DistributedSampler> samplers =
+            own_samplers(dataset.size(), {.seed = options_.seed, .padding = Padding::none}, status_.epoch);
+        if (continued_) {
+            for (DistributedSampler& sampler : samplers) sampler.restore(*continued_);
+        } else {
+            continued_sums_ = {};
+        }
+        continued_.reset();
+        const DistributedSampler first = samplers.front();
+        const detail::ShardBatches indices(std::move(samplers), options_.batch_size);
+        Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
+        const std::size_t steps = indices.steps();
+        const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
+        const auto begin = std::chrono::steady_clock::now();
+        status_.batches = status_.batch + steps;
+        for (Totals& totals : training_) totals.reset();
+        computation_.drop_stale_graph(group_);
+        call(&Callback::epoch_begin);
+        for (std::size_t done = 1; done <= steps; ++done) {
+            call(&Callback::batch_begin);
+            step(batches, indices, done - 1);
+            ++status_.batch;
+            ++status_.step;
+            sampler_state_ = first.state(done * options_.batch_size);
+            call(&Callback::step);
+            if (done % interval == 0 || done == steps) {
+                status_.training = to_result(sums(training_), begin);
+                if (done == steps && ddp_) computation_.check(*ddp_);
+                check_finite(status_.training.loss, status_.epoch);
+                call(&Callback::train_summary);
+                if (on_progress) on_progress(progress(done));
+                computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
+            }
+            call(&Callback::batch_end);
+            if (!status_.stop_reason.empty()) return status_.training;
+        }
+        if (steps == 0) status_.training = to_result(sums(training_), begin);
+        return status_.training;
+    }
 
     /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Collective.
     void check_options() {
@@ -168,11 +384,11 @@ class Trainer {
         detail::check_equal_tables(
             group_, "TrainerOptions",
             detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\nseed ",
-                         options_.seed, "\nlr ", options_.sgd.lr, "\nmomentum ", options_.sgd.momentum,
-                         "\nweight_decay ", options_.sgd.weight_decay, "\ndampening ", options_.sgd.dampening,
-                         "\nnesterov ", options_.sgd.nesterov, "\npixel_scale ", options_.pixel_scale,
-                         "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
-                         options_.cuda_graph));
+                         options_.seed, "\noptimizer ", optimizer_name(), "\nlr ", initial_lr(),
+                         "\nmomentum ", options_.sgd.momentum, "\nweight_decay ", options_.sgd.weight_decay,
+                         "\ndampening ", options_.sgd.dampening, "\nnesterov ", options_.sgd.nesterov,
+                         "\npixel_scale ", options_.pixel_scale, "\nreproducible_shards ",
+                         options_.reproducible_shards, "\ncuda_graph ", options_.cuda_graph));
     }
 
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
@@ -254,13 +470,12 @@ class Trainer {
 
     void step_values() {
         const trace::Span span("optimizer");
-        computation_.step_values(parameters());
+        computation_.optimizer().step(parameters());
     }
 
-    /// Sums the totals of all shards in the order of the shards, whose results then do not depend on the
-    /// number of ranks.
-    [[nodiscard]] EpochResult over_all_ranks(const std::vector<Totals>& totals,
-                                             std::chrono::steady_clock::time_point begin) {
+    /// Returns the sums of loss, correct predictions and samples, over the shards in their order, so that
+    /// they do not depend on the number of ranks. Collective.
+    [[nodiscard]] std::array<double, 3> sums(const std::vector<Totals>& totals) {
         std::vector<double> own;
         for (const Totals& shard : totals) {
             const auto fetched = shard.fetch();
@@ -268,8 +483,14 @@ class Trainer {
         }
         std::vector<double> all(own.size() * static_cast<std::size_t>(group_.size()));
         group_.all_gather(own, all);
-        double sums[3] = {};
+        std::array<double, 3> sums{};
+        if (&totals == &training_) sums = continued_sums_;
         for (std::size_t i = 0; i < all.size(); ++i) sums[i % 3] += all[i];
+        return sums;
+    }
+
+    [[nodiscard]] static EpochResult to_result(const std::array<double, 3>& sums,
+                                               std::chrono::steady_clock::time_point begin) {
         const double samples = std::max(sums[2], 1.0);
         return {sums[0] / samples, sums[1] / samples, static_cast<std::size_t>(sums[2]),
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
@@ -277,22 +498,24 @@ class Trainer {
 
     void check_finite(double loss, int epoch) {
         if (std::isfinite(loss)) return;
-        detail::throw_agreed(
-            group_, Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
-                                       "; a smaller learning rate than ", options_.sgd.lr, " may help")));
+        detail::throw_agreed(group_,
+                             Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
+                                                "; a smaller learning rate than ", lr(), " may help")));
     }
 
-    [[nodiscard]] TrainingProgress progress(const EpochResult& result, int epoch, std::size_t done,
-                                            std::size_t batches) const {
-        const double batches_left =
-            static_cast<double>(batches) * (options_.epochs - epoch) - static_cast<double>(done);
-        return {.epoch = epoch + 1,
-                .epochs = options_.epochs,
-                .batch = done,
-                .batches = batches,
-                .loss = result.loss,
-                .samples_per_second = static_cast<double>(result.samples) / result.seconds,
-                .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
+    /// `done` is the number of steps that this run has done in the current epoch.
+    [[nodiscard]] TrainingProgress progress(std::size_t done) const {
+        const EpochResult& result = status_.training;
+        const double batches_left = static_cast<double>(status_.batches) * (options_.epochs - status_.epoch) -
+                                    static_cast<double>(status_.batch);
+        return {
+            .epoch = status_.epoch + 1,
+            .epochs = options_.epochs,
+            .batch = status_.batch,
+            .batches = status_.batches,
+            .loss = result.loss,
+            .samples_per_second = (static_cast<double>(result.samples) - continued_sums_[2]) / result.seconds,
+            .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
     }
 
     /// Sets the network's mode until the end of the scope.
@@ -320,6 +543,12 @@ class Trainer {
     bool is_synchronized_ = false;  // whether batch norms wait for ranks without samples
     std::vector<Totals> training_;  // by shard of this rank
     std::vector<Totals> evaluation_;
+    std::vector<std::unique_ptr<Callback>> callbacks_;
+    bool is_epoch_done_ = false;                 // in epoch_end
+    SamplerState sampler_state_;                 // after the last step
+    std::optional<SamplerState> continued_;      // where the next epoch begins, if not at its first sample
+    std::array<double, 3> continued_sums_ = {};  // of the samples before that
+    std::string dataset_fingerprint_;
 };
 
 }  // namespace DPTK_NAMESPACE

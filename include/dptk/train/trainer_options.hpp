@@ -10,16 +10,26 @@
 #include "dptk/data/transforms/image_transforms.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/options.hpp"
+#include "dptk/optim/adam.hpp"
 #include "dptk/optim/sgd.hpp"
 
 namespace DPTK_NAMESPACE {
 
+/// The optimizers of a Trainer.
+enum class OptimizerKind {
+    sgd,   ///< SGD, with TrainerOptions::sgd.
+    adam,  ///< Adam, with TrainerOptions::adam.
+    adamw  ///< AdamW, with TrainerOptions::adam.
+};
+
 /// Options of a Trainer. They must be equal on all ranks unless their comment says otherwise.
 struct TrainerOptions {
-    int epochs = 10;  ///< The number of planned epochs, for progress output; train_epoch() runs one.
+    int epochs = 10;  ///< The number of epochs of fit(); train_epoch() runs one.
     /// The number of samples per step and rank, or with reproducible shards, per step and shard.
     std::size_t batch_size = 32;
-    SGDOptions sgd = {.lr = 0.01};  ///< Options of the optimizer.
+    OptimizerKind optimizer = OptimizerKind::sgd;  ///< Which of the following two has its options.
+    SGDOptions sgd = {.lr = 0.01};                 ///< Options of SGD.
+    AdamOptions adam = {};                         ///< Options of Adam and AdamW.
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
     /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.

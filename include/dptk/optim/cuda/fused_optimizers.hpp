@@ -27,6 +27,17 @@ class FusedOptimizer {
     /// Blocks until the value is in device memory.
     void set_lr(double lr);
 
+    /// Returns the learning rate of the next step.
+    [[nodiscard]] double lr() const noexcept { return host_progress_.value.lr; }
+
+    /// Returns the state of the parameter at index `slot`, like SGD::state() and Adam::state(). All
+    /// parameters have the same number of steps. Blocks.
+    [[nodiscard]] OptimizerState<float> state(std::size_t slot);
+
+    /// Restores a state that state(slot) returned. Call it for all parameters. Blocks. Throws ArgumentError
+    /// for a state of another kind of optimizer.
+    void set_state(std::size_t slot, const OptimizerState<float>& state);
+
   protected:
     /// Returns the arrays of the parameters and of their states, which are made in the first call.
     [[nodiscard]] std::span<const detail::OptimizerTensor> tensors(std::span<const ParameterRef> parameters);
@@ -42,6 +53,7 @@ class FusedOptimizer {
         detail::OptimizerProgress value;
     };
 
+    void fetch_progress();
     void send_progress();
 
     std::size_t states_;

@@ -15,9 +15,31 @@ DPTK_INLINE FusedOptimizer::FusedOptimizer(double lr, std::size_t states, Stream
 
 DPTK_INLINE void FusedOptimizer::set_lr(double lr) {
     dptk::detail::require_not_negative("FusedOptimizer", "lr", lr);
-    detail::copy_bytes(&host_progress_, progress_.data(), sizeof host_progress_, stream_);
-    synchronize(stream_);
+    if (lr == host_progress_.value.lr) return;
+    fetch_progress();
     host_progress_.value.lr = lr;
+    send_progress();
+}
+
+DPTK_INLINE OptimizerState<float> FusedOptimizer::state(std::size_t slot) {
+    OptimizerState<float> copy;
+    if (slot >= state_.size()) return copy;
+    fetch_progress();
+    copy.steps = host_progress_.value.step - 1;
+    for (const DeviceBuffer<float>& array : state_[slot])
+        copy.arrays.push_back(to_host(array.span(), stream_));
+    return copy;
+}
+
+DPTK_INLINE void FusedOptimizer::set_state(std::size_t slot, const OptimizerState<float>& state) {
+    if (state.arrays.size() != states_)
+        throw ArgumentError(dptk::detail::text("FusedOptimizer: expected a state of ", states_,
+                                               " arrays for slot ", slot, ", got ", state.arrays.size()));
+    if (slot >= state_.size()) state_.resize(slot + 1);
+    state_[slot].clear();
+    for (const std::vector<float>& array : state.arrays) state_[slot].push_back(to_device(array, stream_));
+    fetch_progress();
+    host_progress_.value.step = state.steps + 1;
     send_progress();
 }
 
@@ -57,6 +79,13 @@ DPTK_INLINE std::span<const detail::OptimizerTensor> FusedOptimizer::tensors(
 
 DPTK_INLINE detail::OptimizerProgress* FusedOptimizer::progress() noexcept {
     return &progress_.data()->value;
+}
+
+DPTK_INLINE void FusedOptimizer::fetch_progress() {
+    const double lr = host_progress_.value.lr;
+    detail::copy_bytes(&host_progress_, progress_.data(), sizeof host_progress_, stream_);
+    synchronize(stream_);
+    host_progress_.value.lr = lr;
 }
 
 DPTK_INLINE void FusedOptimizer::send_progress() {

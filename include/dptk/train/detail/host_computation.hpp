@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
@@ -20,6 +21,7 @@
 #include "dptk/nn/network.hpp"
 #include "dptk/optim/sgd.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -43,7 +45,7 @@ class TrainerComputation {
     };
 
     TrainerComputation(nn::Network<Backend>& net, const TrainerOptions& options)
-        : net_(net), format_(sample_format(net, options.pixel_scale)), sgd_(options.sgd) {}
+        : net_(net), format_(sample_format(net, options.pixel_scale)), optimizer_(options) {}
 
     /// Returns what is wrong with the options; empty if they are valid.
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
@@ -135,14 +137,21 @@ class TrainerComputation {
         net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
     }
 
-    /// Performs one SGD step on all values.
-    void step_values(std::span<const ParameterRef> parameters) {
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            const ParameterRef& parameter = parameters[i];
-            sgd_.step(i, std::span(static_cast<Scalar*>(parameter.value), parameter.count),
-                      std::span<const Scalar>(static_cast<Scalar*>(parameter.gradient), parameter.count));
-        }
+    [[nodiscard]] auto& optimizer() noexcept { return optimizer_; }
+
+    [[nodiscard]] const auto& optimizer() const noexcept { return optimizer_; }
+
+    /// Returns a view of elements in the layout of a parameter.
+    [[nodiscard]] std::span<Scalar> elements(const ParameterRef& parameter, const void* data) const {
+        return {static_cast<Scalar*>(const_cast<void*>(data)), parameter.count};
     }
+
+    /// Returns a copy of an optimizer's array where the network's elements are.
+    [[nodiscard]] std::vector<Scalar> upload(std::vector<Scalar> array) const { return array; }
+
+    [[nodiscard]] std::vector<Scalar> download(const std::vector<Scalar>& array) const { return array; }
+
+    [[nodiscard]] nn::Network<Backend>& network() noexcept { return net_; }
 
     /// Does nothing: on the host each step throws its own errors.
     void check(DistributedDataParallel& /*ddp*/) {}
@@ -150,7 +159,7 @@ class TrainerComputation {
   private:
     nn::Network<Backend>& net_;
     SampleFormat format_;
-    SGD<Scalar> sgd_;
+    OptimizerChoice<Scalar, SGD<Scalar>, Adam<Scalar>, AdamW<Scalar>> optimizer_;
     const LabeledBatch<Scalar>* batch_ = nullptr;  // in the loader of the current pass
     nn::Tensor<Scalar> output_gradient_;
     nn::Tensor<Scalar> no_samples_;

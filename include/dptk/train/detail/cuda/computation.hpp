@@ -29,6 +29,7 @@
 #include "dptk/train/detail/cuda/batches.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -50,7 +51,7 @@ class TrainerComputation<nn::Cuda> {
           format_(sample_format(net, options.pixel_scale)),
           keeps_datasets_(options.data_on_device),
           batches_(net.input_shape(), options, stream_),
-          sgd_(options.sgd, stream_) {}
+          optimizer_(options, stream_) {}
 
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
@@ -174,7 +175,23 @@ class TrainerComputation<nn::Cuda> {
         net_.backward(output_gradient_, std::forward<OnReady>(on_ready));
     }
 
-    void step_values(std::span<const ParameterRef> parameters) { sgd_.step(parameters); }
+    [[nodiscard]] auto& optimizer() noexcept { return optimizer_; }
+
+    [[nodiscard]] const auto& optimizer() const noexcept { return optimizer_; }
+
+    [[nodiscard]] DeviceSpan<float> elements(const ParameterRef& parameter, const void* data) const {
+        return {static_cast<float*>(const_cast<void*>(data)), parameter.count, parameter.device};
+    }
+
+    [[nodiscard]] cuda::DeviceBuffer<float> upload(const std::vector<float>& array) const {
+        return cuda::to_device(array, stream_);
+    }
+
+    [[nodiscard]] std::vector<float> download(const cuda::DeviceBuffer<float>& array) const {
+        return cuda::to_host(array.span(), stream_);
+    }
+
+    [[nodiscard]] nn::Network<nn::Cuda>& network() noexcept { return net_; }
 
     void check(DistributedDataParallel& ddp) { ddp.check(); }
 
@@ -191,7 +208,7 @@ class TrainerComputation<nn::Cuda> {
     bool keeps_datasets_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
-    FusedSGD sgd_;
+    OptimizerChoice<float, FusedSGD, FusedAdam, FusedAdamW> optimizer_;
     std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
     bool repeats_ = false;         // whether the comm hook does the same work in all further steps
     std::optional<cuda::Graph> graph_;

@@ -1,0 +1,118 @@
+/// Callback, code of the program that a Trainer calls at certain points of a run, and TrainingRun, what
+/// callbacks see of the run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "dptk/comm/process_group.hpp"
+#include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
+#include "dptk/train/epoch_result.hpp"
+#include "dptk/train/training_state.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Where a training run is. The same on all ranks, except for durations.
+struct TrainingStatus {
+    int epoch = 0;            ///< The current epoch, counted from 0.
+    int epochs = 0;           ///< The planned number of epochs.
+    std::size_t batch = 0;    ///< The number of steps done in this epoch.
+    std::size_t batches = 0;  ///< The number of steps of this epoch.
+    std::int64_t step = 0;    ///< The number of steps done since the beginning of the run.
+    /// Loss and accuracy of this epoch: up to now in Callback::train_summary(), and final from there on.
+    EpochResult training = {};
+    /// Loss and accuracy of the last evaluation, from Callback::test_summary() on.
+    EpochResult test = {};
+    /// Why the run ends early; empty unless it does.
+    std::string stop_reason = {};
+
+    /// Returns the epochs done, with fractions.
+    [[nodiscard]] double epochs_done() const noexcept {
+        return epoch + (batches == 0 ? 0 : static_cast<double>(batch) / static_cast<double>(batches));
+    }
+};
+
+/// The training run that a callback belongs to.
+class TrainingRun {
+  public:
+    virtual ~TrainingRun() = default;
+
+    /// Returns where the run is.
+    [[nodiscard]] const TrainingStatus& status() const noexcept { return status_; }
+
+    /// Returns the ranks that train together.
+    [[nodiscard]] virtual ProcessGroup& group() noexcept = 0;
+
+    /// Returns the parameters, in the backend's layout.
+    [[nodiscard]] virtual std::span<const ParameterRef> parameters() const = 0;
+
+    /// Returns the learning rate of the next step.
+    [[nodiscard]] virtual double lr() const = 0;
+
+    /// Returns the learning rate of the options.
+    [[nodiscard]] virtual double initial_lr() const = 0;
+
+    /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
+    virtual void set_lr(double lr) = 0;
+
+    /// Returns a copy of the run's state. Blocks until the device is done with the last step.
+    [[nodiscard]] virtual TrainingState state() = 0;
+
+    /// Continues from a state that state() returned, in a run with any number of ranks. Only in
+    /// Callback::train_begin(). Call it on all ranks with the same state. Throws ArgumentError if the model,
+    /// the optimizer or the dataset is another one.
+    virtual void restore(const TrainingState& state) = 0;
+
+    /// Returns elements that have the layout of parameter `i`, such as an average of its values, row-major.
+    [[nodiscard]] virtual StateTensor to_row_major(std::size_t i, std::string name, const void* elements) = 0;
+
+    /// Converts a tensor that to_row_major() returned to elements in the layout of parameter `i`. Throws
+    /// ArgumentError if its shape or type differs.
+    virtual void from_row_major(std::size_t i, const StateTensor& tensor, void* elements) = 0;
+
+    /// Ends the run after the current step or, in Callback::epoch_end(), after the epoch. Call it on all
+    /// ranks at the same point. `reason` follows "training ended early: ".
+    void stop(std::string reason) { status_.stop_reason = std::move(reason); }
+
+  protected:
+    TrainingStatus status_;
+};
+
+/// Functions that a Trainer calls, on all ranks at the same points, so that callbacks may use collectives:
+/// train_begin, [epoch_begin, {batch_begin, step, train_summary, batch_end}*, test_begin, test_batch*,
+/// test_summary, test_end, epoch_end]*, train_end. Several callbacks are called in the order in which they
+/// were added. Those that a class does not override do nothing.
+///
+///     struct PrintLoss : dptk::Callback {
+///         void epoch_end(dptk::TrainingRun& run) override {
+///             if (run.group().rank() == 0) std::printf("%f\n", run.status().training.loss);
+///         }
+///     };
+class Callback {
+  public:
+    virtual ~Callback() = default;
+    virtual void train_begin(TrainingRun& /*run*/) {}  ///< Before everything else.
+    virtual void epoch_begin(TrainingRun& /*run*/) {}  ///< Also if the run continues within an epoch.
+    virtual void batch_begin(TrainingRun& /*run*/) {}  ///< Before a step; may set the learning rate.
+    virtual void step(TrainingRun& /*run*/) {}         ///< After the optimizer has updated the values.
+    /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to
+    /// now.
+    virtual void train_summary(TrainingRun& /*run*/) {}
+    virtual void batch_end(TrainingRun& /*run*/) {}     ///< After a step, which is counted by now.
+    virtual void test_begin(TrainingRun& /*run*/) {}    ///< Before an evaluation.
+    virtual void test_batch(TrainingRun& /*run*/) {}    ///< After each batch of an evaluation.
+    virtual void test_summary(TrainingRun& /*run*/) {}  ///< The status has the evaluation's result.
+    virtual void test_end(TrainingRun& /*run*/) {}      ///< After an evaluation.
+    virtual void epoch_end(TrainingRun& /*run*/) {}     ///< After the evaluation of an epoch.
+    virtual void train_end(TrainingRun& /*run*/) {}     ///< At the end, also if the run ends early.
+
+    /// Adds what the callback needs to continue.
+    virtual void save(TrainingRun& /*run*/, TrainingState& /*state*/) {}
+    /// Continues from what save() has added.
+    virtual void restore(TrainingRun& /*run*/, const TrainingState& /*state*/) {}
+};
+
+}  // namespace DPTK_NAMESPACE

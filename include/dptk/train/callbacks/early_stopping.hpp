@@ -1,0 +1,54 @@
+/// EarlyStopping, a callback that ends a run that does not get better.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/train/callback.hpp"
+#include "dptk/train/callbacks/monitor.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Options of EarlyStopping.
+struct EarlyStoppingOptions {
+    Monitor monitor = Monitor::accuracy;  ///< Which result must get better.
+    int patience = 5;      ///< The number of epochs without a better one after which the run ends.
+    double min_delta = 0;  ///< By how much a better result must differ.
+};
+
+/// Ends the run after `patience` epochs in a row without a better evaluation.
+class EarlyStopping : public Callback {
+  public:
+    /// Makes the callback.
+    explicit EarlyStopping(EarlyStoppingOptions options = {}) : options_(options), best_(options.monitor) {}
+
+    void epoch_end(TrainingRun& run) override {
+        worse_ = best_.update(run.status().test, options_.min_delta) ? 0 : worse_ + 1;
+        if (worse_ >= options_.patience)
+            run.stop(detail::text("no better ", options_.monitor == Monitor::accuracy ? "accuracy" : "loss",
+                                  " in ", worse_, " epochs"));
+    }
+
+    void save(TrainingRun& /*run*/, TrainingState& state) override {
+        state.values["early_stopping.worse"] = detail::text(worse_);
+        if (best_.value())
+            state.training.push_back(
+                StateTensor::of<double>("early_stopping.best", {1}, std::span(&*best_.value(), 1)));
+    }
+
+    void restore(TrainingRun& /*run*/, const TrainingState& state) override {
+        if (const StateTensor* best = TrainingState::find(state.training, "early_stopping.best"))
+            best_.set_value(best->values<double>().at(0));
+        if (const auto found = state.values.find("early_stopping.worse"); found != state.values.end())
+            worse_ = std::atoi(found->second.c_str());
+    }
+
+  private:
+    EarlyStoppingOptions options_;
+    detail::BestResult best_;
+    int worse_ = 0;  // the number of epochs since the best one
+};
+
+}  // namespace DPTK_NAMESPACE

@@ -1,0 +1,60 @@
+/// OptimizerChoice, the optimizer that a Trainer's options select, in host memory or on a GPU.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
+#include "dptk/optim/optimizer.hpp"
+#include "dptk/train/trainer_options.hpp"
+
+namespace DPTK_NAMESPACE::detail {
+
+template <class Scalar, class SGDType, class AdamType, class AdamWType>
+class OptimizerChoice {
+  public:
+    /// `arguments` follow the optimizer's options.
+    template <class... Arguments>
+    explicit OptimizerChoice(const TrainerOptions& options, const Arguments&... arguments)
+        : optimizer_(make(options, arguments...)) {}
+
+    void step(std::span<const ParameterRef> parameters) {
+        std::visit([&](auto& optimizer) { optimizer.step(parameters); }, optimizer_);
+    }
+
+    [[nodiscard]] double lr() const {
+        return std::visit([](const auto& optimizer) { return optimizer.lr(); }, optimizer_);
+    }
+
+    void set_lr(double lr) {
+        std::visit([&](auto& optimizer) { optimizer.set_lr(lr); }, optimizer_);
+    }
+
+    [[nodiscard]] OptimizerState<Scalar> state(std::size_t slot) {
+        return std::visit([&](auto& optimizer) { return optimizer.state(slot); }, optimizer_);
+    }
+
+    void set_state(std::size_t slot, OptimizerState<Scalar> state) {
+        std::visit([&](auto& optimizer) { optimizer.set_state(slot, std::move(state)); }, optimizer_);
+    }
+
+  private:
+    using Choice = std::variant<SGDType, AdamType, AdamWType>;
+
+    template <class... Arguments>
+    [[nodiscard]] static Choice make(const TrainerOptions& options, const Arguments&... arguments) {
+        switch (options.optimizer) {
+            case OptimizerKind::adam: return Choice(std::in_place_index<1>, options.adam, arguments...);
+            case OptimizerKind::adamw: return Choice(std::in_place_index<2>, options.adam, arguments...);
+            case OptimizerKind::sgd: break;
+        }
+        return Choice(std::in_place_index<0>, options.sgd, arguments...);
+    }
+
+    Choice optimizer_;
+};
+
+}  // namespace DPTK_NAMESPACE::detail

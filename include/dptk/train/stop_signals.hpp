@@ -1,0 +1,50 @@
+/// StopSignals, which notes signals that ask a program to end, and StopOnSignal, a callback that then ends a
+/// run on all ranks at the same step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/train/callback.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Handles SIGTERM, SIGINT and SIGUSR1 from construction to destruction: the first signal is only noted, and
+/// a second one ends the program at once, as without a handler. There must be one object at a time.
+class StopSignals {
+  public:
+    /// Sets the handlers. Throws ArgumentError if there already is an object.
+    StopSignals();
+    /// Sets the handlers from before.
+    ~StopSignals();
+    StopSignals(const StopSignals&) = delete;
+    StopSignals& operator=(const StopSignals&) = delete;
+
+    /// Returns the signal that this process has received, or 0.
+    [[nodiscard]] static int received() noexcept;
+
+    /// Returns the largest number of a signal that any rank has received, or 0. Collective.
+    [[nodiscard]] static int received_by_any(ProcessGroup& group);
+};
+
+/// Returns the name of a signal, such as "SIGTERM".
+[[nodiscard]] std::string signal_name(int signal);
+
+/// Ends the run on all ranks after the same step or evaluation batch if any rank has received a signal, so
+/// that a Checkpoint callback writes one checkpoint. Needs a StopSignals object, and calls all_reduce once in
+/// each step.
+class StopOnSignal : public Callback {
+  public:
+    void batch_end(TrainingRun& run) override { check(run); }
+    void test_batch(TrainingRun& run) override { check(run); }
+
+  private:
+    static void check(TrainingRun& run);
+};
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/train/stop_signals.ipp"
+#endif

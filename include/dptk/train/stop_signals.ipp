@@ -1,0 +1,69 @@
+#pragma once
+
+#include "dptk/train/stop_signals.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <iterator>
+
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+inline constexpr int stop_signals[] = {SIGTERM, SIGINT, SIGUSR1};
+
+inline std::atomic<int> received_signal = 0;
+inline std::atomic<bool> has_stop_signals = false;
+inline struct sigaction actions_before[std::size(stop_signals)];
+
+extern "C" inline void note_signal(int signal) {
+    if (received_signal.exchange(signal) == 0) return;
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);  // takes effect when this handler returns
+}
+
+}  // namespace detail
+
+DPTK_INLINE StopSignals::StopSignals() {
+    if (detail::has_stop_signals.exchange(true))
+        throw ArgumentError("StopSignals: there already is an object in this process");
+    detail::received_signal = 0;
+    struct sigaction action {};
+    action.sa_handler = detail::note_signal;
+    action.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < std::size(detail::stop_signals); ++i)
+        sigaction(detail::stop_signals[i], &action, &detail::actions_before[i]);
+}
+
+DPTK_INLINE StopSignals::~StopSignals() {
+    for (std::size_t i = 0; i < std::size(detail::stop_signals); ++i)
+        sigaction(detail::stop_signals[i], &detail::actions_before[i], nullptr);
+    detail::has_stop_signals = false;
+}
+
+DPTK_INLINE int StopSignals::received() noexcept {
+    return detail::received_signal;
+}
+
+DPTK_INLINE int StopSignals::received_by_any(ProcessGroup& group) {
+    return group.all_reduce_value<int>(received(), ReduceOp::max);
+}
+
+DPTK_INLINE std::string signal_name(int signal) {
+    switch (signal) {
+        case SIGTERM: return "SIGTERM";
+        case SIGINT: return "SIGINT";
+        case SIGUSR1: return "SIGUSR1";
+        default: return detail::text("signal ", signal);
+    }
+}
+
+DPTK_INLINE void StopOnSignal::check(TrainingRun& run) {
+    const int signal = StopSignals::received_by_any(run.group());
+    if (signal != 0 && run.status().stop_reason.empty()) run.stop("received " + signal_name(signal));
+}
+
+}  // namespace DPTK_NAMESPACE
