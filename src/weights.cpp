@@ -1,5 +1,7 @@
-// Function bodies of weights/. See separate_compilation.hpp.
+// Function bodies of weights/ and train/checkpoint/. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
+#include "dptk/train/checkpoint/checkpoint.ipp"
+#include "dptk/train/checkpoint/checkpoint_folder.ipp"
 #include "dptk/weights/load_weights.ipp"
 #include "dptk/weights/safetensors.ipp"

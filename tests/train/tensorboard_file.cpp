@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "support/ranks.hpp"
+#include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -111,27 +112,6 @@ std::string error_of(Call&& call) {
 dptk::Image image_of(std::size_t width, std::size_t height, std::size_t channels) {
     return {width, height, channels, std::vector<std::uint8_t>(width * height * channels, 7)};
 }
-
-/// Limits the sizes of files that this process writes, until the end of the scope.
-class FileSizeLimit {
-  public:
-    explicit FileSizeLimit(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-        REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-        rlimit limit = before_;
-        limit.rlim_cur = bytes;
-        REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    }
-    ~FileSizeLimit() {
-        ::setrlimit(RLIMIT_FSIZE, &before_);
-        static_cast<void>(std::signal(SIGXFSZ, handler_));
-    }
-    FileSizeLimit(const FileSizeLimit&) = delete;
-    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
-  private:
-    rlimit before_{};
-    void (*handler_)(int);
-};
 
 }  // namespace
 
@@ -352,7 +332,7 @@ TEST_CASE("a record that does not fit on the disk is an error, and later records
     file.scalar("a", 1, 1);
     const std::size_t size = content_of(file.path()).size();
     {
-        const FileSizeLimit limit(size + 20);
+        const test::FileSizeLimit limit(size + 20);
         for (int i = 0; i < 2; ++i) {
             CHECK(error_of<dptk::BackendError>([&] { file.image("b", image_of(9, 9, 3), 1); }) ==
                   file.path() + ": cannot be written: File too large");
@@ -362,7 +342,7 @@ TEST_CASE("a record that does not fit on the disk is an error, and later records
     file.text("b", std::string(1000, 'x'), 2);
     file.scalar("a", 2, 2);
     CHECK(events_of(file.path()).size() == 4);
-    const FileSizeLimit limit(10);
+    const test::FileSizeLimit limit(10);
     CHECK(test::contains(
         error_of<dptk::BackendError>([&] { TensorBoardFile other((folder / "run").string()); }),
         ": cannot be written: File too large"));

@@ -1,0 +1,70 @@
+/// Checkpoint, a callback that saves the run, and continues where the newest checkpoint was saved.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/train/callback.hpp"
+#include "dptk/train/callbacks/monitor.hpp"
+#include "dptk/train/checkpoint/checkpoint_folder.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Options of Checkpoint.
+struct CheckpointOptions {
+    /// Whether the run continues from the folder's newest checkpoint, if there is one.
+    bool resume = true;
+    std::size_t keep_last = 2;     ///< See CheckpointFolderOptions.
+    std::int64_t every_steps = 0;  ///< Saves after this number of steps too; 0: only after epochs.
+    /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is.
+    std::optional<Monitor> monitor = Monitor::accuracy;
+    /// Whether rank 0 writes in a background thread, while the run goes on with the next steps. The run only
+    /// waits for a copy of the state, and for the previous checkpoint.
+    bool in_background = false;
+};
+
+/// Saves checkpoints after each epoch, at the end, and if the run ends early. Rank 0 reads and writes; the
+/// folder need not be visible to other ranks. The run continues bit for bit with the same number of ranks,
+/// and with another number it trains each sample of the epoch that was interrupted once. If a checkpoint
+/// cannot be read or written, all ranks throw the same error. Add this callback after those whose state it
+/// saves.
+class Checkpoint : public Callback {
+  public:
+    /// `folder` is where CheckpointFolder writes; only rank 0 uses it.
+    explicit Checkpoint(std::filesystem::path folder, CheckpointOptions options = {});
+    ~Checkpoint() override;
+    Checkpoint(Checkpoint&&) noexcept;
+
+    DPTK_INLINE void train_begin(TrainingRun& run) override;
+    DPTK_INLINE void batch_end(TrainingRun& run) override;
+    DPTK_INLINE void epoch_end(TrainingRun& run) override;
+    DPTK_INLINE void train_end(TrainingRun& run) override;
+    DPTK_INLINE void save(TrainingRun& run, TrainingState& state) override;
+    DPTK_INLINE void restore(TrainingRun& run, const TrainingState& state) override;
+
+    /// Returns sentences about damaged checkpoints, and about what the run continues from; on rank 0.
+    [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
+
+  private:
+    struct Writer;
+
+    void write(TrainingRun& run, bool is_best);
+
+    std::filesystem::path path_;
+    CheckpointOptions options_;
+    detail::BestResult best_;
+    std::unique_ptr<Writer> writer_;  // on rank 0
+    std::vector<std::string> remarks_;
+    std::int64_t saved_step_ = -1;
+};
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/train/checkpoint/checkpoint.ipp"
+#endif

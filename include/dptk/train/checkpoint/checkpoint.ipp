@@ -1,0 +1,146 @@
+#pragma once
+
+#include "dptk/train/checkpoint/checkpoint.hpp"
+
+#include <exception>
+#include <span>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// What rank 0 writes with.
+struct Checkpoint::Writer {
+    Writer(const std::filesystem::path& path, std::size_t keep_last)
+        : folder(path, {.keep_last = keep_last}) {}
+
+    ~Writer() {
+        if (thread.joinable()) thread.join();
+    }
+
+    /// Waits for the background thread. Throws what it has thrown.
+    void wait() {
+        if (thread.joinable()) thread.join();
+        if (problem) std::rethrow_exception(std::exchange(problem, nullptr));
+    }
+
+    void write(const TrainingState& state, std::int64_t step, bool is_best) {
+        folder.save(state, step);
+        if (is_best) folder.mark_best(step);
+    }
+
+    CheckpointFolder folder;
+    std::thread thread;
+    std::exception_ptr problem;  // of the background thread
+};
+
+namespace detail {
+
+/// Sends a list of tensors from rank 0 to all ranks. Collective.
+DPTK_INLINE void broadcast_tensors(ProcessGroup& group, std::vector<StateTensor>& tensors) {
+    std::uint64_t count[] = {tensors.size()};
+    group.broadcast(count, 0);
+    tensors.resize(count[0]);
+    for (StateTensor& tensor : tensors) {
+        std::tuple<std::string, std::vector<std::size_t>, int, std::size_t> described{
+            tensor.name,
+            {tensor.shape.begin(), tensor.shape.end()},
+            static_cast<int>(tensor.dtype),
+            tensor.bytes.size()};
+        group.broadcast_object(described, 0);
+        const auto& [name, shape, dtype, bytes] = described;
+        tensor.name = name;
+        tensor.shape.assign(shape.begin(), shape.end());
+        tensor.dtype = static_cast<DType>(dtype);
+        tensor.bytes.resize(bytes);
+        group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(tensor.bytes.data()), bytes), 0);
+    }
+}
+
+DPTK_INLINE void broadcast_state(ProcessGroup& group, TrainingState& state) {
+    broadcast_tensors(group, state.model);
+    broadcast_tensors(group, state.training);
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : state.values) {
+        names.push_back(name);
+        values.push_back(value);
+    }
+    group.broadcast_object(names, 0);
+    group.broadcast_object(values, 0);
+    for (std::size_t i = 0; i < names.size(); ++i) state.values[names[i]] = values[i];
+}
+
+}  // namespace detail
+
+DPTK_INLINE Checkpoint::Checkpoint(std::filesystem::path folder, CheckpointOptions options)
+    : path_(std::move(folder)), options_(options), best_(options.monitor.value_or(Monitor::accuracy)) {}
+
+DPTK_INLINE Checkpoint::~Checkpoint() = default;
+DPTK_INLINE Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+
+DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
+    ProcessGroup& group = run.group();
+    std::optional<TrainingState> state;
+    on_all_or_none(group, [&] {
+        if (group.rank() != 0) return;
+        writer_ = std::make_unique<Writer>(path_, options_.keep_last);
+        if (options_.resume) state = writer_->folder.load_newest(remarks_);
+    });
+    if (group.all_reduce_value<int>(state ? 1 : 0, ReduceOp::max) == 0) return;
+    if (!state) state.emplace();
+    detail::broadcast_state(group, *state);
+    on_all_or_none(group, [&] { run.restore(*state); });
+    saved_step_ = run.status().step;
+    remarks_.push_back(detail::text("continuing from the checkpoint of step ", saved_step_, ", in epoch ",
+                                    run.status().epoch + 1));
+}
+
+DPTK_INLINE void Checkpoint::batch_end(TrainingRun& run) {
+    if (options_.every_steps > 0 && run.status().step % options_.every_steps == 0) write(run, false);
+}
+
+DPTK_INLINE void Checkpoint::epoch_end(TrainingRun& run) {
+    write(run, best_.update(run.status().test) && options_.monitor.has_value());
+}
+
+DPTK_INLINE void Checkpoint::train_end(TrainingRun& run) {
+    if (saved_step_ != run.status().step) write(run, false);
+    on_all_or_none(run.group(), [&] {
+        if (writer_) writer_->wait();
+    });
+}
+
+DPTK_INLINE void Checkpoint::save(TrainingRun& /*run*/, TrainingState& state) {
+    if (best_.value())
+        state.training.push_back(
+            StateTensor::of<double>("checkpoint.best", {1}, std::span(&*best_.value(), 1)));
+}
+
+DPTK_INLINE void Checkpoint::restore(TrainingRun& /*run*/, const TrainingState& state) {
+    if (const StateTensor* best = TrainingState::find(state.training, "checkpoint.best"))
+        best_.set_value(best->values<double>().at(0));
+}
+
+DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
+    TrainingState state = run.state();
+    const std::int64_t step = saved_step_ = run.status().step;
+    on_all_or_none(run.group(), [&] {
+        if (!writer_) return;
+        writer_->wait();
+        if (!options_.in_background) return writer_->write(state, step, is_best);
+        writer_->thread = std::thread([writer = writer_.get(), state = std::move(state), step, is_best] {
+            try {
+                writer->write(state, step, is_best);
+            } catch (...) {
+                writer->problem = std::current_exception();
+            }
+        });
+    });
+}
+
+}  // namespace DPTK_NAMESPACE

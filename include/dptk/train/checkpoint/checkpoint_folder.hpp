@@ -1,0 +1,67 @@
+/// CheckpointFolder, which writes checkpoints to a folder, and finds the newest one that is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dptk/core/config.hpp"
+#include "dptk/train/training_state.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// Options of a CheckpointFolder.
+struct CheckpointFolderOptions {
+    /// The number of newest checkpoints that are kept, at least 2, so that an older one remains if the newest
+    /// is damaged. 0 keeps all.
+    std::size_t keep_last = 2;
+};
+
+/// A checkpoint is a folder `step-00000123` with model.safetensors, which PyTorch can load,
+/// training.safetensors and state.json, which has the values, and the size and CRC-32C of both other files.
+/// It is written under another name, and renamed once it is on the disk: whatever happens, checkpoints of
+/// these names are whole, and the ones before are not touched. `best` is such a folder too.
+///
+/// No call is collective: use it on one rank, usually rank 0.
+class CheckpointFolder {
+  public:
+    /// Creates the folder if it does not exist. Removes what an interrupted save() has left. Throws
+    /// ArgumentError if `keep_last` is 1, and BackendError if the folder cannot be created.
+    explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {});
+
+    /// Returns the path.
+    [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
+
+    /// Writes a checkpoint, replaces one of the same step, and then removes those that are older than the
+    /// newest `keep_last`. Blocks until it is on the disk. Throws BackendError if it cannot be written.
+    void save(const TrainingState& state, std::int64_t step);
+
+    /// Makes the checkpoint of a step the one in `best`. Throws BackendError if it cannot be copied.
+    void mark_best(std::int64_t step);
+
+    /// Returns the steps of all checkpoints, in ascending order.
+    [[nodiscard]] std::vector<std::int64_t> steps() const;
+
+    /// Returns the newest checkpoint that is complete and not damaged, or nullopt if there is none. Adds a
+    /// sentence to `remarks` for each newer one that it passes over.
+    [[nodiscard]] std::optional<TrainingState> load_newest(std::vector<std::string>& remarks) const;
+
+    /// Reads the checkpoint in a folder such as `runs/digits/step-00000123`. Throws FormatError if it is
+    /// damaged, or is not there.
+    [[nodiscard]] static TrainingState load(const std::filesystem::path& checkpoint);
+
+  private:
+    [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
+
+    std::filesystem::path folder_;
+    CheckpointFolderOptions options_;
+};
+
+}  // namespace DPTK_NAMESPACE
+
+#ifndef DPTK_SEPARATE_COMPILATION
+#include "dptk/train/checkpoint/checkpoint_folder.ipp"
+#endif

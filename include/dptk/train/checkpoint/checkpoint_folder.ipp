@@ -1,0 +1,249 @@
+#pragma once
+
+#include "dptk/train/checkpoint/checkpoint_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+
+#include "dptk/core/detail/crc32c.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/weights/safetensors.hpp"
+
+namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+inline constexpr const char* checkpoint_files[] = {"model.safetensors", "training.safetensors"};
+
+[[nodiscard]] DPTK_INLINE std::string read_checkpoint_file(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", std::strerror(errno)));
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Throws BackendError if the file or folder cannot be brought to the disk.
+DPTK_INLINE void flush_to_disk(const std::filesystem::path& path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool is_flushed = file >= 0 && fsync(file) == 0;
+    const int error = errno;
+    if (file >= 0) close(file);
+    // Some file systems cannot flush folders.
+    if (!is_flushed && error != EINVAL)
+        throw BackendError(text(path.string(), ": cannot be written: ", std::strerror(error)));
+}
+
+DPTK_INLINE void write_checkpoint_file(const std::filesystem::path& path, std::string_view content) {
+    std::FILE* const file = std::fopen(path.c_str(), "wb");
+    bool is_written =
+        file != nullptr && std::fwrite(content.data(), 1, content.size(), file) == content.size();
+    int error = errno;
+    if (file != nullptr && std::fclose(file) != 0) {
+        is_written = false;
+        error = errno;
+    }
+    if (!is_written) throw BackendError(text(path.string(), ": cannot be written: ", std::strerror(error)));
+    flush_to_disk(path);
+}
+
+[[nodiscard]] DPTK_INLINE std::vector<SafetensorsTensor> as_safetensors(
+    const std::vector<StateTensor>& tensors) {
+    std::vector<SafetensorsTensor> all;
+    for (const StateTensor& tensor : tensors) {
+        // write_safetensors() only reads.
+        const Buffer data{const_cast<std::byte*>(tensor.bytes.data()), element_count(tensor.shape),
+                          tensor.dtype};
+        all.push_back({tensor.name, tensor.shape, data});
+    }
+    return all;
+}
+
+[[nodiscard]] DPTK_INLINE std::vector<StateTensor> read_tensors(const std::filesystem::path& path) {
+    const SafetensorsFile file(path);
+    std::vector<StateTensor> all;
+    for (const SafetensorsEntry& entry : file.entries()) {
+        StateTensor tensor{entry.name, entry.shape, entry.dtype, std::vector<std::byte>(entry.bytes())};
+        file.read(entry, {tensor.bytes.data(), entry.count, entry.dtype});
+        all.push_back(std::move(tensor));
+    }
+    return all;
+}
+
+/// Calls fn(error code), and throws BackendError with the path if it has set one.
+template <class Fn>
+void on_files(const std::filesystem::path& path, Fn&& fn) {
+    std::error_code error;
+    fn(error);
+    if (error) throw BackendError(text(path.string(), ": ", error.message()));
+}
+
+/// Replaces a folder by another one, in two steps that are each atomic.
+DPTK_INLINE void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+    on_files(to, [&](std::error_code& error) {
+        const std::filesystem::path old = to.string() + ".old";
+        if (std::filesystem::exists(to)) std::filesystem::rename(to, old, error);
+        if (!error) std::filesystem::rename(from, to, error);
+        if (!error) std::filesystem::remove_all(old, error);
+    });
+    flush_to_disk(to.parent_path());
+}
+
+}  // namespace detail
+
+DPTK_INLINE CheckpointFolder::CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options)
+    : folder_(std::move(folder)), options_(options) {
+    if (options.keep_last == 1)
+        throw ArgumentError(
+            "CheckpointFolder: expected a keep_last of 2 or more, so that one checkpoint remains if the "
+            "newest "
+            "is damaged, or 0 to keep all; got 1");
+    detail::on_files(folder_, [&](std::error_code& error) {
+        std::filesystem::create_directories(folder_, error);
+        std::vector<std::filesystem::path> left;
+        for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
+             entry.increment(error)) {
+            const std::string extension = entry->path().extension().string();
+            if (extension == ".part" || extension == ".old") left.push_back(entry->path());
+        }
+        for (const std::filesystem::path& path : left) {
+            std::filesystem::path target = path;
+            const bool was_replaced = std::filesystem::exists(target.replace_extension());
+            if (path.extension() == ".old" && !was_replaced) {
+                std::filesystem::rename(path, target, error);
+            } else {
+                std::filesystem::remove_all(path, error);
+            }
+        }
+    });
+}
+
+DPTK_INLINE std::filesystem::path CheckpointFolder::path_of(std::int64_t step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+    return folder_ / name;
+}
+
+DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t step) {
+    const std::filesystem::path path = path_of(step);
+    const std::filesystem::path part = path.string() + ".part";
+    try {
+        detail::on_files(part, [&](std::error_code& error) {
+            std::filesystem::remove_all(part, error);
+            if (!error) std::filesystem::create_directory(part, error);
+        });
+        write_safetensors(part / "model.safetensors", detail::as_safetensors(state.model),
+                          {{"format", "pt"}});
+        write_safetensors(part / "training.safetensors", detail::as_safetensors(state.training));
+        nlohmann::ordered_json json = {{"format", 1}, {"dptk", DPTK_VERSION}, {"step", step}};
+        for (const char* name : detail::checkpoint_files) {
+            const std::string content = detail::read_checkpoint_file(part / name);
+            json["files"][name] = {{"bytes", content.size()}, {"crc32c", detail::crc32c(content)}};
+        }
+        json["values"] = state.values;
+        json["crc32c"] = detail::crc32c(json.dump());  // of the text without this number
+        detail::write_checkpoint_file(part / "state.json", json.dump(1) + '\n');
+        detail::flush_to_disk(part);
+        detail::replace_folder(part, path);
+    } catch (...) {
+        std::error_code ignored;
+        std::filesystem::remove_all(part, ignored);
+        throw;
+    }
+    std::vector<std::int64_t> all = steps();
+    if (options_.keep_last == 0 || all.size() <= options_.keep_last) return;
+    all.resize(all.size() - options_.keep_last);
+    for (const std::int64_t old : all)
+        if (old < step)
+            detail::on_files(path_of(old), [&](std::error_code& error) {
+                std::filesystem::remove_all(path_of(old), error);
+            });
+}
+
+DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
+    const std::filesystem::path part = folder_ / "best.part";
+    detail::on_files(part, [&](std::error_code& error) {
+        std::filesystem::remove_all(part, error);
+        if (!error) std::filesystem::create_directory(part, error);
+        for (const char* name : {"model.safetensors", "training.safetensors", "state.json"}) {
+            if (!error) std::filesystem::create_hard_link(path_of(step) / name, part / name, error);
+            // Some file systems have no links.
+            if (error) std::filesystem::copy_file(path_of(step) / name, part / name, error);
+        }
+    });
+    detail::replace_folder(part, folder_ / "best");
+}
+
+DPTK_INLINE std::vector<std::int64_t> CheckpointFolder::steps() const {
+    std::vector<std::int64_t> all;
+    detail::on_files(folder_, [&](std::error_code& error) {
+        for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
+             entry.increment(error)) {
+            const std::string name = entry->path().filename().string();
+            long long step = 0;
+            int length = 0;
+            if (std::sscanf(name.c_str(), "step-%lld%n", &step, &length) == 1 &&
+                length == static_cast<int>(name.size()))
+                all.push_back(step);
+        }
+    });
+    std::sort(all.begin(), all.end());
+    return all;
+}
+
+DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& checkpoint) {
+    const std::filesystem::path json_path = checkpoint / "state.json";
+    const auto damaged = [&](const std::filesystem::path& path, const auto&... what) {
+        return FormatError(detail::text(path.string(), ": ", what...));
+    };
+    nlohmann::ordered_json json =
+        nlohmann::ordered_json::parse(detail::read_checkpoint_file(json_path), nullptr, false);
+    TrainingState state;
+    try {
+        if (json.is_discarded()) throw damaged(json_path, "it is not JSON: the file is damaged");
+        const auto expected = json.at("crc32c").get<std::uint32_t>();
+        json.erase("crc32c");
+        if (detail::crc32c(json.dump()) != expected) throw damaged(json_path, "the file is damaged");
+        if (json.at("format") != 1)
+            throw damaged(json_path, "expected format 1, found ", json.at("format").dump());
+        for (const char* name : detail::checkpoint_files) {
+            const std::string content = detail::read_checkpoint_file(checkpoint / name);
+            const auto bytes = json.at("files").at(name).at("bytes").get<std::size_t>();
+            if (content.size() != bytes)
+                throw damaged(checkpoint / name, "expected ", bytes, " bytes, found ", content.size());
+            if (detail::crc32c(content) != json.at("files").at(name).at("crc32c").get<std::uint32_t>())
+                throw damaged(checkpoint / name, "the file is damaged");
+        }
+        state.values = json.at("values").get<std::map<std::string, std::string>>();
+    } catch (const nlohmann::json::exception& error) {
+        throw damaged(json_path, error.what());
+    }
+    state.model = detail::read_tensors(checkpoint / "model.safetensors");
+    state.training = detail::read_tensors(checkpoint / "training.safetensors");
+    return state;
+}
+
+DPTK_INLINE std::optional<TrainingState> CheckpointFolder::load_newest(
+    std::vector<std::string>& remarks) const {
+    std::vector<std::int64_t> all = steps();
+    for (; !all.empty(); all.pop_back()) {
+        try {
+            return load(path_of(all.back()));
+        } catch (const FormatError& error) {
+            remarks.push_back(
+                detail::text("the checkpoint of step ", all.back(), " is not used: ", error.what()));
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace DPTK_NAMESPACE

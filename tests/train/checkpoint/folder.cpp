@@ -1,0 +1,134 @@
+// Tests the files of checkpoints.
+#include <doctest/doctest.h>
+#include <dptk/core/error.hpp>
+#include <dptk/train/checkpoint/checkpoint_folder.hpp>
+#include <dptk/weights/safetensors.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "support/file_size_limit.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using dptk::CheckpointFolder;
+using dptk::StateTensor;
+using dptk::TrainingState;
+using Steps = std::vector<std::int64_t>;
+
+TrainingState state_of(float value) {
+    const std::vector<float> weight(5000, value);
+    TrainingState state;
+    state.model.push_back(StateTensor::of<float>("layer.weight", {50, 100}, weight));
+    state.training.push_back(StateTensor::of<float>("optimizer.0.layer.weight", {50, 100}, weight));
+    state.values["note"] = "a \"text\" of 2 lines\n";
+    return state;
+}
+
+float first_value(const TrainingState& state) {
+    return state.model.at(0).values<float>().at(0);
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint has what was saved") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "a/b");
+    std::vector<std::string> remarks;
+    CHECK(!checkpoints.load_newest(remarks));
+    checkpoints.save(state_of(0.1F), 12);
+    const TrainingState loaded = checkpoints.load_newest(remarks).value();
+    CHECK(remarks.empty());
+    CHECK(loaded.values == state_of(0).values);
+    CHECK(loaded.model.at(0).name == "layer.weight");
+    CHECK(loaded.model.at(0).shape == dptk::Shape{50, 100});
+    CHECK(loaded.model.at(0).bytes == state_of(0.1F).model.at(0).bytes);
+    CHECK(loaded.training.at(0).bytes == state_of(0.1F).training.at(0).bytes);
+    const dptk::SafetensorsFile file(folder / "a/b/step-00000012/model.safetensors");
+    CHECK(file.metadata().at("format") == "pt");
+    CHECK_THROWS_AS(static_cast<void>(loaded.model.at(0).values<double>()), dptk::ArgumentError);
+}
+
+TEST_CASE("the newest checkpoints and the best one remain") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    for (int step = 1; step <= 5; ++step) {
+        checkpoints.save(state_of(static_cast<float>(step)), step);
+        if (step == 2 || step == 3) checkpoints.mark_best(step);
+    }
+    CHECK(checkpoints.steps() == Steps{4, 5});
+    CHECK(first_value(CheckpointFolder::load(folder / "run/best")) == 3);
+    checkpoints.save(state_of(50), 5);
+    CHECK(first_value(CheckpointFolder::load(folder / "run/step-00000005")) == 50);
+    CheckpointFolder all(folder / "run", {.keep_last = 0});
+    all.save(state_of(6), 123456789);
+    CHECK(all.steps() == Steps{4, 5, 123456789});
+    CHECK_THROWS_AS(CheckpointFolder(folder / "run", {.keep_last = 1}), dptk::ArgumentError);
+}
+
+TEST_CASE("what an interrupted save has left is removed, or put back") {
+    const TemporaryFolder folder;
+    CheckpointFolder(folder / "run").save(state_of(1), 1);
+    CheckpointFolder(folder / "run").save(state_of(2), 2);
+    std::filesystem::rename(folder / "run/step-00000002", folder / "run/step-00000002.old");
+    std::filesystem::create_directory(folder / "run/step-00000003.part");
+    const CheckpointFolder checkpoints(folder / "run");
+    CHECK(checkpoints.steps() == Steps{1, 2});
+    CHECK(!std::filesystem::exists(folder / "run/step-00000003.part"));
+    CHECK(!std::filesystem::exists(folder / "run/step-00000002.old"));
+}
+
+TEST_CASE("a checkpoint that is cut anywhere, or has a wrong bit, is not used") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    checkpoints.save(state_of(1), 1);
+    checkpoints.save(state_of(2), 2);
+    for (const char* name : {"model.safetensors", "training.safetensors", "state.json"}) {
+        const std::filesystem::path path = folder / (std::string("run/step-00000002/") + name);
+        std::ifstream in(path, std::ios::binary);
+        const std::string content(std::istreambuf_iterator<char>(in), {});
+        const auto is_passed_over = [&](const std::string& damaged) {
+            std::ofstream(path, std::ios::binary) << damaged;
+            std::vector<std::string> remarks;
+            const auto loaded = checkpoints.load_newest(remarks);
+            return loaded && first_value(*loaded) == 1 && remarks.size() == 1 &&
+                   remarks[0].find(name) != std::string::npos;
+        };
+        const std::size_t distance = std::string(name) == "state.json" ? 7 : 4096;
+        for (std::size_t length = 0; length + 1 < content.size(); length += distance) {
+            CAPTURE(length);
+            CHECK(is_passed_over(content.substr(0, length)));
+        }
+        for (const std::size_t place : {std::size_t{0}, content.size() / 2, content.size() - 3}) {
+            std::string damaged = content;
+            damaged[place] = static_cast<char>(damaged[place] ^ 1);
+            CHECK(is_passed_over(damaged));
+        }
+        std::filesystem::remove(path);
+        std::vector<std::string> remarks;
+        CHECK(first_value(checkpoints.load_newest(remarks).value()) == 1);
+        std::ofstream(path, std::ios::binary) << content;
+    }
+    std::vector<std::string> remarks;
+    CHECK(first_value(checkpoints.load_newest(remarks).value()) == 2);
+}
+
+TEST_CASE("a full disk is an error, and leaves the checkpoints before it as they were") {
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(folder / "run");
+    checkpoints.save(state_of(1), 1);
+    {
+        const test::FileSizeLimit limit(8192);
+        CHECK_THROWS_AS(checkpoints.save(state_of(2), 2), dptk::BackendError);
+        CHECK_THROWS_AS(checkpoints.save(state_of(2), 1), dptk::BackendError);
+    }
+    CHECK(checkpoints.steps() == Steps{1});
+    CHECK(first_value(CheckpointFolder::load(folder / "run/step-00000001")) == 1);
+    CHECK_THROWS_AS(static_cast<void>(CheckpointFolder::load(folder / "run/step-00000007")),
+                    dptk::FormatError);
+}

@@ -1,0 +1,271 @@
+// Tests that runs continue from checkpoints as if they had never been interrupted.
+#include <doctest/doctest.h>
+#include <dptk/train/callbacks/early_stopping.hpp>
+#include <dptk/train/checkpoint/checkpoint.hpp>
+#include <dptk/train/stop_signals.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model.hpp"
+#include "support/agreed_errors.hpp"
+#include "support/file_size_limit.hpp"
+#include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using dptk::TrainingRun;
+using dptk::TrainingState;
+using test::Backend;
+
+/// Ends a run after a number of steps.
+class StopAfter : public dptk::Callback {
+  public:
+    explicit StopAfter(std::int64_t step) : step_(step) {}
+
+    void batch_end(TrainingRun& run) override {
+        if (run.status().step == step_) run.stop("enough steps");
+    }
+
+  private:
+    std::int64_t step_;
+};
+
+/// What a run leaves behind.
+struct Outcome {
+    TrainingState state;
+    dptk::TrainingStatus status;
+    std::vector<std::string> remarks;
+};
+
+constexpr int epochs = 3;
+
+/// Trains, or continues, with a checkpoint in `folder`; ends early after `last_step` steps, if it is not 0.
+Outcome train(ProcessGroup& group, const std::filesystem::path& folder, std::int64_t last_step,
+              dptk::CheckpointOptions checkpoint = {}) {
+    dptk::nn::Network<Backend> net = test::small_convnet();
+    dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+    test::add_callbacks(trainer, epochs);
+    if (last_step > 0) trainer.add(StopAfter(last_step));
+    const auto& added = trainer.add(dptk::Checkpoint(folder, checkpoint));
+    const dptk::ImageDataset samples = test::digits("train"), tested = test::digits("test");
+    Outcome outcome;
+    outcome.status = trainer.fit(samples, tested);
+    outcome.state = trainer.state();
+    outcome.remarks = added.remarks();
+    return outcome;
+}
+
+/// Compares all tensors bit for bit.
+bool are_equal(const TrainingState& a, const TrainingState& b) {
+    const auto equal = [](const auto& x, const auto& y) {
+        return x.name == y.name && x.shape == y.shape && x.bytes == y.bytes;
+    };
+    return std::ranges::equal(a.model, b.model, equal) && std::ranges::equal(a.training, b.training, equal) &&
+           a.values == b.values;
+}
+
+}  // namespace
+
+TEST_CASE("an interrupted run ends with the same bits as one that was not") {
+    for (const int ranks : {1, 2, 3}) {
+        CAPTURE(ranks);
+        const TemporaryFolder folder;
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const Outcome whole = train(group, folder / "whole", 0);
+            CHECK(whole.status.stop_reason.empty());
+            CHECK(whole.status.epoch == epochs);
+            CHECK(whole.status.test.accuracy > 0.7);
+            const auto per_epoch = whole.status.step / epochs;
+            for (const std::int64_t last : {std::int64_t{1}, per_epoch - 1, per_epoch, per_epoch + 5}) {
+                CAPTURE(last);
+                const auto own = folder / ("stopped-" + std::to_string(last));
+                const Outcome stopped = train(group, own, last);
+                CHECK(stopped.status.stop_reason == "enough steps");
+                CHECK(stopped.status.step == last);
+                const Outcome rest = train(group, own, 0, {.in_background = true});
+                CHECK(are_equal(rest.state, whole.state));
+                CHECK(rest.status.test.loss == whole.status.test.loss);
+                CHECK(rest.status.training.loss ==
+                      doctest::Approx(whole.status.training.loss).epsilon(1e-12));
+                const Outcome again = train(group, own, 0);  // there is nothing left to do
+                CHECK(are_equal(again.state, whole.state));
+            }
+        });
+    }
+}
+
+TEST_CASE("another number of ranks trains each sample once, with the same state") {
+    struct Counted {
+        const dptk::ImageDataset& images;
+        std::vector<std::atomic<int>>& counts;
+
+        std::size_t size() const { return images.size(); }
+        std::pair<dptk::Image, std::int32_t> operator[](std::size_t i) const {
+            ++counts[i];
+            const auto pixels = images.pixels().subspan(i * 64, 64);
+            return {{.width = 8, .height = 8, .channels = 1, .pixels = {pixels.begin(), pixels.end()}},
+                    images.labels()[i]};
+        }
+        std::uint64_t fingerprint() const { return 1; }
+    };
+    const dptk::ImageDataset images = test::digits("train"), tested = test::digits("test");
+    std::vector<std::atomic<int>> counts(images.size());
+    const TemporaryFolder folder;
+    std::int64_t last = 0;
+    for (const int ranks : {2, 4, 3}) {
+        last += 10;
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::TrainerOptions options = test::small_options(1);
+            options.workers = 0;
+            dptk::Trainer<Backend> trainer(group, net, options);
+            test::add_callbacks(trainer, 1);
+            if (ranks != 3) trainer.add(StopAfter(last));
+            trainer.add(dptk::Checkpoint(folder / "run"));
+            const dptk::TrainingStatus status = trainer.fit(Counted{images, counts}, tested);
+            if (ranks != 3) return;
+            CHECK(status.training.samples == images.size());
+            CHECK(status.training.loss < 2);
+        });
+    }
+    for (const std::atomic<int>& count : counts) CHECK(count == 1);
+}
+
+TEST_CASE("a damaged checkpoint is passed over") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const Outcome first = train(group, folder / "run", 7);
+        const Outcome second = train(group, folder / "run", 9);
+        if (group.rank() == 0)
+            std::filesystem::resize_file(folder / "run/step-00000009/model.safetensors", 100);
+        group.barrier();
+        const Outcome third = train(group, folder / "run", 9);
+        CHECK(are_equal(third.state, second.state));
+        if (group.rank() != 0) return;
+        REQUIRE(third.remarks.size() == 2);
+        CHECK(third.remarks[0].starts_with("the checkpoint of step 9 is not used: "));
+        CHECK(test::contains(third.remarks[0], "model.safetensors: expected "));
+        CHECK(third.remarks[0].ends_with(" bytes, found 100"));
+        CHECK(third.remarks[1] == "continuing from the checkpoint of step 7, in epoch 1");
+    });
+}
+
+TEST_CASE("a checkpoint of another run, and one that cannot be written, are errors on all ranks") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        train(group, folder / "run", 3);
+        dptk::TrainerOptions options = test::small_options(epochs);
+        const auto continues = [&](dptk::nn::Network<Backend> net, const dptk::ImageDataset& samples) {
+            std::string message;
+            dptk::Trainer<Backend> trainer(group, net, options);
+            trainer.add(dptk::Checkpoint(folder / "run"));
+            CHECK(test::throws<dptk::Error>(
+                message, [&] { trainer.fit(samples, samples); }, test::Agreed::yes));
+            return message;
+        };
+        const dptk::ImageDataset samples = test::digits("train");
+        CHECK(test::contains(continues(test::small_convnet(), test::digits("test")),
+                             "it was made with another training dataset"));
+        CHECK(test::contains(
+            continues({dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{10}}), 1},
+                      samples),
+            "it has 6 parameters, the network 2"));
+        options.sgd.momentum = 0;
+        CHECK(test::contains(continues(test::small_convnet(), samples),
+                             "it was made with another optimizer: sgd with momentum, this run has sgd"));
+    });
+    // A file in the place of the folder.
+    folder.write("file", "");
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { train(group, folder / "file", 3); }, test::Agreed::yes));
+        CHECK(test::contains(message, (folder / "file").string()));
+    });
+    // A full disk, with and without a background thread.
+    for (const bool in_background : {false, true}) {
+        const test::FileSizeLimit limit(1000);
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            std::string message;
+            CHECK(test::throws<dptk::Error>(
+                message, [&] { train(group, folder / "run", 5, {.in_background = in_background}); },
+                test::Agreed::yes));
+            CHECK(test::contains(message, "model.safetensors"));
+        });
+        CHECK(dptk::CheckpointFolder(folder / "run").steps() == std::vector<std::int64_t>{3});
+    }
+}
+
+TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
+    /// Sends itself a signal in a step, or in an evaluation.
+    struct Signal : dptk::Callback {
+        std::int64_t step;
+        bool in_test;
+        Signal(std::int64_t step_, bool in_test_) : step(step_), in_test(in_test_) {}
+        void batch_end(TrainingRun& run) override {
+            if (!in_test && run.status().step == step && run.group().rank() == 0) raise(SIGTERM);
+        }
+        void test_batch(TrainingRun& run) override {
+            if (in_test && run.group().rank() == 0) raise(SIGUSR1);
+        }
+    };
+    for (const bool in_test : {false, true}) {
+        const TemporaryFolder folder;
+        const int status = test::exit_status_of_child([&] {
+            const dptk::StopSignals signals;
+            std::atomic<int> wrong = 0;
+            dptk::launch_threads(2, [&](ProcessGroup& group) {
+                dptk::nn::Network<Backend> net = test::small_convnet();
+                dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+                test::add_callbacks(trainer, epochs);
+                trainer.add(Signal(4, in_test));
+                trainer.add(dptk::StopOnSignal());
+                trainer.add(dptk::Checkpoint(folder / "run"));
+                const dptk::TrainingStatus stopped = trainer.fit(test::digits("train"), test::digits("test"));
+                if (stopped.stop_reason != (in_test ? "received SIGUSR1" : "received SIGTERM")) ++wrong;
+                if (stopped.step != (in_test ? static_cast<std::int64_t>(stopped.batches) : 4)) ++wrong;
+            });
+            return wrong.load();
+        });
+        CHECK(status == 0);
+        // A second signal ends the process, also if it is another one than the first.
+        CHECK(test::exit_status_of_child([] {
+                  const dptk::StopSignals signals;
+                  std::raise(SIGTERM);
+                  if (dptk::StopSignals::received() != SIGTERM) return 2;
+                  std::raise(SIGINT);
+                  return 0;
+              }) == -1);
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            const Outcome whole = train(group, folder / "whole", 0);
+            CHECK(are_equal(train(group, folder / "run", 0).state, whole.state));
+        });
+    }
+}
+
+TEST_CASE("a run ends early that does not get better, also after it was interrupted") {
+    struct Result : dptk::Callback {
+        void epoch_end(TrainingRun& run) override { seen.push_back(run.status().epoch); }
+        std::vector<int> seen;
+    };
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::TrainerOptions options = test::small_options(20);
+        options.sgd = {.lr = 0};
+        dptk::Trainer<Backend> trainer(group, net, options);
+        const auto& result = trainer.add(Result());
+        trainer.add(
+            dptk::EarlyStopping({.monitor = dptk::Monitor::accuracy, .patience = 2, .min_delta = 0.2}));
+        const dptk::TrainingStatus status = trainer.fit(test::digits("train"), test::digits("test"));
+        CHECK(status.stop_reason == "no better accuracy in 2 epochs");
+        CHECK(result.seen == std::vector<int>{0, 1, 2});
+    });
+}
