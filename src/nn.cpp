@@ -7,6 +7,7 @@
 #include "dptk/nn/models.ipp"
 #include "dptk/nn/operations.ipp"
 #include "dptk/nn/residual_models.ipp"
+#include "dptk/train/callbacks/metrics_log.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/detail/png_encoder.ipp"

@@ -121,6 +121,78 @@ TEST_CASE("the first epoch is the reference's" * doctest::skip(is_launched())) {
     });
 }
 
+namespace {
+
+/// Continues from a state, and ends after some steps.
+class Interrupt : public dptk::Callback {
+  public:
+    Interrupt(const dptk::TrainingState* state, std::int64_t last_step)
+        : state_(state), last_step_(last_step) {}
+
+    void train_begin(dptk::TrainingRun& run) override {
+        if (state_ != nullptr) run.restore(*state_);
+    }
+    void batch_end(dptk::TrainingRun& run) override {
+        if (run.status().step == last_step_) run.stop("enough steps");
+    }
+
+  private:
+    const dptk::TrainingState* state_;
+    std::int64_t last_step_;
+};
+
+template <class Backend>
+dptk::TrainingState continued(ProcessGroup& group, dptk::nn::Network<Backend>& net,
+                              const dptk::TrainerOptions& options, const dptk::TrainingState* state,
+                              std::int64_t last_step) {
+    dptk::Trainer<Backend> trainer(group, net, options);
+    trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 2})));
+    trainer.add(Interrupt(state, last_step));
+    trainer.fit(digits("train"), digits("test"));
+    return trainer.state();
+}
+
+}  // namespace
+
+TEST_CASE("a run that was interrupted on a GPU continues there, and in host memory" *
+          doctest::skip(is_launched())) {
+    namespace nn = dptk::nn;
+    const nn::Graph graph =
+        nn::sequential({1, 8, 8}, {nn::Conv2d{.out_channels = 6, .bias = false}, nn::BatchNorm2d{},
+                                   nn::ReLU{}, nn::Flatten{}, nn::Dropout{.p = 0.2}, nn::Linear{10}});
+    for (const auto kind : {dptk::OptimizerKind::sgd, dptk::OptimizerKind::adamw}) {
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            dptk::TrainerOptions options = options_of(2);
+            options.optimizer = kind;
+            const auto on_gpu = [&](const dptk::TrainingState* state, std::int64_t last_step) {
+                const dptk::cuda::Stream stream;
+                Net net(graph, 1, Cuda({.precision = Precision::fp32, .stream = stream}));
+                return continued(group, net, options, state, last_step);
+            };
+            const dptk::TrainingState whole = on_gpu(nullptr, 0);
+            const dptk::TrainingState part = on_gpu(nullptr, 7);
+            const dptk::TrainingState rest = on_gpu(&part, 0);
+            nn::Network<nn::Reference<float>> host(graph, 1);
+            const dptk::TrainingState elsewhere = continued(group, host, options, &part, 0);
+            REQUIRE(rest.model.size() == whole.model.size());
+            REQUIRE(elsewhere.model.size() == whole.model.size());
+            for (std::size_t i = 0; i < whole.model.size(); ++i) {
+                CAPTURE(whole.model[i].name);
+                CHECK(rest.model[i].bytes == whole.model[i].bytes);
+                if (whole.model[i].dtype != dptk::DType::f32) continue;
+                const std::vector<float> expected = whole.model[i].values<float>();
+                const std::vector<float> found = elsewhere.model[i].values<float>();
+                double error = 0, size = 1e-30;
+                for (std::size_t e = 0; e < expected.size(); ++e) {
+                    error += (found[e] - expected[e]) * (found[e] - expected[e]);
+                    size += expected[e] * expected[e];
+                }
+                CHECK(error / size < 1e-3);
+            }
+        });
+    }
+}
+
 TEST_CASE("compressed gradients train as well, kernel by kernel and as a graph" *
           doctest::skip(is_launched())) {
     namespace hooks = dptk::hooks;

@@ -24,6 +24,8 @@ struct TrainingStatus {
     std::int64_t step = 0;    ///< The number of steps done since the beginning of the run.
     /// Loss and accuracy of this epoch: up to now in Callback::train_summary(), and final from there on.
     EpochResult training = {};
+    double samples_per_second =
+        0;  ///< Of this epoch up to now, over all ranks; set together with `training`.
     /// Loss and accuracy of the last evaluation, from Callback::test_summary() on.
     EpochResult test = {};
     /// Why the run ends early; empty unless it does.

@@ -352,6 +352,9 @@ class Trainer : public TrainingRun {
             call(&Callback::step);
             if (done % interval == 0 || done == steps) {
                 status_.training = to_result(sums(training_), begin);
+                status_.samples_per_second =
+                    (static_cast<double>(status_.training.samples) - continued_sums_[2]) /
+                    status_.training.seconds;
                 if (done == steps && ddp_) computation_.check(*ddp_);
                 check_finite(status_.training.loss, status_.epoch);
                 call(&Callback::train_summary);
@@ -508,14 +511,13 @@ class Trainer : public TrainingRun {
         const EpochResult& result = status_.training;
         const double batches_left = static_cast<double>(status_.batches) * (options_.epochs - status_.epoch) -
                                     static_cast<double>(status_.batch);
-        return {
-            .epoch = status_.epoch + 1,
-            .epochs = options_.epochs,
-            .batch = status_.batch,
-            .batches = status_.batches,
-            .loss = result.loss,
-            .samples_per_second = (static_cast<double>(result.samples) - continued_sums_[2]) / result.seconds,
-            .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
+        return {.epoch = status_.epoch + 1,
+                .epochs = options_.epochs,
+                .batch = status_.batch,
+                .batches = status_.batches,
+                .loss = result.loss,
+                .samples_per_second = status_.samples_per_second,
+                .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
     }
 
     /// Sets the network's mode until the end of the scope.

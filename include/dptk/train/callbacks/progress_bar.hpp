@@ -1,0 +1,55 @@
+/// ProgressBar, a callback that shows the progress of a run on the terminal.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+
+#include "dptk/core/config.hpp"
+#include "dptk/train/callback.hpp"
+#include "dptk/train/progress.hpp"
+
+namespace DPTK_NAMESPACE {
+
+/// On rank 0, writes to stdout the progress within an epoch, and a line after each epoch.
+class ProgressBar : public Callback {
+  public:
+    /// Makes the callback.
+    explicit ProgressBar(ProgressStyle style = ProgressStyle::bar) : printer_(style) {}
+
+    void train_summary(TrainingRun& run) override {
+        if (run.group().rank() != 0) return;
+        const TrainingStatus& status = run.status();
+        const double samples_per_batch = static_cast<double>(status.training.samples) /
+                                         static_cast<double>(std::max<std::size_t>(status.batch, 1));
+        const double batches_left = static_cast<double>(status.batches) * (status.epochs - status.epoch) -
+                                    static_cast<double>(status.batch);
+        printer_.update({.epoch = status.epoch + 1,
+                         .epochs = status.epochs,
+                         .batch = status.batch,
+                         .batches = status.batches,
+                         .loss = status.training.loss,
+                         .samples_per_second = status.samples_per_second,
+                         .seconds_left = batches_left * samples_per_batch / status.samples_per_second});
+    }
+
+    void epoch_end(TrainingRun& run) override {
+        if (run.group().rank() != 0) return;
+        const TrainingStatus& status = run.status();
+        char line[160];
+        std::snprintf(line, sizeof line, "epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s",
+                      status.epoch + 1, status.epochs, status.training.loss, status.test.accuracy,
+                      status.samples_per_second);
+        printer_.line(line);
+    }
+
+    void train_end(TrainingRun& run) override {
+        if (run.group().rank() == 0 && !run.status().stop_reason.empty())
+            printer_.line("training ended early: " + run.status().stop_reason);
+    }
+
+  private:
+    ProgressPrinter printer_;
+};
+
+}  // namespace DPTK_NAMESPACE
