@@ -146,9 +146,7 @@ LossResult softmax_cross_entropy(const Tensor<T>& logits, std::span<const Label>
 
 /// Computes softmax cross-entropy for labels in a container.
 template <std::floating_point T, class Labels>
-
     requires requires(const Labels& labels) { std::span(labels); }
-
 LossResult softmax_cross_entropy(const Tensor<T>& logits, const Labels& labels, Tensor<T>& gradient,
                                  const CrossEntropyOptions& options = {}) {
     using Label = std::remove_cv_t<typename decltype(std::span(labels))::element_type>;

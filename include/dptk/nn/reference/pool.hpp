@@ -67,21 +67,19 @@ void backward_inputs(const Pool2d<kind>& pool, const HostCall<T>& call) {
     }
 }
 
+/// Returns a pool whose only window is the image.
+[[nodiscard]] inline AvgPool2d pool_of_image(const Shape& image) {
+    return {.kernel_size = {image[1], image[2]}};
+}
+
 template <std::floating_point T>
 void forward(const GlobalAvgPool2d&, const HostCall<T>& call) {
-    const std::size_t plane = call.shapes[0][1] * call.shapes[0][2];
-    for (std::size_t i = 0; i < call.output.size(); ++i) {
-        T sum = 0;
-        for (std::size_t p = 0; p < plane; ++p) sum += call.inputs[0][i * plane + p];
-        call.output[i] = sum / static_cast<T>(plane);
-    }
+    forward(pool_of_image(call.shapes[0]), call);
 }
 
 template <std::floating_point T>
 void backward_inputs(const GlobalAvgPool2d&, const HostCall<T>& call) {
-    const std::size_t plane = call.shapes[0][1] * call.shapes[0][2];
-    for (std::size_t i = 0; i < call.output.size() * plane; ++i)
-        call.input_gradients[0][i] += call.output_gradient[i / plane] / static_cast<T>(plane);
+    backward_inputs(pool_of_image(call.shapes[0]), call);
 }
 
 }  // namespace DPTK_NAMESPACE::nn::reference
