@@ -2,4 +2,3 @@
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cpu/backend.ipp"
-#include "dptk/nn/cpu/onednn.ipp"
