@@ -30,9 +30,9 @@ struct CheckpointOptions {
 
 /// Saves checkpoints after each epoch, at the end, and if the run ends early. Rank 0 reads and writes; the
 /// folder need not be visible to other ranks. The run continues bit for bit with the same number of ranks,
-/// and with another number it trains each sample of the epoch that was interrupted once. If a checkpoint
-/// cannot be read or written, all ranks throw the same error. Add this callback after those whose state it
-/// saves.
+/// and with another number it trains each sample of the epoch that was interrupted once. (On a GPU, networks
+/// select their kernels by measuring them, so that sums may be rounded differently.) If a checkpoint cannot
+/// be read or written, all ranks throw the same error. Add this callback after those whose state it saves.
 class Checkpoint : public Callback {
   public:
     /// `folder` is where CheckpointFolder writes; only rank 0 uses it.
