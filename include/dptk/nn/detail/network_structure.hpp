@@ -31,6 +31,9 @@ struct NetworkStructure {
     std::vector<std::string> labels;          ///< By operation: what errors call it.
 };
 
+/// Returns what errors call an operation: "fc" (Linear), or operation 3 (ReLU).
+[[nodiscard]] std::string label_of(const Graph& graph, std::size_t node);
+
 /// `fuses_relu` says whether a ReLU can be fused with an operation. Throws ArgumentError if the graph is
 /// empty, or if an output is not used.
 [[nodiscard]] NetworkStructure structure_of(const Graph& graph,

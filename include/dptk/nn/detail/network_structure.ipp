@@ -11,6 +11,12 @@ namespace DPTK_NAMESPACE::nn::detail {
 
 using dptk::detail::text;
 
+DPTK_INLINE std::string label_of(const Graph& graph, std::size_t node) {
+    const auto& [operation, inputs, shape, name] = graph.nodes()[node];
+    return name.empty() ? text("operation ", node, " (", operation_name(operation), ')')
+                        : text('"', name, "\" (", operation_name(operation), ')');
+}
+
 DPTK_INLINE NetworkStructure structure_of(const Graph& graph,
                                           const std::function<bool(const Operation&)>& fuses_relu) {
     const std::vector<GraphNode>& nodes = graph.nodes();
@@ -33,9 +39,7 @@ DPTK_INLINE NetworkStructure structure_of(const Graph& graph,
         const std::size_t first = i == 0 ? 0 : made.parameters_end.back();
         made.parameters_end.push_back(first + parameters_of(node.operation, graph.input_shapes(node)).size());
         has_trained[i] = made.trains_inputs[i] || made.parameters_end.back() > first;
-        made.labels.push_back(node.name.empty()
-                                  ? text("operation ", i, " (", operation_name(node.operation), ')')
-                                  : text('"', node.name, "\" (", operation_name(node.operation), ')'));
+        made.labels.push_back(label_of(graph, i));
     }
     for (std::size_t i = 0; i + 1 < nodes.size(); ++i)
         if (consumers[i] == 0)
