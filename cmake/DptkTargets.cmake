@@ -7,7 +7,7 @@
 #   dptk::readers  + readers of dataset files (zlib)
 #   dptk::images   + decoders of JPEG and PNG, folders of images (libjpeg-turbo, libpng)
 #   dptk::weights  + weights in safetensors files (nlohmann-json)
-#   dptk::nn       + the trainer; uses oneDNN if it is found, else plain loops
+#   dptk::nn       + networks, pruning and the trainer; uses oneDNN if it is found, else plain loops
 #   dptk::nn_cuda  + the trainer on a GPU (nvcc, cuDNN and cuBLASLt)
 #   dptk::adapters + containers of other libraries, which the program links itself
 # A target whose library is not found is not defined, but its headers are installed anyway. DptkCompiled defines the
@@ -91,8 +91,8 @@ dptk_add_headers(onednn nn/cpu/*.[hi]pp)
 target_compile_definitions(dptk_onednn INTERFACE DPTK_WITH_ONEDNN)
 target_link_libraries(dptk_onednn INTERFACE ${CMAKE_DL_LIBS})
 
-dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/detail/*.[hi]pp nn/reference/*.[hi]pp train/*.[hi]pp train/callbacks/*.[hi]pp
-    train/detail/*.[hi]pp)
+dptk_add_headers(nn train.hpp nn/*.[hi]pp nn/detail/*.[hi]pp nn/reference/*.[hi]pp prune/*.[hi]pp train/*.[hi]pp
+    train/callbacks/*.[hi]pp train/detail/*.[hi]pp)
 if(TARGET dptk::onednn)
     target_link_libraries(dptk_nn INTERFACE $<BUILD_INTERFACE:dptk_onednn>)
 endif()

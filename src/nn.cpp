@@ -1,4 +1,4 @@
-// Function bodies of nn/ and train/, except the backends that need a library. See separate_compilation.hpp.
+// Function bodies of nn/, prune/ and train/, except the backends that need a library. See separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/detail/memory_plan.ipp"
@@ -7,6 +7,11 @@
 #include "dptk/nn/models.ipp"
 #include "dptk/nn/operations.ipp"
 #include "dptk/nn/residual_models.ipp"
+#include "dptk/prune/channel_groups.ipp"
+#include "dptk/prune/filter_scores.ipp"
+#include "dptk/prune/prune.ipp"
+#include "dptk/prune/pruning_plan.ipp"
+#include "dptk/prune/slim.ipp"
 #include "dptk/train/callbacks/metrics_log.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"

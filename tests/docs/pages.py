@@ -40,7 +40,7 @@ NEEDS = [
     (r"dptk/data/images", "images"),
     (r"dptk/weights", "weights"),
     (r"dptk/nn/cuda|dptk/optim/cuda|dptk/train/detail/cuda", "nn_cuda"),
-    (r"dptk/train\.hpp|dptk/train/|dptk/nn/", "nn"),
+    (r"dptk/train\.hpp|dptk/train/|dptk/nn/|dptk/prune/", "nn"),
     (r"dptk/nn/cpu", "onednn"),
     (r"dptk/adapters/eigen|<Eigen/", "eigen"),
     (r"dptk/adapters/armadillo|<armadillo>", "armadillo"),
