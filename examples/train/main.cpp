@@ -4,12 +4,18 @@
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
+#ifdef DPTK_WITH_WEIGHTS
+#include <dptk/train/checkpoint/checkpoint.hpp>
+#include <dptk/weights/load_weights.hpp>
+#endif
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -73,6 +79,76 @@ dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::
     return graph;
 }
 
+dptk::OptimizerKind optimizer_kind(const std::string& name) {
+    if (name == "adam") return dptk::OptimizerKind::adam;
+    return name == "adamw" ? dptk::OptimizerKind::adamw : dptk::OptimizerKind::sgd;
+}
+
+/// Returns the factor of the learning rate after a number of epochs.
+std::function<double(double)> schedule(const Options& options) {
+    const auto epochs = static_cast<double>(options.epochs);
+    if (options.scheduler == "cosine")
+        return dptk::CosineSchedule({.total = epochs, .warmup = options.warmup});
+    if (options.scheduler == "linear")
+        return dptk::LinearSchedule({.total = epochs, .warmup = options.warmup});
+    if (options.scheduler == "multi-step")
+        return dptk::MultiStepSchedule({.milestones = options.milestones, .warmup = options.warmup});
+    return dptk::ConstantSchedule({.warmup = options.warmup});
+}
+
+/// After each epoch, prints a hash of the parameters, which must be equal on all ranks.
+class VerifyParameters : public dptk::Callback {
+  public:
+    explicit VerifyParameters(dptk::ProgressPrinter& printer) : printer_(printer) {}
+
+    void epoch_end(dptk::TrainingRun& run) override {
+        const auto hash = dptk::detail::agreed_parameter_hash(run.group(), run.parameters());
+        printer_.line(format("parameters: %016llx on all %d rank(s)", static_cast<unsigned long long>(hash),
+                             run.group().size()));
+    }
+
+  private:
+    dptk::ProgressPrinter& printer_;
+};
+
+/// Ends the run before its first step, when a checkpoint is loaded.
+class OnlyEvaluate : public dptk::Callback {
+  public:
+    void train_begin(dptk::TrainingRun& run) override { run.stop("only an evaluation is wanted"); }
+};
+
+#ifdef DPTK_WITH_WEIGHTS
+template <class Net>
+void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
+                  dptk::ProgressPrinter& printer) {
+    if (options.weights.empty()) return;
+    const dptk::LoadedWeights loaded = dptk::on_all_or_none(group, [&] {
+        return dptk::load_weights(net, dptk::SafetensorsFile(options.weights), dptk::Match::partial);
+    });
+    printer.line(options.weights + ": " + loaded.describe());
+}
+
+template <class Trainer>
+void add_files(Trainer& trainer, const Options& options, dptk::ProgressPrinter& printer) {
+    trainer.add(
+        dptk::Checkpoint(options.work_dir, {.resume = options.resume == "auto",
+                                            .keep_last = options.keep_last,
+                                            .every_steps = options.save_every,
+                                            .in_background = true,
+                                            .remark = [&](const std::string& text) { printer.line(text); }}));
+    if (options.evaluate) return;
+    trainer.add(dptk::MetricsLog(options.work_dir + "/log.csv"));
+    trainer.add(dptk::TensorBoard(options.work_dir));
+}
+#else
+template <class Net>
+void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrinter&) {
+}  // parse_options refuses --weights
+
+template <class Trainer>
+void add_files(Trainer&, const Options&, dptk::ProgressPrinter&) {}  // parse_options refuses --work-dir
+#endif
+
 /// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
 /// on each rank.
 template <class Backend, class Dataset>
@@ -85,7 +161,9 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
         group, net,
         {.epochs = options.epochs,
          .batch_size = options.batch_size,
+         .optimizer = optimizer_kind(options.optimizer),
          .sgd = {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
+         .adam = {.lr = options.lr, .weight_decay = options.weight_decay},
          .seed = options.seed,
          .pixel_scale = data.pixel_scale,
          .transform = data.transform,
@@ -97,27 +175,28 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
          .cuda_graph = options.cuda_graph,
          .data_on_device = options.data_on_device});
 
-    dptk::ProgressPrinter printer(progress_style(options, group.rank()));
+    const dptk::ProgressStyle style = progress_style(options, group.rank());
+    dptk::ProgressPrinter printer(style);
     if (options.summary) printer.line(net.graph().summary());
     if (!data.remark.empty()) printer.line(data.remark);
     printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %s each",
                         options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
                         group.size(), group.backend().c_str(), computed_by.c_str()));
+    load_weights(group, options, net, printer);
 
-    double accuracy = 0;
-    for (int epoch = 0; epoch < options.epochs; ++epoch) {
-        const dptk::EpochResult trained = trainer.train_epoch(
-            data.train, epoch, [&](const dptk::TrainingProgress& progress) { printer.update(progress); });
-        accuracy = trainer.evaluate(data.test).accuracy;
-        printer.line(format("epoch %d/%d: loss %.6f, test accuracy %.4f, %.0f samples/s", epoch + 1,
-                            options.epochs, trained.loss, accuracy,
-                            static_cast<double>(trained.samples) / trained.seconds));
-        if (options.verify) {
-            const auto hash = dptk::detail::agreed_parameter_hash(group, trainer.parameters());
-            printer.line(format("parameters: %016llx on all %d rank(s)",
-                                static_cast<unsigned long long>(hash), group.size()));
-        }
+    trainer.add(dptk::LearningRate(schedule(options)));
+    if constexpr (std::same_as<typename Backend::Tensor, dptk::Tensor<float>>) {  // in host memory
+        if (options.ema > 0) trainer.add(dptk::AverageWeights({.decay = options.ema}));
     }
+    if (options.patience > 0) trainer.add(dptk::EarlyStopping({.patience = options.patience}));
+    trainer.add(dptk::StopOnSignal());
+    if (!options.work_dir.empty()) add_files(trainer, options, printer);
+    trainer.add(dptk::ProgressBar(style));
+    if (options.verify) trainer.add(VerifyParameters(printer));
+    if (options.evaluate) trainer.add(OnlyEvaluate());
+    trainer.fit(data.train, data.test);
+    const double accuracy =
+        options.evaluate ? trainer.evaluate(data.test).accuracy : trainer.status().test.accuracy;
     printer.line(format("test accuracy: %.3f", accuracy));
 }
 
@@ -174,6 +253,7 @@ void run(dptk::ProcessGroup& group, const Options& options) {
 int main(int argc, char** argv) {
     int rank = 0;
     try {
+        const dptk::StopSignals signals;
         dptk::ProcessGroup group = dptk::init_process_group();
         rank = group.rank();
         const ParsedOptions parsed = parse_options(argc, argv);

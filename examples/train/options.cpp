@@ -22,6 +22,12 @@ constexpr bool is_built_with_images = true;
 constexpr bool is_built_with_images = false;
 #endif
 
+#ifdef DPTK_WITH_WEIGHTS
+constexpr bool is_built_with_weights = true;
+#else
+constexpr bool is_built_with_weights = false;
+#endif
+
 void check_dataset(const CLI::App& app, const Options& options) {
     if (options.dataset == "images") {
         if (!is_built_with_images)
@@ -32,6 +38,23 @@ void check_dataset(const CLI::App& app, const Options& options) {
     } else if (app.count("--image-size") > 0) {
         throw CLI::ValidationError("--image-size", "needs --dataset images");
     }
+}
+
+void check_files(const CLI::App& app, const Options& options) {
+    for (const char* name : {"--resume", "--save-every", "--keep-last"}) {
+        if (app.count(name) > 0 && options.work_dir.empty())
+            throw CLI::ValidationError(name, "needs --work-dir");
+    }
+    if (!is_built_with_weights && !(options.work_dir.empty() && options.weights.empty()))
+        throw CLI::ValidationError(options.weights.empty() ? "--work-dir" : "--weights",
+                                   "this program was built without nlohmann-json; install "
+                                   "nlohmann-json3-dev (Debian) or json-devel (Fedora), and build it again");
+    if (options.evaluate && options.weights.empty() && options.work_dir.empty())
+        throw CLI::ValidationError("--evaluate", "needs --weights or --work-dir");
+    if (app.count("--milestones") > 0 && options.scheduler != "multi-step")
+        throw CLI::ValidationError("--milestones", "needs --scheduler multi-step");
+    if (options.ema > 0 && options.device == "cuda")
+        throw CLI::ValidationError("--ema", "needs --device cpu");
 }
 
 /// Checks combinations of options, which CLI11 does not check.
@@ -81,9 +104,36 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
         ->check(CLI::PositiveNumber);
+    app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}));
     app.add_option("--lr", options.lr, "learning rate")->check(CLI::NonNegativeNumber);
-    app.add_option("--momentum", options.momentum)->check(CLI::NonNegativeNumber);
+    app.add_option("--momentum", options.momentum, "of sgd")->check(CLI::NonNegativeNumber);
     app.add_option("--weight-decay", options.weight_decay)->check(CLI::NonNegativeNumber);
+    app.add_option("--scheduler", options.scheduler, "how the learning rate falls")
+        ->check(CLI::IsMember({"constant", "cosine", "linear", "multi-step"}));
+    app.add_option("--milestones", options.milestones,
+                   "epochs after which --scheduler multi-step divides the learning rate by 10")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--warmup", options.warmup, "epochs in which the learning rate rises")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--ema", options.ema,
+                   "evaluate averages of the parameters with this decay, such as 0.999; 0: off")
+        ->check(CLI::Range(0.0, 1.0));
+    app.add_option("--patience", options.patience,
+                   "end after this number of epochs without a better accuracy; 0: never")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--work-dir", options.work_dir, "folder for checkpoints, log.csv and TensorBoard's files")
+        ->type_name("DIR");
+    app.add_option("--resume", options.resume,
+                   "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning")
+        ->check(CLI::IsMember({"auto", "none"}));
+    app.add_option("--save-every", options.save_every, "steps between checkpoints within epochs; 0: none")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--keep-last", options.keep_last, "number of checkpoints that are kept; 0: all")
+        ->check(CLI::Range(0, 1000000).description("2 or more"));
+    app.add_option("--weights", options.weights,
+                   "safetensors file to begin with; tensors of another name or shape are listed and skipped")
+        ->type_name("FILE");
+    app.add_flag("--evaluate", options.evaluate, "only evaluate, the weights or the newest checkpoint");
     app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
     app.add_flag("--verify", options.verify,
                  "after each epoch, check that all ranks have the same parameters");
@@ -109,6 +159,7 @@ ParsedOptions parse_options(int argc, char** argv) {
         app.parse(argc, argv);
         check_dataset(app, options);
         check_device(app, options);
+        check_files(app, options);
         return {options, "", 0};
     } catch (const CLI::ParseError& error) {
         std::ostringstream text;

@@ -17,9 +17,21 @@ struct Options {
     std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;
+    std::string optimizer = "sgd";
     double lr = 0.05;
-    double momentum = 0.9;
+    double momentum = 0.9;  // of SGD
     double weight_decay = 0;
+    std::string scheduler = "constant";
+    std::vector<double> milestones;  // epochs
+    double warmup = 0;               // epochs
+    double ema = 0;                  // the decay of the averages; 0: none
+    int patience = 0;                // epochs; 0: any
+    std::string work_dir;            // for checkpoints and logs; empty: none
+    std::string resume = "auto";
+    std::int64_t save_every = 0;  // steps; 0: only after epochs
+    std::size_t keep_last = 2;
+    std::string weights;  // a safetensors file; empty: none
+    bool evaluate = false;
     std::uint64_t seed = 1;
     bool verify = false;
     int threads = 0;  // 0: cores / ranks on this host

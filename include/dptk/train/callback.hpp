@@ -80,7 +80,7 @@ class TrainingRun {
     void stop(std::string reason) { status_.stop_reason = std::move(reason); }
 
   protected:
-    TrainingStatus status_;
+    TrainingStatus status_;  ///< What status() returns.
 };
 
 /// Functions that a Trainer calls, on all ranks at the same points, so that callbacks may use collectives:

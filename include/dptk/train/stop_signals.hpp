@@ -11,10 +11,11 @@
 namespace DPTK_NAMESPACE {
 
 /// Handles SIGTERM, SIGINT and SIGUSR1 from construction to destruction: the first signal is only noted, and
-/// a second one ends the program at once, as without a handler. There must be one object at a time.
+/// a second one ends the program at once, as without a handler. If a process has several objects, as with
+/// ranks that are threads, the first one sets the handlers, and the last one sets those from before.
 class StopSignals {
   public:
-    /// Sets the handlers. Throws ArgumentError if there already is an object.
+    /// Sets the handlers.
     StopSignals();
     /// Sets the handlers from before.
     ~StopSignals();

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <csignal>
 #include <iterator>
+#include <mutex>
 
 #include "dptk/core/detail/text.hpp"
-#include "dptk/core/error.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -16,7 +16,8 @@ namespace detail {
 inline constexpr int stop_signals[] = {SIGTERM, SIGINT, SIGUSR1};
 
 inline std::atomic<int> received_signal = 0;
-inline std::atomic<bool> has_stop_signals = false;
+inline std::mutex stop_signals_mutex;
+inline int stop_signals_objects = 0;
 inline struct sigaction actions_before[std::size(stop_signals)];
 
 extern "C" inline void note_signal(int signal) {
@@ -28,8 +29,8 @@ extern "C" inline void note_signal(int signal) {
 }  // namespace detail
 
 DPTK_INLINE StopSignals::StopSignals() {
-    if (detail::has_stop_signals.exchange(true))
-        throw ArgumentError("StopSignals: there already is an object in this process");
+    const std::lock_guard lock(detail::stop_signals_mutex);
+    if (detail::stop_signals_objects++ > 0) return;
     detail::received_signal = 0;
     struct sigaction action {};
     action.sa_handler = detail::note_signal;
@@ -39,9 +40,10 @@ DPTK_INLINE StopSignals::StopSignals() {
 }
 
 DPTK_INLINE StopSignals::~StopSignals() {
+    const std::lock_guard lock(detail::stop_signals_mutex);
+    if (--detail::stop_signals_objects > 0) return;
     for (std::size_t i = 0; i < std::size(detail::stop_signals); ++i)
         sigaction(detail::stop_signals[i], &detail::actions_before[i], nullptr);
-    detail::has_stop_signals = false;
 }
 
 DPTK_INLINE int StopSignals::received() noexcept {

@@ -95,7 +95,7 @@ class Trainer : public TrainingRun {
         status_ = {.epochs = options_.epochs};
         dataset_fingerprint_ = detail::text(dataset_fingerprint(training));
         call(&Callback::train_begin);
-        while (status_.epoch < options_.epochs) {
+        while (status_.epoch < options_.epochs && status_.stop_reason.empty()) {
             run_epoch(training, {});
             if (!status_.stop_reason.empty()) break;
             evaluate(test);
@@ -105,7 +105,6 @@ class Trainer : public TrainingRun {
             is_epoch_done_ = false;
             ++status_.epoch;
             status_.batch = 0;
-            if (!status_.stop_reason.empty()) break;
         }
         call(&Callback::train_end);
         return status_;
@@ -150,12 +149,14 @@ class Trainer : public TrainingRun {
         Batches<Dataset> batches(computation_, dataset, indices,
                                  loader_options<Dataset>(options_.evaluation_transform));
         for (Totals& totals : evaluation_) totals.reset();
-        for (std::size_t i = 0; i < indices.size() && status_.stop_reason.empty(); ++i) {
+        const bool was_stopped = !status_.stop_reason.empty();
+        const auto stops = [&] { return !was_stopped && !status_.stop_reason.empty(); };
+        for (std::size_t i = 0; i < indices.size() && !stops(); ++i) {
             if (load_next(batches) > 0) forward(evaluation_[i % indices.shards()]);
             call(&Callback::test_batch);
         }
         const EpochResult result = to_result(sums(evaluation_), begin);
-        if (status_.stop_reason.empty()) {
+        if (!stops()) {
             status_.test = result;
             call(&Callback::test_summary);
         }
@@ -210,6 +211,11 @@ class Trainer : public TrainingRun {
             state.training.push_back(StateTensor::of<double>("trainer.sums", {3}, totals));
             state.values["trainer.sampler"] = sampler_state_.to_text();
         }
+        std::vector<double> results;
+        for (const EpochResult& result : {status_.training, status_.test})
+            results.insert(results.end(),
+                           {result.loss, result.accuracy, static_cast<double>(result.samples)});
+        state.training.push_back(StateTensor::of<double>("trainer.results", {2, 3}, results));
         state.values["trainer.epoch"] = detail::text(status_.epoch + (is_epoch_done_ ? 1 : 0));
         state.values["trainer.batch"] = detail::text(is_within_epoch ? status_.batch : 0);
         state.values["trainer.step"] = detail::text(status_.step);
@@ -253,6 +259,10 @@ class Trainer : public TrainingRun {
         status_.epoch = static_cast<int>(number("trainer.epoch"));
         status_.batch = static_cast<std::size_t>(number("trainer.batch"));
         status_.step = number("trainer.step");
+        const std::vector<double> results =
+            required(state.training, "trainer.results").template values<double>();
+        status_.training = {results.at(0), results.at(1), static_cast<std::size_t>(results.at(2)), 0};
+        status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
         net.set_training_passes(number("network.training_passes"));
         if (status_.batch > 0) {
             continued_ = SamplerState::from_text(state.value("trainer.sampler"));

@@ -21,12 +21,12 @@ int main(int argc, char** argv) try {
     dptk::Trainer<test::Backend> trainer(group, net, test::small_options(epochs));
     test::add_callbacks(trainer, epochs);
     trainer.add(dptk::StopOnSignal());
-    const auto& checkpoint =
-        trainer.add(dptk::Checkpoint(argv[1], {.every_steps = 3, .in_background = true}));
+    trainer.add(dptk::Checkpoint(argv[1], {.every_steps = 3, .in_background = true, .remark = [](auto& text) {
+                                               std::printf("%s\n", text.c_str());
+                                           }}));
     const dptk::TrainingStatus status = trainer.fit(test::digits("train"), test::digits("test"));
     const auto hash = dptk::detail::agreed_parameter_hash(group, trainer.parameters());
     if (group.rank() != 0) return 0;
-    for (const std::string& remark : checkpoint.remarks()) std::printf("%s\n", remark.c_str());
     if (!status.stop_reason.empty())
         std::printf("stopped at step %lld: %s\n", static_cast<long long>(status.step),
                     status.stop_reason.c_str());

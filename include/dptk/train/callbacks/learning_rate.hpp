@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "dptk/core/config.hpp"
 #include "dptk/optim/schedule.hpp"
@@ -9,8 +10,7 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Multiplies the learning rate of the Trainer's options by a schedule, before each step. It is a function of
-/// the epochs done: a run that continues needs no state.
+/// Multiplies the learning rate of the Trainer's options by a schedule, before each step.
 class LearningRate : public Callback {
   public:
     /// `schedule` returns the factor for a number of epochs, such as CosineSchedule or a lambda. Epochs have
@@ -21,6 +21,17 @@ class LearningRate : public Callback {
     void batch_begin(TrainingRun& run) override {
         const double epochs = by_epoch_ ? run.status().epoch : run.status().epochs_done();
         run.set_lr(run.initial_lr() * schedule_(epochs));
+    }
+
+    // The rate is a function of the epochs done. What is saved is only shown until the next step.
+    void save(TrainingRun& run, TrainingState& state) override {
+        const double rate[] = {run.lr()};
+        state.training.push_back(StateTensor::of<double>("learning_rate.last", {1}, rate));
+    }
+
+    void restore(TrainingRun& run, const TrainingState& state) override {
+        if (const StateTensor* last = TrainingState::find(state.training, "learning_rate.last"))
+            run.set_lr(last->values<double>().at(0));
     }
 
   private:

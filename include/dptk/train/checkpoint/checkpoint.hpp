@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/callback.hpp"
@@ -26,6 +26,8 @@ struct CheckpointOptions {
     /// Whether rank 0 writes in a background thread, while the run goes on with the next steps. The run only
     /// waits for a copy of the state, and for the previous checkpoint.
     bool in_background = false;
+    /// Called on rank 0 with sentences about what the run continues from, and about damaged checkpoints.
+    std::function<void(const std::string&)> remark = {};
 };
 
 /// Saves checkpoints after each epoch, at the end, and if the run ends early. Rank 0 reads and writes; the
@@ -47,19 +49,17 @@ class Checkpoint : public Callback {
     DPTK_INLINE void save(TrainingRun& run, TrainingState& state) override;
     DPTK_INLINE void restore(TrainingRun& run, const TrainingState& state) override;
 
-    /// Returns sentences about damaged checkpoints, and about what the run continues from; on rank 0.
-    [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
-
   private:
     struct Writer;
 
     void write(TrainingRun& run, bool is_best);
 
+    void say(const std::string& remark) const;
+
     std::filesystem::path path_;
     CheckpointOptions options_;
     detail::BestResult best_;
     std::unique_ptr<Writer> writer_;  // on rank 0
-    std::vector<std::string> remarks_;
     std::int64_t saved_step_ = -1;
 };
 

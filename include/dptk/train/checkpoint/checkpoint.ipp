@@ -78,7 +78,9 @@ DPTK_INLINE void broadcast_state(ProcessGroup& group, TrainingState& state) {
 }  // namespace detail
 
 DPTK_INLINE Checkpoint::Checkpoint(std::filesystem::path folder, CheckpointOptions options)
-    : path_(std::move(folder)), options_(options), best_(options.monitor.value_or(Monitor::accuracy)) {}
+    : path_(std::move(folder)),
+      options_(std::move(options)),
+      best_(options_.monitor.value_or(Monitor::accuracy)) {}
 
 DPTK_INLINE Checkpoint::~Checkpoint() = default;
 DPTK_INLINE Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
@@ -89,15 +91,22 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     on_all_or_none(group, [&] {
         if (group.rank() != 0) return;
         writer_ = std::make_unique<Writer>(path_, options_.keep_last);
-        if (options_.resume) state = writer_->folder.load_newest(remarks_);
+        std::vector<std::string> remarks;
+        if (options_.resume) state = writer_->folder.load_newest(remarks);
+        for (const std::string& remark : remarks) say(remark);
     });
     if (group.all_reduce_value<int>(state ? 1 : 0, ReduceOp::max) == 0) return;
     if (!state) state.emplace();
     detail::broadcast_state(group, *state);
     on_all_or_none(group, [&] { run.restore(*state); });
     saved_step_ = run.status().step;
-    remarks_.push_back(detail::text("continuing from the checkpoint of step ", saved_step_, ", in epoch ",
-                                    run.status().epoch + 1));
+    if (writer_)
+        say(detail::text("continuing from the checkpoint of step ", saved_step_, ", after ",
+                         run.status().epoch, " epochs"));
+}
+
+DPTK_INLINE void Checkpoint::say(const std::string& remark) const {
+    if (options_.remark) options_.remark(remark);
 }
 
 DPTK_INLINE void Checkpoint::batch_end(TrainingRun& run) {
@@ -109,7 +118,7 @@ DPTK_INLINE void Checkpoint::epoch_end(TrainingRun& run) {
 }
 
 DPTK_INLINE void Checkpoint::train_end(TrainingRun& run) {
-    if (saved_step_ != run.status().step) write(run, false);
+    if (run.status().step > 0 && saved_step_ != run.status().step) write(run, false);
     on_all_or_none(run.group(), [&] {
         if (writer_) writer_->wait();
     });

@@ -1,0 +1,149 @@
+// Tests when a Trainer calls callbacks, and the callbacks that come with it.
+#include <doctest/doctest.h>
+#include <dptk/train.hpp>
+
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model.hpp"
+#include "support/agreed_errors.hpp"
+#include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using dptk::ProcessGroup;
+using dptk::TrainingRun;
+using test::Backend;
+
+/// Notes the calls, one letter each.
+struct Calls : dptk::Callback {
+    std::string calls;
+    std::vector<double> rates;
+
+    void train_begin(TrainingRun&) override { calls += '('; }
+    void epoch_begin(TrainingRun&) override { calls += '['; }
+    void batch_begin(TrainingRun&) override { calls += 'b'; }
+    void step(TrainingRun& run) override {
+        calls += 's';
+        rates.push_back(run.lr());
+    }
+    void train_summary(TrainingRun& run) override {
+        calls += 't';
+        CHECK(run.status().training.loss > 0);
+    }
+    void batch_end(TrainingRun&) override { calls += 'e'; }
+    void test_begin(TrainingRun&) override { calls += '{'; }
+    void test_batch(TrainingRun&) override { calls += '.'; }
+    void test_summary(TrainingRun& run) override {
+        calls += '=';
+        CHECK(run.status().test.samples > 0);
+    }
+    void test_end(TrainingRun&) override { calls += '}'; }
+    void epoch_end(TrainingRun&) override { calls += ']'; }
+    void train_end(TrainingRun&) override { calls += ')'; }
+};
+
+/// The first `count` samples.
+dptk::ImageDataset few(std::size_t count) {
+    const dptk::ImageDataset all = test::digits("train");
+    const auto end = static_cast<std::ptrdiff_t>(count);
+    const std::vector<std::size_t> shape{count, 1, 8, 8};
+    return {{all.pixels().begin(), all.pixels().begin() + 64 * end},
+            shape,
+            {all.labels().begin(), all.labels().begin() + end},
+            {.classes = 10}};
+}
+
+std::string read(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("callbacks are called in the documented order, on all ranks") {
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        const auto& calls = trainer.add(Calls());
+        const dptk::ImageDataset samples = few(50);  // steps of 2 x 16 and 2 x 9 samples
+        const dptk::TrainingStatus status = trainer.fit(samples, samples);
+        CHECK(calls.calls == "([bstebste{..=}][bstebste{..=}])");
+        CHECK(status.step == 4);
+        CHECK(status.training.samples == 50);
+        CHECK(status.samples_per_second > 0);
+    });
+}
+
+TEST_CASE("the learning rate follows the schedule by step, or by epoch") {
+    dptk::launch_threads(1, [](ProcessGroup& group) {
+        for (const bool by_epoch : {false, true}) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::TrainerOptions options = test::small_options(2);
+            options.optimizer = dptk::OptimizerKind::adam;
+            options.adam.lr = 0.5;
+            dptk::Trainer<Backend> trainer(group, net, options);
+            trainer.add(dptk::LearningRate([](double epochs) { return 1 - epochs / 4; }, by_epoch));
+            const auto& calls = trainer.add(Calls());
+            const dptk::ImageDataset samples = few(32);
+            trainer.fit(samples, samples);
+            CHECK(calls.rates == (by_epoch ? std::vector<double>{0.5, 0.5, 0.375, 0.375}
+                                           : std::vector<double>{0.5, 0.4375, 0.375, 0.3125}));
+        }
+    });
+}
+
+TEST_CASE("the averages of the parameters are evaluated, and the parameters remain") {
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        const dptk::ImageDataset samples = few(64);
+        const auto train = [&](double decay) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer<Backend> trainer(group, net, test::small_options(3));
+            if (decay >= 0) trainer.add(dptk::AverageWeights<>({.decay = decay}));
+            const dptk::TrainingStatus status = trainer.fit(samples, samples);
+            return std::pair(status, dptk::detail::agreed_parameter_hash(group, trainer.parameters()));
+        };
+        const auto [plain, hash] = train(-1);
+        const auto [newest, newest_hash] = train(0);  // the averages are the last values
+        const auto [first, first_hash] = train(1);    // the averages are the values after the first step
+        CHECK(newest.test.loss == plain.test.loss);
+        CHECK(first.test.loss > plain.test.loss);
+        CHECK(newest_hash == hash);
+        CHECK(first_hash == hash);
+    });
+}
+
+TEST_CASE("logs have a line for each epoch, also if a run continues") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const dptk::ImageDataset samples = few(40);
+        for (const std::string name : {"log.csv", "log.jsonl"}) {
+            CAPTURE(name);
+            for (const int epochs : {3, 2}) {  // the second run begins anew
+                dptk::nn::Network<Backend> net = test::small_convnet();
+                dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+                trainer.add(dptk::MetricsLog((folder / name).string()));
+                trainer.fit(samples, samples);
+            }
+            group.barrier();
+            const std::string text = read(folder / name);
+            const bool is_csv = name == "log.csv";
+            CHECK(std::ranges::count(text, '\n') == (is_csv ? 3 : 2));
+            CHECK(text.starts_with(is_csv ? "epoch,step,lr,train_loss,train_accuracy,test_loss,test_accuracy,"
+                                            "samples_per_second\n1,2,0.05,"
+                                          : "{\"epoch\": 1, \"step\": 2, \"lr\": 0.05, \"train_loss\": "));
+        }
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+        trainer.add(dptk::MetricsLog((folder / "missing/log.csv").string()));
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { trainer.fit(samples, samples); }, test::Agreed::yes));
+        CHECK(test::contains(message, "missing/log.csv: cannot be written: No such file or directory"));
+    });
+}
