@@ -1,4 +1,5 @@
-// Function bodies of nn/, prune/ and train/, except the backends that need a library. See separate_compilation.hpp.
+// Function bodies of nn/, prune/ and train/, except the backends that need a library. See
+// separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/detail/memory_plan.ipp"

@@ -1,4 +1,5 @@
-// Function bodies of nn/cuda/, optim/cuda/ and train/detail/cuda/ (networks on GPUs). See separate_compilation.hpp.
+// Function bodies of nn/cuda/, optim/cuda/ and train/detail/cuda/ (networks on GPUs). See
+// separate_compilation.hpp.
 #include "separate_compilation.hpp"
 
 #include "dptk/nn/cuda/backend.ipp"

@@ -1,7 +1,7 @@
 // The results of statistics(), and the trace file that DPTK_TRACE requests.
 #include <doctest/doctest.h>
-#include <dptk/core/trace.hpp>
 #include <unistd.h>
+#include <dptk/core/trace.hpp>
 
 #include <algorithm>
 #include <chrono>

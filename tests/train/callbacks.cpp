@@ -124,7 +124,7 @@ TEST_CASE("logs have a line for each epoch, also if a run continues") {
         const dptk::ImageDataset samples = few(40);
         for (const std::string name : {"log.csv", "log.jsonl"}) {
             CAPTURE(name);
-            for (const int epochs : {3, 2}) {  // the second run begins anew
+            for (const int epochs : {3, 2}) {  // the second run starts from the beginning
                 dptk::nn::Network<Backend> net = test::small_convnet();
                 dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
                 trainer.add(dptk::MetricsLog((folder / name).string()));

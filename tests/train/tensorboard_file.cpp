@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "support/ranks.hpp"
 #include "support/file_size_limit.hpp"
+#include "support/ranks.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {

@@ -23,7 +23,9 @@ class SampleRandom {
     }
 
     /// Returns a number in [0, 1), a multiple of 2^-53.
-    [[nodiscard]] DPTK_HOST_DEVICE double unit() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
+    [[nodiscard]] DPTK_HOST_DEVICE double unit() noexcept {
+        return static_cast<double>(bits() >> 11) * 0x1p-53;
+    }
 
     /// Returns a number in [low, high).
     [[nodiscard]] double between(double low, double high) noexcept { return low + (high - low) * unit(); }

@@ -90,7 +90,8 @@ struct LayerRequest {
 /// - `set_value_storage(storage)`: moves the values to `storage`, which has `count()` elements
 /// - `set_gradient_storage(storage)`: makes the layer write the gradient to `storage`, which has `count()`
 ///   elements
-/// - `from_row_major(in, elements)`, `to_row_major(elements, out)`: convert elements of the parameter's layout
+/// - `from_row_major(in, elements)`, `to_row_major(elements, out)`: convert elements of the parameter's
+/// layout
 ///   from and to row-major host memory
 /// - `zero_gradient()`: sets the gradient to zero
 /// - `make_row_major()`: changes the layout to row-major, if the backend can; drops the gradient
