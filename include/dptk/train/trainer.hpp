@@ -347,9 +347,9 @@ class Trainer : public TrainingRun {
         const detail::ShardBatches indices(std::move(samplers), options_.batch_size);
         Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
         const std::size_t steps = indices.steps();
-        const std::size_t interval = std::max<std::size_t>(steps / 20, 1);
-        const auto begin = std::chrono::steady_clock::now();
         status_.batches = status_.batch + steps;
+        const std::size_t interval = std::max<std::size_t>(status_.batches / 20, 1);
+        const auto begin = std::chrono::steady_clock::now();
         for (Totals& totals : training_) totals.reset();
         computation_.drop_stale_graph(group_);
         call(&Callback::epoch_begin);
@@ -360,7 +360,7 @@ class Trainer : public TrainingRun {
             ++status_.step;
             sampler_state_ = first.state(done * options_.batch_size);
             call(&Callback::step);
-            if (done % interval == 0 || done == steps) {
+            if (status_.batch % interval == 0 || done == steps) {
                 status_.training = to_result(sums(training_), begin);
                 status_.samples_per_second =
                     (static_cast<double>(status_.training.samples) - continued_sums_[2]) /

@@ -1,0 +1,28 @@
+"""check_resumed_events.py FOLDER RESUMED: compares TensorBoard's files of a run with those of a run that was interrupted."""
+import sys
+
+try:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+except ImportError as error:
+    print(f"TensorBoard's files are not read: {error}")
+    sys.exit(0)
+
+TAGS = ["accuracy/test", "accuracy/train", "loss/test", "loss/train", "lr", "samples_per_second"]
+
+
+def read(folder):
+    accumulator = EventAccumulator(folder, size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return {tag: [(event.step, event.value) for event in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+
+
+whole, resumed = read(sys.argv[1]), read(sys.argv[2])
+assert sorted(whole) == TAGS and sorted(resumed) == TAGS, (sorted(whole), sorted(resumed))
+for tag in TAGS:
+    steps = [step for step, _ in whole[tag]]
+    assert steps == sorted(set(steps)), f"{tag}: {steps}"
+    assert [step for step, _ in resumed[tag]] == steps, f"{tag}: {resumed[tag]}, expected the steps {steps}"
+    for (step, expected), (_, found) in zip(whole[tag], resumed[tag]):
+        same = tag == "samples_per_second" or abs(found - expected) <= 1e-6 * abs(expected)
+        assert same, f"{tag} of step {step}: {found}, expected {expected}"
+print(f"TensorBoard reads {len(TAGS)} tags, the same ones from both runs")
