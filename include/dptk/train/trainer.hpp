@@ -34,6 +34,7 @@
 #include "dptk/train/callback.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/model_state.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
 #include "dptk/train/progress.hpp"
@@ -93,7 +94,8 @@ class Trainer : public TrainingRun {
     template <IndexableDataset Training, IndexableDataset Test>
     TrainingStatus fit(const Training& training, const Test& test) {
         status_ = {.epochs = options_.epochs};
-        dataset_fingerprint_ = detail::text(dataset_fingerprint(training));
+        dataset_fingerprint_ =
+            on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
         call(&Callback::train_begin);
         while (status_.epoch < options_.epochs && status_.stop_reason.empty()) {
             run_epoch(training, {});
@@ -185,26 +187,8 @@ class Trainer : public TrainingRun {
 
     /// See TrainingRun. Collective. The state of a comm hook is not part of it.
     [[nodiscard]] TrainingState state() override {
-        nn::Network<Backend>& net = computation_.network();
         TrainingState state;
-        std::vector<std::int64_t> steps;
-        const std::span<const ParameterRef> all = parameters();
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            state.model.push_back(to_row_major(i, all[i].name, all[i].value));
-            const OptimizerState<Scalar> slot = computation_.optimizer().state(i);
-            steps.push_back(slot.steps);
-            for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
-                const auto array = computation_.upload(slot.arrays[a]);
-                state.training.push_back(to_row_major(i, optimizer_tensor(all[i], a), array.data()));
-            }
-        }
-        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
-            StateTensor tensor{buffer.name, buffer.shape, buffer.data.dtype, {}};
-            tensor.bytes.resize(buffer.data.bytes());
-            net.fetch_buffer(buffer.data, tensor.bytes.data());
-            state.model.push_back(std::move(tensor));
-        });
-        state.training.push_back(StateTensor::of<std::int64_t>("optimizer.steps", {steps.size()}, steps));
+        model_state().save(state);
         const bool is_within_epoch = status_.batch > 0 && !is_epoch_done_;
         if (is_within_epoch) {
             const std::array<double, 3> totals = sums(training_);
@@ -221,7 +205,6 @@ class Trainer : public TrainingRun {
         state.values["trainer.step"] = detail::text(status_.step);
         state.values["trainer.dataset"] = dataset_fingerprint_;
         state.values["trainer.optimizer"] = optimizer_name();
-        state.values["network.training_passes"] = detail::text(net.training_passes());
         for (const auto& callback : callbacks_) callback->save(*this, state);
         return state;
     }
@@ -230,44 +213,18 @@ class Trainer : public TrainingRun {
     void restore(const TrainingState& state) override {
         require_equal(state, "trainer.optimizer", "optimizer", optimizer_name());
         require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
-        nn::Network<Backend>& net = computation_.network();
-        const std::vector<std::int64_t> steps =
-            required(state.training, "optimizer.steps").template values<std::int64_t>();
-        const std::span<const ParameterRef> all = parameters();
-        if (steps.size() != all.size())
-            throw ArgumentError(
-                detail::text("checkpoint: it has ", steps.size(), " parameters, the network ", all.size()));
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            from_row_major(i, required(state.model, all[i].name), all[i].value);
-            OptimizerState<Scalar> slot{.steps = steps[i]};
-            while (const StateTensor* array =
-                       TrainingState::find(state.training, optimizer_tensor(all[i], slot.arrays.size()))) {
-                auto elements = computation_.upload(std::vector<Scalar>(all[i].count));
-                from_row_major(i, *array, elements.data());
-                slot.arrays.push_back(computation_.download(elements));
-            }
-            if (slot.steps > 0) computation_.optimizer().set_state(i, std::move(slot));
-        }
-        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
-            const StateTensor& tensor = required(state.model, buffer.name);
-            if (tensor.shape != buffer.shape || tensor.dtype != buffer.data.dtype)
-                throw ArgumentError(
-                    detail::text("checkpoint: buffer ", buffer.name, " has another shape or type"));
-            net.store_buffer(tensor.bytes.data(), buffer.data);
-        });
-        const auto number = [&](const char* name) { return std::stoll(state.value(name)); };
-        status_.epoch = static_cast<int>(number("trainer.epoch"));
-        status_.batch = static_cast<std::size_t>(number("trainer.batch"));
-        status_.step = number("trainer.step");
+        model_state().restore(state);
+        status_.epoch = static_cast<int>(state.number("trainer.epoch"));
+        status_.batch = static_cast<std::size_t>(state.number("trainer.batch"));
+        status_.step = state.number("trainer.step");
         const std::vector<double> results =
-            required(state.training, "trainer.results").template values<double>();
+            TrainingState::required(state.training, "trainer.results").template values<double>();
         status_.training = {results.at(0), results.at(1), static_cast<std::size_t>(results.at(2)), 0};
         status_.test = {results.at(3), results.at(4), static_cast<std::size_t>(results.at(5)), 0};
-        net.set_training_passes(number("network.training_passes"));
         if (status_.batch > 0) {
             continued_ = SamplerState::from_text(state.value("trainer.sampler"));
             const std::vector<double> totals =
-                required(state.training, "trainer.sums").template values<double>();
+                TrainingState::required(state.training, "trainer.sums").template values<double>();
             std::copy_n(totals.begin(), continued_sums_.size(), continued_sums_.begin());
         }
         for (const auto& callback : callbacks_) callback->restore(*this, state);
@@ -275,21 +232,12 @@ class Trainer : public TrainingRun {
 
     /// See TrainingRun.
     [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) override {
-        const ParameterRef& parameter = parameters()[i];
-        const std::vector<Scalar> values =
-            computation_.network().to_row_major(i, computation_.elements(parameter, elements));
-        return StateTensor::of<Scalar>(std::move(name), parameter.shape, values);
+        return model_state().to_row_major(i, std::move(name), elements);
     }
 
     /// See TrainingRun.
     void from_row_major(std::size_t i, const StateTensor& tensor, void* elements) override {
-        const ParameterRef& parameter = parameters()[i];
-        if (tensor.shape != parameter.shape)
-            throw ArgumentError(detail::text("checkpoint: tensor ", tensor.name, " has the shape ",
-                                             detail::shape_text(tensor.shape), ", expected ",
-                                             detail::shape_text(parameter.shape)));
-        computation_.network().from_row_major(i, tensor.template values<Scalar>(),
-                                              computation_.elements(parameter, elements));
+        model_state().from_row_major(i, tensor, elements);
     }
 
   private:
@@ -303,21 +251,13 @@ class Trainer : public TrainingRun {
         for (const auto& callback : callbacks_) (*callback.*function)(*this);
     }
 
-    [[nodiscard]] static const StateTensor& required(const std::vector<StateTensor>& tensors,
-                                                     const std::string& name) {
-        if (const StateTensor* found = TrainingState::find(tensors, name)) return *found;
-        throw ArgumentError(detail::text("checkpoint: there is no tensor ", name));
-    }
+    [[nodiscard]] detail::ModelState<Computation> model_state() { return {computation_, parameters()}; }
 
     static void require_equal(const TrainingState& state, const char* name, const char* what,
                               const std::string& own) {
         if (state.value(name) != own)
             throw ArgumentError(detail::text("checkpoint: it was made with another ", what, ": ",
                                              state.value(name), ", this run has ", own));
-    }
-
-    [[nodiscard]] static std::string optimizer_tensor(const ParameterRef& parameter, std::size_t array) {
-        return detail::text("optimizer.", array, '.', parameter.name);
     }
 
     [[nodiscard]] std::string optimizer_name() const {

@@ -1,6 +1,7 @@
 /// TrainingState, all that a run needs to continue bit for bit: what checkpoints contain.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -61,11 +63,28 @@ struct TrainingState {
         return nullptr;
     }
 
+    /// Returns the tensor of this name in `tensors`. Throws ArgumentError if there is none.
+    [[nodiscard]] static const StateTensor& required(const std::vector<StateTensor>& tensors,
+                                                     const std::string& name) {
+        if (const StateTensor* found = find(tensors, name)) return *found;
+        throw ArgumentError(detail::text("checkpoint: there is no tensor ", name));
+    }
+
     /// Returns a value. Throws ArgumentError if there is none of this name.
     [[nodiscard]] const std::string& value(const std::string& name) const {
         const auto found = values.find(name);
         if (found == values.end()) throw ArgumentError(detail::text("checkpoint: there is no value ", name));
         return found->second;
+    }
+
+    /// Returns a value that is an integer. Throws ArgumentError if there is none of this name.
+    [[nodiscard]] std::int64_t number(const std::string& name) const {
+        const std::string& digits = value(name);
+        std::int64_t result = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result);
+        if (error != std::errc() || end != digits.data() + digits.size())
+            throw ArgumentError(detail::text("checkpoint: value ", name, " is not a number: ", digits));
+        return result;
     }
 };
 

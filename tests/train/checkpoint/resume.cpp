@@ -252,21 +252,27 @@ TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
     }
 }
 
-TEST_CASE("a run ends early that does not get better, also after it was interrupted") {
-    struct Result : dptk::Callback {
+TEST_CASE("a run ends early that does not get better, and has then ended for good") {
+    struct Epochs : dptk::Callback {
         void epoch_end(TrainingRun& run) override { seen.push_back(run.status().epoch); }
         std::vector<int> seen;
     };
-    dptk::launch_threads(2, [](ProcessGroup& group) {
-        dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::TrainerOptions options = test::small_options(20);
-        options.sgd = {.lr = 0};
-        dptk::Trainer<Backend> trainer(group, net, options);
-        const auto& result = trainer.add(Result());
-        trainer.add(
-            dptk::EarlyStopping({.monitor = dptk::Monitor::accuracy, .patience = 2, .min_delta = 0.2}));
-        const dptk::TrainingStatus status = trainer.fit(test::digits("train"), test::digits("test"));
-        CHECK(status.stop_reason == "no better accuracy in 2 epochs");
-        CHECK(result.seen == std::vector<int>{0, 1, 2});
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const auto train = [&] {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::TrainerOptions options = test::small_options(20);
+            options.sgd = {.lr = 0};
+            dptk::Trainer<Backend> trainer(group, net, options);
+            const auto& epochs = trainer.add(Epochs());
+            trainer.add(
+                dptk::EarlyStopping({.monitor = dptk::Monitor::accuracy, .patience = 2, .min_delta = 0.2}));
+            trainer.add(dptk::Checkpoint(folder / "run"));
+            const dptk::TrainingStatus status = trainer.fit(test::digits("train"), test::digits("test"));
+            CHECK(status.stop_reason == "no better accuracy in 2 epochs");
+            return epochs.seen;
+        };
+        CHECK(train() == std::vector<int>{0, 1, 2});
+        CHECK(train().empty());
     });
 }

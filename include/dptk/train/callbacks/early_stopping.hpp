@@ -1,8 +1,7 @@
 /// EarlyStopping, a callback that ends a run that does not get better.
 #pragma once
 
-#include <cstdlib>
-#include <string>
+#include <span>
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -26,9 +25,7 @@ class EarlyStopping : public Callback {
 
     void epoch_end(TrainingRun& run) override {
         worse_ = best_.update(run.status().test, options_.min_delta) ? 0 : worse_ + 1;
-        if (worse_ >= options_.patience)
-            run.stop(detail::text("no better ", options_.monitor == Monitor::accuracy ? "accuracy" : "loss",
-                                  " in ", worse_, " epochs"));
+        check(run);
     }
 
     void save(TrainingRun& /*run*/, TrainingState& state) override {
@@ -38,14 +35,21 @@ class EarlyStopping : public Callback {
                 StateTensor::of<double>("early_stopping.best", {1}, std::span(&*best_.value(), 1)));
     }
 
-    void restore(TrainingRun& /*run*/, const TrainingState& state) override {
+    void restore(TrainingRun& run, const TrainingState& state) override {
         if (const StateTensor* best = TrainingState::find(state.training, "early_stopping.best"))
             best_.set_value(best->values<double>().at(0));
-        if (const auto found = state.values.find("early_stopping.worse"); found != state.values.end())
-            worse_ = std::atoi(found->second.c_str());
+        if (state.values.count("early_stopping.worse") > 0)
+            worse_ = static_cast<int>(state.number("early_stopping.worse"));
+        check(run);
     }
 
   private:
+    void check(TrainingRun& run) const {
+        if (worse_ >= options_.patience)
+            run.stop(detail::text("no better ", options_.monitor == Monitor::accuracy ? "accuracy" : "loss",
+                                  " in ", worse_, " epochs"));
+    }
+
     EarlyStoppingOptions options_;
     detail::BestResult best_;
     int worse_ = 0;  // the number of epochs since the best one

@@ -41,6 +41,7 @@ namespace DPTK_NAMESPACE::detail {
 template <>
 class TrainerComputation<nn::Cuda> {
   public:
+    using Scalar = float;
     using Totals = nn::DeviceLoss;
 
     TrainerComputation(nn::Network<nn::Cuda>& net, const TrainerOptions& options)
