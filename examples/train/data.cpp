@@ -132,7 +132,6 @@ dptk::ImageDataset make_synthetic(std::size_t count, unsigned seed) {
 
 Images load_data(const Options& options) {
     if (options.dataset == "synthetic") return data_of({make_synthetic(2048, 1), make_synthetic(512, 2)});
-    if (options.data.size() > 1) throw dptk::ArgumentError("--data: only --dataset images has several");
     const fs::path dir = options.data.empty() ? fs::path() : fs::path(options.data.front());
     if (options.dataset == "digits")
         return load_digits(dir.empty() ? fs::path(DPTK_EXAMPLE_DATA_DIR) / "digits" : dir);
@@ -197,11 +196,13 @@ Data<ImageFiles> find_images(const Options& options) {
                                 .test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),
                                                    dptk::Normalize(dptk::imagenet)}};
     };
-    if (are_split(options.data)) {
-        const auto trained = open(parts(options.data, "train"));
-        const auto tested = open(parts(options.data, "val"));
+    const bool has_test_data = !options.test_data.empty();
+    if (has_test_data || are_split(options.data)) {
+        const auto trained = open(has_test_data ? options.data : parts(options.data, "train"));
+        const auto tested = open(has_test_data ? options.test_data : parts(options.data, "val"));
         if (trained->class_names() != tested->class_names())
-            throw dptk::ArgumentError("--data: the classes in val are not those in train");
+            throw dptk::ArgumentError(has_test_data ? "--test-data: the classes are not those in --data"
+                                                    : "--data: the classes in val are not those in train");
         return data_of_files(*trained, whole(trained), whole(tested));
     }
     const auto all = open(options.data);

@@ -5,6 +5,7 @@
 #include <dptk/ddp/hooks/powersgd.hpp>
 #include <dptk/train.hpp>
 #ifdef DPTK_WITH_WEIGHTS
+#include <dptk/data/detail/replacement_file.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/weights/load_weights.hpp>
 #endif
@@ -15,12 +16,14 @@
 #include <concepts>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "config.hpp"
 #include "data.hpp"
 #include "options.hpp"
 
@@ -128,8 +131,17 @@ void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
     printer.line(options.weights + ": " + loaded.describe());
 }
 
+void write_config(int rank, const Options& options) {
+    if (rank != 0) return;
+    std::filesystem::create_directories(options.work_dir);
+    dptk::detail::ReplacementFile file(std::filesystem::path(options.work_dir) / "config.yaml");
+    file.write(options.as_yaml.data(), options.as_yaml.size());
+    file.complete();
+}
+
 template <class Trainer>
-void add_files(Trainer& trainer, const Options& options, dptk::ProgressPrinter& printer) {
+void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& options,
+               dptk::ProgressPrinter& printer) {
     trainer.add(
         dptk::Checkpoint(options.work_dir, {.resume = options.resume == "auto",
                                             .keep_last = options.keep_last,
@@ -137,6 +149,7 @@ void add_files(Trainer& trainer, const Options& options, dptk::ProgressPrinter& 
                                             .in_background = true,
                                             .remark = [&](const std::string& text) { printer.line(text); }}));
     if (options.evaluate) return;
+    dptk::on_all_or_none(group, [&] { write_config(group.rank(), options); });
     trainer.add(dptk::MetricsLog(options.work_dir + "/log.csv"));
     trainer.add(dptk::TensorBoard(options.work_dir));
 }
@@ -146,7 +159,8 @@ void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrint
 }  // parse_options refuses --weights
 
 template <class Trainer>
-void add_files(Trainer&, const Options&, dptk::ProgressPrinter&) {}  // parse_options refuses --work-dir
+void add_files(dptk::ProcessGroup&, Trainer&, const Options&, dptk::ProgressPrinter&) {
+}  // parse_options refuses --work-dir
 #endif
 
 /// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
@@ -190,7 +204,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     }
     if (options.patience > 0) trainer.add(dptk::EarlyStopping({.patience = options.patience}));
     trainer.add(dptk::StopOnSignal());
-    if (!options.work_dir.empty()) add_files(trainer, options, printer);
+    if (!options.work_dir.empty()) add_files(group, trainer, options, printer);
     trainer.add(dptk::ProgressBar(style));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
@@ -241,6 +255,16 @@ void load_and_train(dptk::ProcessGroup& group, const Options& options, Load load
     }
 }
 
+/// Returns rank 0's inputs on all ranks: other ranks may not see the file, and launchers such as mpirun pass
+/// no environment to other hosts.
+ConfigInputs inputs_of_rank_0(dptk::ProcessGroup& group, const std::string& path) {
+    ConfigInputs inputs;
+    if (group.rank() == 0) inputs = read_inputs(path);
+    for (std::string* text : {&inputs.path, &inputs.text, &inputs.file_error}) group.broadcast_object(*text);
+    group.broadcast_object(inputs.environment);
+    return inputs;
+}
+
 void run(dptk::ProcessGroup& group, const Options& options) {
 #ifdef DPTK_WITH_IMAGES
     if (options.dataset == "images") return load_and_train(group, options, find_images);
@@ -256,7 +280,10 @@ int main(int argc, char** argv) {
         const dptk::StopSignals signals;
         dptk::ProcessGroup group = dptk::init_process_group();
         rank = group.rank();
-        const ParsedOptions parsed = parse_options(argc, argv);
+        const ParsedOptions parsed =
+            parse_options(argc, argv, [&](const std::string& path) { return inputs_of_rank_0(group, path); });
+        if (rank == 0 && !parsed.warning.empty())
+            std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
             run(group, *parsed.options);
         } else if (rank == 0) {

@@ -1,12 +1,19 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
 
+#include <map>
+#include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "config.hpp"
 
 namespace {
 
@@ -28,67 +35,182 @@ constexpr bool is_built_with_weights = true;
 constexpr bool is_built_with_weights = false;
 #endif
 
-void check_dataset(const CLI::App& app, const Options& options) {
-    if (options.dataset == "images") {
-        if (!is_built_with_images)
-            throw CLI::ValidationError(
-                "--dataset images",
-                "this program was built without libjpeg-turbo and libpng; install libjpeg62-turbo-dev and "
-                "libpng-dev (Debian), or libjpeg-turbo-devel and libpng-devel (Fedora), and build it again");
-    } else if (app.count("--image-size") > 0) {
-        throw CLI::ValidationError("--image-size", "needs --dataset images");
+/// The options with what set them, for checks of combinations, which CLI11 does not do.
+class Settings {
+  public:
+    /// `given` are the settings of the file and the environment. The app has parsed the command line.
+    Settings(const CLI::App& app, const std::vector<Setting>& given) : app_(app) {
+        for (const Setting& setting : given) settings_[setting.option] = setting;
+        for (const std::string& name : option_names(app)) {
+            const std::string dashed = "--" + name;
+            if (app.count(dashed) > 0)
+                settings_[name] = {name, app[dashed]->results(), Origin::command_line, dashed};
+        }
     }
+
+    /// Whether the option is set. In a file, its default, as to_yaml() writes it, sets nothing.
+    [[nodiscard]] bool has(const std::string& name) const {
+        const auto found = settings_.find(name);
+        if (found == settings_.end()) return false;
+        const bool is_default =
+            found->second.values == std::vector<std::string>{default_of(*app_.get_option("--" + name))};
+        return !is_default || found->second.origin != Origin::file;
+    }
+
+    /// Throws an error that names where the option is set.
+    [[noreturn]] void fail(const std::string& name, const std::string& text) const {
+        const auto found = settings_.find(name);
+        if (found == settings_.end() || found->second.origin == Origin::command_line)
+            throw CLI::ValidationError("--" + name, text);
+        throw dptk::ArgumentError(found->second.where + ": " + text);
+    }
+
+    /// Requires that `condition`, which depends on the option `other`, is true if the option `name` is set.
+    /// If `other` overrides what the file or the environment says, `name` is obsolete instead.
+    void require(const std::string& name, const std::string& other, bool condition, const std::string& text) {
+        if (condition || !has(name)) return;
+        if (origin(other) <= origin(name)) fail(name, text);
+        obsolete_.insert(name);
+    }
+
+    /// Returns the options that have no meaning together with the ones that override others.
+    [[nodiscard]] const std::set<std::string>& obsolete() const { return obsolete_; }
+
+    [[nodiscard]] std::string as_yaml() const { return to_yaml(app_, settings_); }
+
+  private:
+    [[nodiscard]] Origin origin(const std::string& name) const {
+        const auto found = settings_.find(name);
+        return found == settings_.end() ? Origin::default_value : found->second.origin;
+    }
+
+    const CLI::App& app_;
+    std::map<std::string, Setting> settings_;
+    std::set<std::string> obsolete_;
+};
+
+void check_dataset(Settings& settings, const Options& options) {
+    const bool is_images = options.dataset == "images";
+    if (is_images && !is_built_with_images)
+        settings.fail(
+            "dataset",
+            "this program was built without libjpeg-turbo and libpng; install libjpeg62-turbo-dev and "
+            "libpng-dev (Debian), or libjpeg-turbo-devel and libpng-devel (Fedora), and build it again");
+    settings.require("image-size", "dataset", is_images, "needs --dataset images");
+    settings.require("test-data", "dataset", is_images, "needs --dataset images");
+    settings.require("test-data", "data", !options.data.empty(), "needs --data");
+    if (!is_images && options.data.size() > 1) settings.fail("data", "only --dataset images has several");
 }
 
-void check_files(const CLI::App& app, const Options& options) {
-    for (const char* name : {"--resume", "--save-every", "--keep-last"}) {
-        if (app.count(name) > 0 && options.work_dir.empty())
-            throw CLI::ValidationError(name, "needs --work-dir");
-    }
+void check_files(Settings& settings, const Options& options) {
+    for (const char* name : {"resume", "save-every", "keep-last"})
+        settings.require(name, "work-dir", !options.work_dir.empty(), "needs --work-dir");
     if (!is_built_with_weights && !(options.work_dir.empty() && options.weights.empty()))
-        throw CLI::ValidationError(options.weights.empty() ? "--work-dir" : "--weights",
-                                   "this program was built without nlohmann-json; install "
-                                   "nlohmann-json3-dev (Debian) or json-devel (Fedora), and build it again");
+        settings.fail(options.weights.empty() ? "work-dir" : "weights",
+                      "this program was built without nlohmann-json; install "
+                      "nlohmann-json3-dev (Debian) or json-devel (Fedora), and build it again");
     if (options.evaluate && options.weights.empty() && options.work_dir.empty())
-        throw CLI::ValidationError("--evaluate", "needs --weights or --work-dir");
-    if (app.count("--milestones") > 0 && options.scheduler != "multi-step")
-        throw CLI::ValidationError("--milestones", "needs --scheduler multi-step");
-    if (options.ema > 0 && options.device == "cuda")
-        throw CLI::ValidationError("--ema", "needs --device cpu");
+        settings.fail("evaluate", "needs --weights or --work-dir");
+    settings.require("milestones", "scheduler", options.scheduler == "multi-step",
+                     "needs --scheduler multi-step");
+    settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
 
-/// Checks combinations of options, which CLI11 does not check.
-void check_device(const CLI::App& app, const Options& options) {
-    if (options.device == "cuda") {
-        if (!is_built_with_cuda)
-            throw CLI::ValidationError(
-                "--device cuda",
-                "this program was built without the trainer on a GPU, which needs nvcc and cuDNN 9");
-        if (options.reproducible_shards > 0)
-            throw CLI::ValidationError("--reproducible", "needs --device cpu");
-        if (options.data_on_device && options.dataset == "images")
-            throw CLI::ValidationError("--data-on-device", "--dataset images cannot be kept on the device");
-        return;
+void check_device(Settings& settings, const Options& options) {
+    const bool is_cuda = options.device == "cuda";
+    if (is_cuda && !is_built_with_cuda)
+        settings.fail("device",
+                      "this program was built without the trainer on a GPU, which needs nvcc and cuDNN 9");
+    settings.require("reproducible", "device", !is_cuda || options.reproducible_shards == 0,
+                     "needs --device cpu");
+    if (is_cuda && options.data_on_device && options.dataset == "images")
+        settings.fail("data-on-device", "--dataset images cannot be kept on the device");
+    for (const char* name : {"precision", "cuda-graph", "data-on-device"})
+        settings.require(name, "device", is_cuda, "needs --device cuda");
+}
+
+/// A check like CLI::PositiveNumber, whose own message contains the largest double.
+CLI::Validator number(const char* name, bool (*accepts)(double), const char* expected) {
+    return {[=](const std::string& text) {
+                double value = 0;
+                const bool is_accepted = CLI::detail::lexical_cast(text, value) && accepts(value);
+                return is_accepted ? "" : "expected " + std::string(expected) + ", got '" + text + "'";
+            },
+            name};
+}
+
+CLI::Validator positive() {
+    return number(
+        "POSITIVE", [](double value) { return value > 0; }, "a number above 0");
+}
+
+CLI::Validator not_negative() {
+    return number(
+        "NONNEGATIVE", [](double value) { return value >= 0; }, "0 or a number above");
+}
+
+/// Help whose lines have at most 100 columns.
+class NarrowHelp : public CLI::Formatter {
+  public:
+    std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+        std::istringstream help(CLI::Formatter::make_help(app, std::move(name), mode));
+        std::string text;
+        for (std::string line; std::getline(help, line);) {
+            if (line.empty() && text.ends_with("\n\n")) continue;
+            const std::string indent(line.starts_with(" ") ? get_column_width() : 0, ' ');
+            while (line.size() > width) {
+                const std::size_t end = line.find_last_of(" ,", width - 1);
+                if (end == std::string::npos || line.find_first_not_of(' ') > end) break;
+                text += line.substr(0, line[end] == ' ' ? end : end + 1) + "\n";
+                line = indent + line.substr(end + 1);
+            }
+            text += line + "\n";
+        }
+        return text;
     }
-    for (const char* name : {"--precision", "--cuda-graph", "--data-on-device"}) {
-        if (app.count(name) > 0) throw CLI::ValidationError(name, "needs --device cuda");
+
+  private:
+    static constexpr std::size_t width = 100;
+};
+
+/// Throws the error about unknown options, with the name that is most similar to the first one.
+[[noreturn]] void fail_unknown(const CLI::App& app, const CLI::ExtrasError& error) {
+    std::string text = error.what();
+    for (const std::string& word : app.remaining()) {
+        if (!word.starts_with("--")) continue;
+        std::vector<std::string> names = option_names(app);
+        for (std::string& name : names) name.insert(0, "--");
+        text += suggestion(word.substr(0, word.find('=')), names);
+        break;
+    }
+    throw CLI::ValidationError(text);
+}
+
+void parse_command_line(CLI::App& app, int argc, char** argv) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ExtrasError& error) {
+        fail_unknown(app, error);
     }
 }
 
-}  // namespace
+/// Adds the options that are variables of `options`.
+void add_options(CLI::App& app, Options& options) {
+    const auto begin_group = [&](const char* name) { app.option_defaults()->group(name); };
 
-ParsedOptions parse_options(int argc, char** argv) {
-    Options options;
-    CLI::App app(
-        "Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
-    app.option_defaults()->always_capture_default();
+    begin_group("Model");
     const std::vector<std::string_view> models = dptk::nn::model_names();
-    app.add_option("--model", options.model)
+    app.add_option("--model", options.model, "network")
         ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())));
     app.add_flag("--summary", options.summary, "print the model's layers, parameters and FLOPs");
     app.add_flag("--sync-batch-norm", options.sync_batch_norm,
                  "compute batch norms over the batches of all ranks");
-    app.add_option("--dataset", options.dataset)
+    app.add_option("--weights", options.weights,
+                   "safetensors file to begin with; tensors of another name or shape are listed and skipped")
+        ->type_name("FILE");
+
+    begin_group("Data");
+    app.add_option("--dataset", options.dataset, "format of the dataset")
         ->check(CLI::IsMember(
             {"digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "npy", "synthetic"}));
     app.add_option(
@@ -96,49 +218,64 @@ ParsedOptions parse_options(int argc, char** argv) {
            "folder of the dataset's files (default: the digits that ship with dptk); --dataset images "
            "may have several")
         ->type_name("DIR");
+    app.add_option(
+           "--test-data", options.test_data,
+           "folders of --dataset images to test with (default: val in --data, or a fifth of its images)")
+        ->type_name("DIR");
     app.add_option("--image-size", options.image_size, "width and height to which --dataset images crops")
-        ->check(CLI::PositiveNumber);
+        ->check(positive());
     app.add_option("--workers", options.workers,
                    "threads per rank that read samples; default: 0, or for --dataset images, up to 8")
         ->check(CLI::Range(0, 1024));
-    app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber);
+
+    begin_group("Training");
+    app.add_option("--epochs", options.epochs, "passes over the training data")->check(positive());
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-    app.add_option("--lr", options.lr, "learning rate")->check(CLI::NonNegativeNumber);
-    app.add_option("--momentum", options.momentum, "of sgd")->check(CLI::NonNegativeNumber);
-    app.add_option("--weight-decay", options.weight_decay)->check(CLI::NonNegativeNumber);
+        ->check(positive());
+    app.add_option("--optimizer", options.optimizer, "how gradients change the parameters")
+        ->transform(CLI::IsMember({"sgd", "adam", "adamw"}, CLI::ignore_case));
+    app.add_option("--lr", options.lr, "learning rate")->check(not_negative());
+    app.add_option("--momentum", options.momentum, "of sgd")->check(not_negative());
+    app.add_option("--weight-decay", options.weight_decay, "of all parameters")->check(not_negative());
     app.add_option("--scheduler", options.scheduler, "how the learning rate falls")
         ->check(CLI::IsMember({"constant", "cosine", "linear", "multi-step"}));
     app.add_option("--milestones", options.milestones,
                    "epochs after which --scheduler multi-step divides the learning rate by 10")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative());
     app.add_option("--warmup", options.warmup, "epochs in which the learning rate rises")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative());
     app.add_option("--ema", options.ema,
                    "evaluate averages of the parameters with this decay, such as 0.999; 0: off")
         ->check(CLI::Range(0.0, 1.0));
     app.add_option("--patience", options.patience,
                    "end after this number of epochs without a better accuracy; 0: never")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--work-dir", options.work_dir, "folder for checkpoints, log.csv and TensorBoard's files")
+        ->check(not_negative());
+    app.add_flag("--evaluate", options.evaluate, "only evaluate, the weights or the newest checkpoint");
+    app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
+
+    begin_group("Files and output");
+    app.add_option("--work-dir", options.work_dir,
+                   "folder for checkpoints, log.csv, TensorBoard's files and config.yaml")
         ->type_name("DIR");
     app.add_option("--resume", options.resume,
                    "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning")
         ->check(CLI::IsMember({"auto", "none"}));
     app.add_option("--save-every", options.save_every, "steps between checkpoints within epochs; 0: none")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative());
     app.add_option("--keep-last", options.keep_last, "number of checkpoints that are kept; 0: all")
         ->check(CLI::Range(0, 1000000).description("2 or more"));
-    app.add_option("--weights", options.weights,
-                   "safetensors file to begin with; tensors of another name or shape are listed and skipped")
-        ->type_name("FILE");
-    app.add_flag("--evaluate", options.evaluate, "only evaluate, the weights or the newest checkpoint");
-    app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
-    app.add_flag("--verify", options.verify,
-                 "after each epoch, check that all ranks have the same parameters");
+    app.add_option("--progress", options.progress, "how to show the progress")
+        ->check(CLI::IsMember({"auto", "bar", "lines"}));
+
+    begin_group("Ranks and devices");
+    app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
+        ->check(CLI::IsMember({"cpu", "cuda"}));
+    app.add_option("--precision", options.precision, "precision of the arithmetic on a GPU")
+        ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+    app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
+    app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");
     app.add_option("--threads", options.threads, "compute threads per rank; 0: cores / ranks on this host")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative());
     app.add_option("--overlap", options.overlap,
                    "send gradients while others are computed; auto: if each rank has a spare core or a GPU")
         ->check(CLI::IsMember({"auto", "on", "off"}));
@@ -147,23 +284,62 @@ ParsedOptions parse_options(int argc, char** argv) {
     app.add_option("--reproducible", options.reproducible_shards,
                    "number of shards of each step, for the same bits at every number of ranks; 0: off")
         ->type_name("SHARDS");
-    app.add_option("--progress", options.progress, "how to show the progress")
-        ->check(CLI::IsMember({"auto", "bar", "lines"}));
-    app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
-        ->check(CLI::IsMember({"cpu", "cuda"}));
-    app.add_option("--precision", options.precision, "precision of the arithmetic on a GPU")
-        ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
-    app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
-    app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");
+    app.add_flag("--verify", options.verify,
+                 "after each epoch, check that all ranks have the same parameters");
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv,
+                            const std::function<ConfigInputs(const std::string& path)>& read_inputs) {
+    Options options;
+    std::string config;
+    bool print_config = false;
+    CLI::App app(
+        "Trains an image classifier with one replica per rank. Start it alone, or with mpirun -np N.");
+    app.footer(
+        "Each option can also be set by a variable, such as DPTK_TRAIN_BATCH_SIZE=64, or in the file of "
+        "--config, "
+        "as batch_size: 64. The command line overrides variables, and these override the file.");
+    app.formatter(std::make_shared<NarrowHelp>());
+    app.option_defaults()->always_capture_default()->group("Configuration");
+    app.set_help_flag("-h,--help", "print this text and exit")->group("Configuration");
+    app.add_option("-c,--config", config, "YAML file with options")->type_name("FILE");
+    app.add_flag("--print-config", print_config, "print the options in force as YAML, and exit");
+    add_options(app, options);
+    ParsedOptions parsed;
     try {
-        app.parse(argc, argv);
-        check_dataset(app, options);
-        check_device(app, options);
-        check_files(app, options);
-        return {options, "", 0};
+        parse_command_line(app, argc, argv);
+        const ConfigInputs inputs = read_inputs(config);
+        ConfigFile file = parse_config_file(app, inputs);
+        std::vector<Setting> settings = std::move(file.settings);
+        for (Setting& setting : environment_settings(app, inputs)) settings.push_back(std::move(setting));
+        const auto set_all = [&] {
+            options = {};
+            for (Setting& setting : settings) apply(app, setting);
+            parse_command_line(app, argc, argv);  // overrides these settings
+            Settings in_force(app, settings);
+            check_dataset(in_force, options);
+            check_device(in_force, options);
+            check_files(in_force, options);
+            options.as_yaml = in_force.as_yaml();
+            return in_force.obsolete();
+        };
+        const auto obsolete = set_all();
+        std::erase_if(settings, [&](const Setting& setting) { return obsolete.contains(setting.option); });
+        if (!obsolete.empty()) (void)set_all();
+        parsed.warning = std::move(file.warning);
+        if (print_config)
+            parsed.text = options.as_yaml;
+        else
+            parsed.options = options;
     } catch (const CLI::ParseError& error) {
         std::ostringstream text;
-        const int status = app.exit(error, text, text);
-        return {std::nullopt, text.str(), status};
+        parsed.exit_status = app.exit(error, text, text);
+        parsed.text = text.str();
+    } catch (const dptk::ArgumentError& error) {
+        parsed.exit_status = 1;
+        parsed.text = std::string("train: ") + error.what() + "\n";
     }
+    return parsed;
 }

@@ -1,19 +1,23 @@
-// The command line of the training example.
+// The options of the training example, which its command line, the environment and a YAML file set.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+struct ConfigInputs;
 
 struct Options {
     std::string model = "convnet";
     bool summary = false;
     bool sync_batch_norm = false;
     std::string dataset = "digits";
-    std::vector<std::string> data;  // folders or files; empty: the digits that are part of dptk
-    std::size_t image_size = 32;    // of the dataset `images`
+    std::vector<std::string> data;       // folders or files; empty: the digits that are part of dptk
+    std::vector<std::string> test_data;  // folders of the dataset `images`; empty: part of `data`
+    std::size_t image_size = 32;         // of the dataset `images`
     std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;
@@ -43,13 +47,19 @@ struct Options {
     std::string precision = "tf32";  // on a GPU
     bool cuda_graph = false;
     bool data_on_device = false;
+    std::string as_yaml;  // the options in force, with their origins
 };
 
-/// The result of parsing the command line: the options, or a text to print and an exit status.
+/// The result of parsing: the options, or a text to print and an exit status; and a warning, which may be
+/// empty.
 struct ParsedOptions {
     std::optional<Options> options;
     std::string text;
     int exit_status = 0;
+    std::string warning = {};
 };
 
-[[nodiscard]] ParsedOptions parse_options(int argc, char** argv);
+/// Parses the command line, and the inputs that `read_inputs` returns for the path of the configuration file.
+/// The path is empty if the command line has none.
+[[nodiscard]] ParsedOptions parse_options(
+    int argc, char** argv, const std::function<ConfigInputs(const std::string& path)>& read_inputs);

@@ -1,0 +1,221 @@
+#include "base_trainer.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using Kind = ConfigEntry::Kind;
+
+/// What the translation of an entry depends on, and what it results in.
+struct Context {
+    bool is_distributed = false;
+    bool wants_pretrained = false;
+    std::vector<ConfigEntry> implied = {};
+    std::vector<std::string> without_effect = {};
+    std::string remarks = {};
+};
+
+std::string lower_letters(std::string_view text) {
+    std::string letters;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (std::isalnum(byte) != 0) letters += static_cast<char>(std::tolower(byte));
+    }
+    return letters;
+}
+
+std::optional<bool> as_bool(const ConfigEntry& entry) {
+    if (entry.kind != Kind::scalar) return std::nullopt;
+    const std::string word = lower_letters(entry.values.front());
+    if (word == "true" || word == "yes" || word == "on") return true;
+    if (word == "false" || word == "no" || word == "off") return false;
+    return std::nullopt;
+}
+
+bool require_bool(const ConfigEntry& entry) {
+    const std::optional<bool> value = as_bool(entry);
+    if (!value) fail_at(entry, "expected true or false");
+    return *value;
+}
+
+void set_scalar(ConfigEntry& entry, std::string value) {
+    entry.kind = Kind::scalar;
+    entry.values = {std::move(value)};
+}
+
+void rename_only(ConfigEntry&, Context&) {}
+
+void ignore(ConfigEntry& entry, Context& context) {
+    context.without_effect.push_back(entry.key);
+}
+
+void translate_data(ConfigEntry& entry, Context& context) {
+    context.implied.push_back(entry);
+    context.implied.back().option = "dataset";
+    set_scalar(context.implied.back(), "images");
+}
+
+void translate_input_size(ConfigEntry& entry, Context&) {
+    if (entry.kind != Kind::list) return;
+    if (entry.values.size() != 2) fail_at(entry, "expected [width, height]");
+    const std::string width = entry.values[0];
+    if (width != entry.values[1])
+        fail_at(entry, "images are square here: expected equal width and height, got " + width + " and " +
+                           entry.values[1]);
+    set_scalar(entry, width);
+}
+
+/// Replaces spellings such as MultiStepLR.
+void translate_scheduler(ConfigEntry& entry, Context&) {
+    if (entry.kind != Kind::scalar) return;
+    const std::string word = lower_letters(entry.values.front());
+    for (const std::string_view known : {"multi-step", "cosine", "linear", "constant"}) {
+        const std::string letters = lower_letters(known);
+        if (word == letters || word == letters + "lr" || word == letters + "annealinglr")
+            set_scalar(entry, std::string(known));
+    }
+}
+
+void translate_progress(ConfigEntry& entry, Context&) {
+    if (const std::optional<bool> is_shown = as_bool(entry)) set_scalar(entry, *is_shown ? "auto" : "lines");
+}
+
+void translate_loss(ConfigEntry& entry, Context&) {
+    const std::string word = entry.kind == Kind::scalar ? lower_letters(entry.values.front()) : "";
+    if (word != "crossentropyloss" && word != "crossentropy" && word != "celoss" && word != "ce")
+        fail_at(entry, "the only loss here is CrossEntropyLoss");
+}
+
+void translate_gpu_id(ConfigEntry& entry, Context& context) {
+    const std::vector<std::string> ids = entry.values;
+    for (const std::string& id : ids) {
+        const bool is_number =
+            std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+        if (id.empty() || !is_number) fail_at(entry, "expected a list of device numbers, got '" + id + "'");
+    }
+    if (ids.size() > 1 && !context.is_distributed)
+        fail_at(entry,
+                "one process uses one device here: set distributed: True, and start one rank per GPU, such "
+                "as with "
+                "dptk-run --nproc-per-node " +
+                    std::to_string(ids.size()));
+    if (ids.size() == 1 && ids.front() != "0")
+        context.remarks += "; each rank uses the GPU of its local rank: CUDA_VISIBLE_DEVICES=" + ids.front() +
+                           " selects another";
+    set_scalar(entry, ids.empty() ? "cpu" : "cuda");
+}
+
+void translate_weights(ConfigEntry& entry, Context&) {
+    if (entry.kind != Kind::scalar) return;
+    const std::string file = entry.values.front();
+    const std::optional<bool> is_wanted = as_bool(entry);
+    if (is_wanted == true) fail_at(entry, "expected a safetensors file");
+    if (file.ends_with(".pth") || file.ends_with(".pt"))
+        fail_at(entry, "expected a safetensors file: scripts/convert-weights converts " + file);
+    if (file.empty() || is_wanted == false) entry.kind = Kind::null;
+}
+
+void translate_pretrained(ConfigEntry& entry, Context& context) {
+    if (as_bool(entry) != true) return translate_weights(entry, context);
+    context.wants_pretrained = true;
+    entry.kind = Kind::null;
+}
+
+void translate_pruning(ConfigEntry& entry, Context& context) {
+    if (require_bool(entry))
+        fail_at(entry, "this program does not prune; docs/pruning.md shows how a program can");
+    ignore(entry, context);
+}
+
+void translate_distributed(ConfigEntry& entry, Context&) {
+    (void)require_bool(entry);
+}
+
+struct ForeignName {
+    std::string_view name;
+    std::string_view option;  // empty: no option
+    void (*translate)(ConfigEntry& entry, Context& context);
+};
+
+constexpr ForeignName foreign_names[] = {
+    {"class-file", "", ignore},
+    {"class-name", "", ignore},
+    {"distributed", "", translate_distributed},
+    {"finetune", "weights", translate_weights},
+    {"flag", "", ignore},
+    {"gpu-id", "device", translate_gpu_id},
+    {"input-size", "image-size", translate_input_size},
+    {"log-freq", "", ignore},
+    {"loss-type", "", translate_loss},
+    {"model-file", "weights", translate_weights},
+    {"net-type", "model", rename_only},
+    {"num-epochs", "epochs", rename_only},
+    {"num-warn-up", "warmup", rename_only},
+    {"num-workers", "workers", rename_only},
+    {"optim-type", "optimizer", rename_only},
+    {"polyaxon", "", ignore},
+    {"pretrained", "weights", translate_pretrained},
+    {"progress", "progress", translate_progress},
+    {"rgb-mean", "", ignore},
+    {"rgb-std", "", ignore},
+    {"scheduler", "scheduler", translate_scheduler},
+    {"start-save", "", ignore},
+    {"test-transform", "", ignore},
+    {"train-data", "data", translate_data},
+    {"train-transform", "", ignore},
+    {"use-prune", "", translate_pruning},
+    {"width-mult", "", ignore},
+};
+
+bool sets(const std::vector<ConfigEntry>& entries, std::string_view option) {
+    return std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
+        return entry.option == option && entry.kind != Kind::null;
+    });
+}
+
+/// Returns the warning about what has no effect here.
+std::string warning(const Context& context) {
+    std::string text;
+    for (const std::string& key : context.without_effect) text += (text.empty() ? "" : ", ") + key;
+    if (!text.empty()) text = "without effect here: " + text;
+    text += context.remarks;
+    return text.starts_with("; ") ? text.substr(2) : text;
+}
+
+}  // namespace
+
+std::vector<std::string> base_trainer_names() {
+    std::vector<std::string> names;
+    for (const ForeignName& foreign : foreign_names) names.emplace_back(foreign.name);
+    return names;
+}
+
+std::string translate_base_trainer(std::vector<ConfigEntry>& entries) {
+    Context context;
+    for (const ConfigEntry& entry : entries) {
+        if (entry.option == "distributed") context.is_distributed = as_bool(entry) == true;
+    }
+    for (ConfigEntry& entry : entries) {
+        const auto* const foreign =
+            std::find_if(std::begin(foreign_names), std::end(foreign_names),
+                         [&](const ForeignName& one) { return one.name == entry.option; });
+        if (foreign == std::end(foreign_names)) continue;
+        if (entry.kind != Kind::null) foreign->translate(entry, context);
+        entry.option = foreign->option;
+    }
+    std::erase_if(entries, [](const ConfigEntry& entry) { return entry.option.empty(); });
+    if (!sets(entries, "dataset"))
+        entries.insert(entries.end(), context.implied.begin(), context.implied.end());
+    if (context.wants_pretrained && !sets(entries, "weights"))
+        context.remarks +=
+            "; pretrained: weights come from a file: scripts/convert-weights converts PyTorch's, and "
+            "--weights names "
+            "the result";
+    return warning(context);
+}
