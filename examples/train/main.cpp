@@ -209,9 +209,9 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
     trainer.fit(data.train, data.test);
-    const double accuracy =
-        options.evaluate ? trainer.evaluate(data.test).accuracy : trainer.status().test.accuracy;
-    printer.line(format("test accuracy: %.3f", accuracy));
+    if (options.evaluate) trainer.evaluate(data.test);
+    const dptk::EpochResult& tested = trainer.status().test;
+    if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
 }
 
 template <class Dataset>
