@@ -121,7 +121,7 @@ class Plan : public OperationPlan<Layout, Memory> {
 
   protected:
     /// Returns memory that is bound before the plan runs.
-    Memory add_workspace(std::size_t bytes, nn::detail::WorkspaceUse use);
+    Memory add_workspace(std::size_t bytes, nn::detail::WorkspaceUse when);
 
     [[nodiscard]] Layer& layer() const noexcept { return layer_; }
 

@@ -53,8 +53,8 @@ DPTK_INLINE Plan::Plan(Layer& layer, const Layout& input) : layer_(layer), input
     output = {.n = input.n, .form = layer.output_form()};
 }
 
-DPTK_INLINE Memory Plan::add_workspace(std::size_t bytes, nn::detail::WorkspaceUse use) {
-    workspaces.push_back({std::make_shared<Activation>(), bytes, use});
+DPTK_INLINE Memory Plan::add_workspace(std::size_t bytes, nn::detail::WorkspaceUse when) {
+    workspaces.push_back({std::make_shared<Activation>(), bytes, when});
     return workspaces.back().memory;
 }
 
