@@ -80,6 +80,25 @@ TEST_CASE("callbacks are called in the documented order, on all ranks") {
     });
 }
 
+TEST_CASE("a trainer that a callback has stopped trains whole epochs again") {
+    struct StopOnce : dptk::Callback {
+        bool has_stopped = false;
+        void batch_end(TrainingRun& run) override {
+            if (!has_stopped) run.stop("enough");
+            has_stopped = true;
+        }
+    };
+    dptk::launch_threads(2, [](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        trainer.add(StopOnce());
+        const dptk::ImageDataset samples = few(100);
+        CHECK(trainer.fit(samples, samples).step == 1);
+        CHECK(trainer.train_epoch(samples, 1).samples == 100);
+        CHECK(trainer.fit(samples, samples).epoch == 2);
+    });
+}
+
 TEST_CASE("the learning rate follows the schedule by step, or by epoch") {
     dptk::launch_threads(1, [](ProcessGroup& group) {
         for (const bool by_epoch : {false, true}) {
