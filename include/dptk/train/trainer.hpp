@@ -10,7 +10,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,7 +36,6 @@
 #include "dptk/train/detail/model_state.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
-#include "dptk/train/progress.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -98,7 +96,7 @@ class Trainer : public TrainingRun {
             on_all_or_none(group_, [&] { return detail::text(dataset_fingerprint(training)); });
         call(&Callback::train_begin);
         while (status_.epoch < options_.epochs && status_.stop_reason.empty()) {
-            run_epoch(training, {});
+            run_epoch(training);
             if (!status_.stop_reason.empty()) break;
             evaluate(test);
             if (!status_.stop_reason.empty()) break;
@@ -113,10 +111,9 @@ class Trainer : public TrainingRun {
     }
 
     /// Trains one epoch, in the sample order that (seed, epoch) determines, with at most batch_size samples
-    /// per step and rank (or shard). Calls `on_progress` on all ranks at regular intervals, 20 to 39 times,
-    /// or after each step if the epoch has fewer than 20. Collective. With a GPU, the host waits for the GPU
-    /// only before it calls `on_progress`, in the first step of each batch size, and if the GPU has not yet
-    /// loaded the previous batches.
+    /// per step and rank (or shard). Collective. With a GPU, the host waits for the GPU only before
+    /// Callback::train_summary(), in the first step of each batch size, and if the GPU has not yet loaded the
+    /// previous batches.
     ///
     /// A sample is that of an ImageDataset, or a pair or tuple that begins with an Image or a contiguous
     /// range of numbers, and the sample's label, of an integer type.
@@ -126,12 +123,12 @@ class Trainer : public TrainingRun {
     /// is no longer finite. Throws SampleError if a sample cannot be read, its values do not have the shape
     /// of the network's input, or its label is not one of the network's classes.
     template <IndexableDataset Dataset>
-    EpochResult train_epoch(const Dataset& dataset, int epoch,
-                            const std::function<void(const TrainingProgress&)>& on_progress = {}) {
+    EpochResult train_epoch(const Dataset& dataset, int epoch) {
         status_.epoch = epoch;
         status_.epochs = options_.epochs;
         status_.batch = 0;
-        return run_epoch(dataset, on_progress);
+        status_.stop_reason.clear();
+        return run_epoch(dataset);
     }
 
     /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. If
@@ -271,8 +268,7 @@ class Trainer : public TrainingRun {
 
     /// Trains the rest of the current epoch, after status_.batch steps.
     template <class Dataset>
-    EpochResult run_epoch(const Dataset& dataset,
-                          const std::function<void(const TrainingProgress&)>& on_progress) {
+    EpochResult run_epoch(const Dataset& dataset) {
         const detail::PurposeScope here(group_.channel(), {.call = "train_epoch()", .owner = "Trainer"});
         check(dataset);
         std::vector<DistributedSampler> samplers =
@@ -308,7 +304,6 @@ class Trainer : public TrainingRun {
                 if (done == steps && ddp_) computation_.check(*ddp_);
                 check_finite(status_.training.loss, status_.epoch);
                 call(&Callback::train_summary);
-                if (on_progress) on_progress(progress(done));
                 computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
             }
             call(&Callback::batch_end);
@@ -454,20 +449,6 @@ class Trainer : public TrainingRun {
         detail::throw_agreed(group_,
                              Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
                                                 "; a smaller learning rate than ", lr(), " may help")));
-    }
-
-    /// `done` is the number of steps that this run has done in the current epoch.
-    [[nodiscard]] TrainingProgress progress(std::size_t done) const {
-        const EpochResult& result = status_.training;
-        const double batches_left = static_cast<double>(status_.batches) * (options_.epochs - status_.epoch) -
-                                    static_cast<double>(status_.batch);
-        return {.epoch = status_.epoch + 1,
-                .epochs = options_.epochs,
-                .batch = status_.batch,
-                .batches = status_.batches,
-                .loss = result.loss,
-                .samples_per_second = status_.samples_per_second,
-                .seconds_left = result.seconds / static_cast<double>(done) * batches_left};
     }
 
     /// Sets the network's mode until the end of the scope.

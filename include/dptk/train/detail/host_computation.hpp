@@ -104,8 +104,8 @@ class TrainerComputation {
         BatchReader<Dataset, Collation> loader_;
     };
 
-    /// Called at the start of an epoch and after on_progress. Only the version for GPUs has a graph.
-    /// Collective.
+    /// Called at the start of an epoch and after Callback::train_summary(). Only the version for GPUs has a
+    /// graph. Collective.
     void drop_stale_graph(ProcessGroup& /*group*/) {}
 
     /// Runs a step after a batch is loaded, by calling `step`. The work of `step` may depend only on the
