@@ -23,8 +23,8 @@ struct CheckpointOptions {
     std::int64_t every_steps = 0;  ///< Saves after this number of steps too; 0: only after epochs.
     /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is.
     std::optional<Monitor> monitor = Monitor::accuracy;
-    /// Whether rank 0 writes in a background thread, while the run goes on with the next steps. The run only
-    /// waits for a copy of the state, and for the previous checkpoint.
+    /// Whether rank 0 writes in a background thread, while the run continues with the next steps. The run
+    /// only waits for a copy of the state, and for the previous checkpoint.
     bool in_background = false;
     /// Called on rank 0 with sentences about what the run continues from, and about damaged checkpoints.
     std::function<void(const std::string&)> remark = {};

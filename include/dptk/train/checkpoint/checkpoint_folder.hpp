@@ -45,7 +45,7 @@ class CheckpointFolder {
     /// Returns the steps of all checkpoints, in ascending order.
     [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-    /// Returns the newest checkpoint that is complete and not damaged, or nullopt if there is none. Adds a
+    /// Returns the newest checkpoint that is complete and not damaged, or nullopt without one. Adds a
     /// sentence to `remarks` for each newer one that it passes over.
     [[nodiscard]] std::optional<TrainingState> load_newest(std::vector<std::string>& remarks) const;
 

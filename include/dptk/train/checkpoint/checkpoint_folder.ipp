@@ -8,16 +8,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 
+#include "dptk/control/net/socket.hpp"
 #include "dptk/core/detail/crc32c.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/error.hpp"
+#include "dptk/data/detail/replacement_file.hpp"
 #include "dptk/weights/safetensors.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -28,32 +28,16 @@ inline constexpr const char* checkpoint_files[] = {"model.safetensors", "trainin
 
 [[nodiscard]] DPTK_INLINE std::string read_checkpoint_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", std::strerror(errno)));
+    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", errno_text(errno)));
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Throws BackendError if the file or folder cannot be brought to the disk.
-DPTK_INLINE void flush_to_disk(const std::filesystem::path& path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    const bool is_flushed = file >= 0 && fsync(file) == 0;
-    const int error = errno;
-    if (file >= 0) close(file);
+/// Throws BackendError if the folder's entries cannot be brought to the disk.
+DPTK_INLINE void flush_folder(const std::filesystem::path& path) {
+    const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     // Some file systems cannot flush folders.
-    if (!is_flushed && error != EINVAL)
-        throw BackendError(text(path.string(), ": cannot be written: ", std::strerror(error)));
-}
-
-DPTK_INLINE void write_checkpoint_file(const std::filesystem::path& path, std::string_view content) {
-    std::FILE* const file = std::fopen(path.c_str(), "wb");
-    bool is_written =
-        file != nullptr && std::fwrite(content.data(), 1, content.size(), file) == content.size();
-    int error = errno;
-    if (file != nullptr && std::fclose(file) != 0) {
-        is_written = false;
-        error = errno;
-    }
-    if (!is_written) throw BackendError(text(path.string(), ": cannot be written: ", std::strerror(error)));
-    flush_to_disk(path);
+    if (!folder.is_open() || (fsync(folder.number()) != 0 && errno != EINVAL))
+        throw BackendError(text(path.string(), ": cannot be written: ", errno_text(errno)));
 }
 
 [[nodiscard]] DPTK_INLINE std::vector<SafetensorsTensor> as_safetensors(
@@ -95,7 +79,7 @@ DPTK_INLINE void replace_folder(const std::filesystem::path& from, const std::fi
         if (!error) std::filesystem::rename(from, to, error);
         if (!error) std::filesystem::remove_all(old, error);
     });
-    flush_to_disk(to.parent_path());
+    flush_folder(to.parent_path());
 }
 
 }  // namespace detail
@@ -151,8 +135,11 @@ DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t
         }
         json["values"] = state.values;
         json["crc32c"] = detail::crc32c(json.dump());  // of the text without this number
-        detail::write_checkpoint_file(part / "state.json", json.dump(1) + '\n');
-        detail::flush_to_disk(part);
+        const std::string text = json.dump(1) + '\n';
+        detail::ReplacementFile file(part / "state.json");
+        file.write(text.data(), text.size());
+        file.complete();
+        detail::flush_folder(part);
         detail::replace_folder(part, path);
     } catch (...) {
         std::error_code ignored;
