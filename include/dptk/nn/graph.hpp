@@ -22,6 +22,19 @@ struct NamedBuffer {
     Buffer data;       ///< The elements.
 };
 
+namespace detail {
+
+/// Returns the buffers of a network; empty if it has no for_each_buffer().
+template <class Net>
+[[nodiscard]] std::vector<NamedBuffer> buffers_of_net(Net& net) {
+    std::vector<NamedBuffer> all;
+    const auto add = [&](const NamedBuffer& buffer) { all.push_back(buffer); };
+    if constexpr (requires { net.for_each_buffer(add); }) net.for_each_buffer(add);
+    return all;
+}
+
+}  // namespace detail
+
 /// The output of an operation of a Graph, which other operations may use.
 struct Value {
     std::size_t node;  ///< The index of the operation.

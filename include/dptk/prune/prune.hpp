@@ -50,13 +50,6 @@ struct KeptElements {
 /// Throws ArgumentError unless `pruned` has the parameters and buffers of prune(graph, plan).
 void require_pruned(const Graph& graph, const PruningPlan& plan, const Graph& pruned);
 
-template <class Backend>
-[[nodiscard]] std::vector<NamedBuffer> buffers_of_net(Network<Backend>& net) {
-    std::vector<NamedBuffer> all;
-    net.for_each_buffer([&](const NamedBuffer& buffer) { all.push_back(buffer); });
-    return all;
-}
-
 }  // namespace detail
 
 /// Makes the outputs of pruned channels 0: sets the weights and biases of their filters, their weights and

@@ -55,15 +55,6 @@ struct NamedShape {
                                                                  const std::vector<NamedShape>& parameters,
                                                                  Match match, LoadedWeights& report);
 
-/// Returns the buffers of a network that has some.
-template <class Net>
-[[nodiscard]] std::vector<nn::NamedBuffer> buffers_of_net(Net& net) {
-    std::vector<nn::NamedBuffer> all;
-    const auto add = [&](const nn::NamedBuffer& buffer) { all.push_back(buffer); };
-    if constexpr (requires { net.for_each_buffer(add); }) net.for_each_buffer(add);
-    return all;
-}
-
 /// Reads a tensor to a buffer of the network, which may be in device memory.
 template <class Net>
 void read_buffer(Net& net, const SafetensorsFile& file, const SafetensorsEntry& entry, const Buffer& buffer) {
@@ -80,7 +71,8 @@ template <class Net>
 [[nodiscard]] std::vector<NamedShape> shapes_of(Net& net) {
     std::vector<NamedShape> all;
     net.for_each_parameter([&](const auto& parameter) { all.push_back({parameter.name, parameter.shape}); });
-    for (const nn::NamedBuffer& buffer : buffers_of_net(net)) all.push_back({buffer.name, buffer.shape});
+    for (const nn::NamedBuffer& buffer : nn::detail::buffers_of_net(net))
+        all.push_back({buffer.name, buffer.shape});
     return all;
 }
 
@@ -96,7 +88,7 @@ LoadedWeights load_weights(Net& net, const SafetensorsFile& file, Match match = 
     LoadedWeights report;
     const std::vector<const SafetensorsEntry*> entries =
         detail::match_weights(file, detail::shapes_of(net), match, report);
-    const std::vector<nn::NamedBuffer> buffers = detail::buffers_of_net(net);
+    const std::vector<nn::NamedBuffer> buffers = nn::detail::buffers_of_net(net);
     const std::size_t parameters = entries.size() - buffers.size();
     for (std::size_t i = 0; i < buffers.size(); ++i) {
         if (entries[parameters + i] != nullptr)
@@ -125,7 +117,7 @@ void save_weights(Net& net, const std::filesystem::path& path,
         copy.assign(own.begin(), own.end());
         tensors.push_back({parameter.name, parameter.shape, {copy.data(), copy.size(), dtype_of<Scalar>}});
     });
-    std::vector<nn::NamedBuffer> buffers = detail::buffers_of_net(net);
+    std::vector<nn::NamedBuffer> buffers = nn::detail::buffers_of_net(net);
     std::vector<std::vector<std::byte>> copies;  // since buffers may be in device memory
     for (nn::NamedBuffer& buffer : buffers) {
         if constexpr (requires(void* copy) { net.fetch_buffer(buffer.data, copy); }) {
