@@ -4,6 +4,7 @@
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/train/stop_signals.hpp>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "model.hpp"
 #include "support/agreed_errors.hpp"
 #include "support/file_size_limit.hpp"
+#include "support/interrupted_run.hpp"
 #include "support/ranks.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -23,20 +25,9 @@ namespace {
 using dptk::ProcessGroup;
 using dptk::TrainingRun;
 using dptk::TrainingState;
+using test::are_equal;
 using test::Backend;
-
-/// Ends a run after a number of steps.
-class StopAfter : public dptk::Callback {
-  public:
-    explicit StopAfter(std::int64_t step) : step_(step) {}
-
-    void batch_end(TrainingRun& run) override {
-        if (run.status().step == step_) run.stop("enough steps");
-    }
-
-  private:
-    std::int64_t step_;
-};
+using test::StopAfter;
 
 /// What a run leaves behind.
 struct Outcome {
@@ -51,7 +42,7 @@ constexpr int epochs = 3;
 Outcome train(ProcessGroup& group, const std::filesystem::path& folder, std::int64_t last_step,
               dptk::CheckpointOptions checkpoint = {}) {
     dptk::nn::Network<Backend> net = test::small_convnet();
-    dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+    dptk::Trainer trainer(group, net, test::small_options(epochs));
     test::add_callbacks(trainer, epochs);
     if (last_step > 0) trainer.add(StopAfter(last_step));
     Outcome outcome;
@@ -61,15 +52,6 @@ Outcome train(ProcessGroup& group, const std::filesystem::path& folder, std::int
     outcome.status = trainer.fit(samples, tested);
     outcome.state = trainer.state();
     return outcome;
-}
-
-/// Compares all tensors bit for bit.
-bool are_equal(const TrainingState& a, const TrainingState& b) {
-    const auto equal = [](const auto& x, const auto& y) {
-        return x.name == y.name && x.shape == y.shape && x.bytes == y.bytes;
-    };
-    return std::ranges::equal(a.model, b.model, equal) && std::ranges::equal(a.training, b.training, equal) &&
-           a.values == b.values;
 }
 
 }  // namespace
@@ -103,6 +85,27 @@ TEST_CASE("an interrupted run ends with the same bits as one that was not") {
     }
 }
 
+TEST_CASE("dropout continues alike on ranks that had no samples in a step") {
+    const dptk::ImageDataset images = test::digits("test");
+    const std::array<std::size_t, 3> shape{33, 8, 8};
+    const dptk::ImageDataset samples({images.pixels().begin(), images.pixels().begin() + 33 * 64}, shape,
+                                     {images.labels().begin(), images.labels().begin() + 33}, {.classes = 10});
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const auto train = [&](const std::filesystem::path& own, std::int64_t last_step) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer trainer(group, net, test::small_options(epochs));
+            if (last_step > 0) trainer.add(StopAfter(last_step));
+            trainer.add(dptk::Checkpoint(own));
+            trainer.fit(samples, samples);
+            return trainer.state();
+        };
+        const TrainingState whole = train(folder / "whole", 0);
+        train(folder / "stopped", 3);  // rank 1 had no samples in the second step
+        CHECK(are_equal(train(folder / "stopped", 0), whole));
+    });
+}
+
 TEST_CASE("another number of ranks trains each sample once, with the same state") {
     struct Counted {
         const dptk::ImageDataset& images;
@@ -127,7 +130,7 @@ TEST_CASE("another number of ranks trains each sample once, with the same state"
             dptk::nn::Network<Backend> net = test::small_convnet();
             dptk::TrainerOptions options = test::small_options(1);
             options.workers = 0;
-            dptk::Trainer<Backend> trainer(group, net, options);
+            dptk::Trainer trainer(group, net, options);
             test::add_callbacks(trainer, 1);
             if (ranks != 3) trainer.add(StopAfter(last));
             trainer.add(dptk::Checkpoint(folder / "run"));
@@ -166,7 +169,7 @@ TEST_CASE("a checkpoint of another run, and one that cannot be written, are erro
         dptk::TrainerOptions options = test::small_options(epochs);
         const auto continues = [&](dptk::nn::Network<Backend> net, const dptk::ImageDataset& samples) {
             std::string message;
-            dptk::Trainer<Backend> trainer(group, net, options);
+            dptk::Trainer trainer(group, net, options);
             trainer.add(dptk::Checkpoint(folder / "run"));
             CHECK(test::throws<dptk::Error>(
                 message, [&] { trainer.fit(samples, samples); }, test::Agreed::yes));
@@ -225,7 +228,7 @@ TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
             std::atomic<int> wrong = 0;
             dptk::launch_threads(2, [&](ProcessGroup& group) {
                 dptk::nn::Network<Backend> net = test::small_convnet();
-                dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+                dptk::Trainer trainer(group, net, test::small_options(epochs));
                 test::add_callbacks(trainer, epochs);
                 trainer.add(Signal(4, in_test));
                 trainer.add(dptk::StopOnSignal());
@@ -263,7 +266,7 @@ TEST_CASE("a run ends early that does not get better, and has then ended for goo
             dptk::nn::Network<Backend> net = test::small_convnet();
             dptk::TrainerOptions options = test::small_options(20);
             options.sgd = {.lr = 0};
-            dptk::Trainer<Backend> trainer(group, net, options);
+            dptk::Trainer trainer(group, net, options);
             const auto& epochs = trainer.add(Epochs());
             trainer.add(
                 dptk::EarlyStopping({.monitor = dptk::Monitor::accuracy, .patience = 2, .min_delta = 0.2}));
