@@ -78,8 +78,8 @@ int main(int, char** arguments) {
     using Backend = dptk::nn::Reference<float>;
 #endif
     dptk::nn::Network<Backend> net(make_graph(), 1);
-    dptk::Trainer<Backend> trainer(
-        group, net, {.epochs = 8, .sgd = {.lr = 0.05, .momentum = 0.9}, .pixel_scale = 1.0 / 16});
+    dptk::Trainer trainer(group, net,
+                          {.epochs = 8, .sgd = {.lr = 0.05, .momentum = 0.9}, .pixel_scale = 1.0 / 16});
     for (int epoch = 0; epoch < 8; ++epoch) trainer.train_epoch(digits, epoch);
     const double accuracy = trainer.evaluate(digits).accuracy;
     if (group.rank() == 0) std::printf("accuracy: %.3f\n", accuracy);

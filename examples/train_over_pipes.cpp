@@ -38,11 +38,11 @@ void train(dptk::ProcessGroup& group) {
         dptk::nn::mlp(
             {.input = {digits.channels(), digits.height(), digits.width()}, .classes = digits.classes()}),
         /*seed=*/1);
-    dptk::Trainer<Backend> trainer(group, net,
-                                   {.epochs = epochs,
-                                    .batch_size = static_cast<std::size_t>(samples_per_step / group.size()),
-                                    .sgd = {.lr = 0.05, .momentum = 0.9},
-                                    .pixel_scale = 1.0 / 16});
+    dptk::Trainer trainer(group, net,
+                          {.epochs = epochs,
+                           .batch_size = static_cast<std::size_t>(samples_per_step / group.size()),
+                           .sgd = {.lr = 0.05, .momentum = 0.9},
+                           .pixel_scale = 1.0 / 16});
 
     for (int epoch = 0; epoch < epochs; ++epoch) {
         const dptk::EpochResult result = trainer.train_epoch(digits, epoch);

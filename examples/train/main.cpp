@@ -171,7 +171,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     dptk::nn::Network<Backend> net(
         dptk::on_all_or_none(group, [&] { return graph_of(options, data.image, data.classes); }),
         options.seed, std::move(backend));
-    dptk::Trainer<Backend> trainer(
+    dptk::Trainer trainer(
         group, net,
         {.epochs = options.epochs,
          .batch_size = options.batch_size,

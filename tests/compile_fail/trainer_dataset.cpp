@@ -15,6 +15,6 @@ using Dataset = std::vector<Sample>;
 using Dataset = std::vector<std::pair<std::vector<float>, int>>;
 #endif
 
-double train(dptk::Trainer<dptk::nn::Reference<float>>& trainer, const Dataset& dataset) {
+double train(dptk::Trainer<dptk::nn::Network<dptk::nn::Reference<float>>>& trainer, const Dataset& dataset) {
     return trainer.train_epoch(dataset, 0).loss;
 }

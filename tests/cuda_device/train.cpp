@@ -65,7 +65,7 @@ struct Trained {
     friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-Trained train(ProcessGroup& group, dptk::Trainer<Cuda>& trainer, int epochs) {
+Trained train(ProcessGroup& group, dptk::Trainer<dptk::nn::Network<Cuda>>& trainer, int epochs) {
     const dptk::ImageDataset samples = digits("train");
     const dptk::ImageDataset tests = digits("test");
     Trained result;
@@ -101,7 +101,7 @@ TEST_CASE("the digits are learned in all precisions" * doctest::skip(is_launched
             Gpu gpu(precision);
             dptk::TrainerOptions options = options_of(15);
             options.cuda_graph = true;
-            dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+            dptk::Trainer trainer(group, gpu.net, options);
             CHECK(train(group, trainer, options.epochs).accuracy() >= 0.97);
         });
     }
@@ -112,9 +112,9 @@ TEST_CASE("the first epoch is the reference's" * doctest::skip(is_launched())) {
         const dptk::TrainerOptions options = slow_options();
         using Reference = dptk::nn::Reference<float>;
         dptk::nn::Network<Reference> reference(dptk::nn::convnet({.input = {1, 8, 8}, .classes = 10}), 1);
-        dptk::Trainer<Reference> expected(group, reference, options);
+        dptk::Trainer expected(group, reference, options);
         Gpu gpu(Precision::fp32);
-        dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+        dptk::Trainer trainer(group, gpu.net, options);
         const dptk::ImageDataset samples = digits("train");
         CHECK(trainer.train_epoch(samples, 0).loss ==
               doctest::Approx(expected.train_epoch(samples, 0).loss).epsilon(1e-3));
@@ -145,7 +145,7 @@ template <class Backend>
 dptk::TrainingState continued(ProcessGroup& group, dptk::nn::Network<Backend>& net,
                               const dptk::TrainerOptions& options, const dptk::TrainingState* state,
                               std::int64_t last_step) {
-    dptk::Trainer<Backend> trainer(group, net, options);
+    dptk::Trainer trainer(group, net, options);
     trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 2})));
     trainer.add(Interrupt(state, last_step));
     trainer.fit(digits("train"), digits("test"));
@@ -209,7 +209,7 @@ TEST_CASE("compressed gradients train as well, kernel by kernel and as a graph" 
                 if (way == 0) options.comm_hook = hooks::bf16_compress();
                 if (way == 1)
                     options.comm_hook = hooks::powersgd({.matrix_approximation_rank = 4, .start_step = 50});
-                dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+                dptk::Trainer trainer(group, gpu.net, options);
                 CHECK(train(group, trainer, options.epochs).accuracy() >= 0.96);
             });
         }
@@ -224,11 +224,12 @@ TEST_CASE("graphs and datasets on the device leave the same bits" * doctest::ski
         dptk::launch_threads(1, [&](ProcessGroup& group) {
             Gpu gpu(precision);
             const std::vector<std::vector<float>> initial = values_of(gpu.net);
-            std::vector<std::unique_ptr<dptk::Trainer<Cuda>>>
+            std::vector<std::unique_ptr<dptk::Trainer<dptk::nn::Network<Cuda>>>>
                 trainers;  // kept alive, since they use the network's gradients
             const auto trained_with = [&](const dptk::TrainerOptions& options) {
                 set_values(gpu.net, initial);
-                trainers.push_back(std::make_unique<dptk::Trainer<Cuda>>(group, gpu.net, options));
+                trainers.push_back(
+                    std::make_unique<dptk::Trainer<dptk::nn::Network<Cuda>>>(group, gpu.net, options));
                 return train(group, *trainers.back(), options.epochs);
             };
             dptk::TrainerOptions options = options_of(3);
@@ -254,7 +255,7 @@ TEST_CASE("a graph is captured again when the network's memory has moved" * doct
         Gpu gpu(Precision::fp32);
         dptk::TrainerOptions options = options_of(2);
         options.cuda_graph = true;
-        dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+        dptk::Trainer trainer(group, gpu.net, options);
         const double first = trainer.train_epoch(samples, 0).loss;
         const std::size_t before = gpu.net.backend().memory_version();
         dptk::nn::DeviceTensor<float> large({500, 1, 8, 8});
@@ -271,7 +272,7 @@ TEST_CASE("two ranks that share a GPU train as one does" * doctest::skip(is_laun
     const dptk::ImageDataset samples = digits("train");
     dptk::launch_threads(1, [&](ProcessGroup& group) {
         Gpu gpu(Precision::fp32);
-        dptk::Trainer<Cuda> trainer(group, gpu.net, slow_options());
+        dptk::Trainer trainer(group, gpu.net, slow_options());
         alone = trainer.train_epoch(samples, 0).loss;
     });
     ::setenv("DPTK_DEVICE_BACKEND", "staged", 1);
@@ -282,7 +283,7 @@ TEST_CASE("two ranks that share a GPU train as one does" * doctest::skip(is_laun
             options.batch_size = 16;
             options.ready = ready;
             options.data_on_device = group.rank() == 1;
-            dptk::Trainer<Cuda> trainer(group, gpu.net, options);
+            dptk::Trainer trainer(group, gpu.net, options);
             CHECK(trainer.train_epoch(samples, 0).loss == doctest::Approx(alone).epsilon(1e-3));
             static_cast<void>(dptk::detail::agreed_parameter_hash(group, trainer.parameters()));
         });
@@ -297,28 +298,25 @@ TEST_CASE("mistakes are errors of all ranks" * doctest::skip(is_launched())) {
         std::string text;
         const auto refuses = [&](const dptk::TrainerOptions& options, const char* why) {
             CHECK(test::throws<dptk::ArgumentError>(
-                text, [&] { dptk::Trainer<Cuda>(group, gpu.net, options); }, test::Agreed::yes));
+                text, [&] { dptk::Trainer(group, gpu.net, options); }, test::Agreed::yes));
             CHECK(test::contains(text, why));
         };
         refuses({.reproducible_shards = 2}, "reproducible_shards requires a network in host memory");
         refuses({.cuda_graph = true}, "cuda_graph requires NCCL");
         Net on_default_stream(dptk::nn::mlp({.input = {1, 8, 8}, .classes = 10}), 1);
         CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { dptk::Trainer<Cuda>(group, on_default_stream, {.cuda_graph = true}); },
-            test::Agreed::yes));
+            text, [&] { dptk::Trainer(group, on_default_stream, {.cuda_graph = true}); }, test::Agreed::yes));
         CHECK(test::contains(text, "a stream of its own"));
         dptk::nn::Network<dptk::nn::Reference<float>> on_host(
             dptk::nn::mlp({.input = {1, 8, 8}, .classes = 10}), 1);
         CHECK(test::throws<dptk::ArgumentError>(
-            text,
-            [&] { dptk::Trainer<dptk::nn::Reference<float>>(group, on_host, {.data_on_device = true}); },
-            test::Agreed::yes));
+            text, [&] { dptk::Trainer(group, on_host, {.data_on_device = true}); }, test::Agreed::yes));
         CHECK(test::contains(text, "data_on_device requires a network on a GPU"));
     });
     ::unsetenv("DPTK_DEVICE_BACKEND");
     dptk::launch_threads(1, [](ProcessGroup& group) {
         Gpu gpu(Precision::fp32);
-        dptk::Trainer<Cuda> trainer(group, gpu.net, options_of(1));
+        dptk::Trainer trainer(group, gpu.net, options_of(1));
         const std::vector<std::size_t> shape{2, 3, 8, 8};
         const dptk::ImageDataset colored(std::vector<std::uint8_t>(2 * 3 * 8 * 8), shape, {0, 1});
         CHECK_THROWS_WITH_AS(

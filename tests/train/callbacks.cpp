@@ -69,7 +69,7 @@ std::string read(const std::filesystem::path& path) {
 TEST_CASE("callbacks are called in the documented order, on all ranks") {
     dptk::launch_threads(2, [](ProcessGroup& group) {
         dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        dptk::Trainer trainer(group, net, test::small_options(2));
         const auto& calls = trainer.add(Calls());
         const dptk::ImageDataset samples = few(50);  // steps of 2 x 16 and 2 x 9 samples
         const dptk::TrainingStatus status = trainer.fit(samples, samples);
@@ -90,7 +90,7 @@ TEST_CASE("a trainer that a callback has stopped trains whole epochs again") {
     };
     dptk::launch_threads(2, [](ProcessGroup& group) {
         dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        dptk::Trainer trainer(group, net, test::small_options(2));
         trainer.add(StopOnce());
         const dptk::ImageDataset samples = few(100);
         CHECK(trainer.fit(samples, samples).step == 1);
@@ -106,7 +106,7 @@ TEST_CASE("the learning rate follows the schedule by step, or by epoch") {
             dptk::TrainerOptions options = test::small_options(2);
             options.optimizer = dptk::OptimizerKind::adam;
             options.adam.lr = 0.5;
-            dptk::Trainer<Backend> trainer(group, net, options);
+            dptk::Trainer trainer(group, net, options);
             trainer.add(dptk::LearningRate([](double epochs) { return 1 - epochs / 4; }, by_epoch));
             const auto& calls = trainer.add(Calls());
             const dptk::ImageDataset samples = few(32);
@@ -122,7 +122,7 @@ TEST_CASE("the averages of the parameters are evaluated, and the parameters rema
         const dptk::ImageDataset samples = few(64);
         const auto train = [&](double decay) {
             dptk::nn::Network<Backend> net = test::small_convnet();
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(3));
+            dptk::Trainer trainer(group, net, test::small_options(3));
             if (decay >= 0) trainer.add(dptk::AverageWeights<>({.decay = decay}));
             const dptk::TrainingStatus status = trainer.fit(samples, samples);
             return std::pair(status, dptk::detail::agreed_parameter_hash(group, trainer.parameters()));
@@ -145,7 +145,7 @@ TEST_CASE("logs have a line for each epoch, also if a run continues") {
             CAPTURE(name);
             for (const int epochs : {3, 2}) {  // the second run starts from the beginning
                 dptk::nn::Network<Backend> net = test::small_convnet();
-                dptk::Trainer<Backend> trainer(group, net, test::small_options(epochs));
+                dptk::Trainer trainer(group, net, test::small_options(epochs));
                 trainer.add(dptk::MetricsLog((folder / name).string()));
                 trainer.fit(samples, samples);
             }
@@ -158,7 +158,7 @@ TEST_CASE("logs have a line for each epoch, also if a run continues") {
                                           : "{\"epoch\": 1, \"step\": 2, \"lr\": 0.05, \"train_loss\": "));
         }
         dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+        dptk::Trainer trainer(group, net, test::small_options(1));
         trainer.add(dptk::MetricsLog((folder / "missing/log.csv").string()));
         std::string message;
         CHECK(test::throws<dptk::Error>(

@@ -45,7 +45,7 @@ Trained train(ProcessGroup& group, dptk::TrainerOptions options) {
     dptk::nn::Network<Backend> net = small_mlp();
     options.sgd = {.lr = 0.05, .momentum = 0.9};
     options.pixel_scale = 1.0 / 16;
-    dptk::Trainer<Backend> trainer(group, net, options);
+    dptk::Trainer trainer(group, net, options);
     for (int epoch = 0; epoch < options.epochs; ++epoch) trainer.train_epoch(samples, epoch);
     const dptk::DistributedSampler sampler(samples, group, {.padding = dptk::Padding::none});
     const dptk::BatchSampler batches(sampler, options.batch_size);
@@ -102,7 +102,7 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         std::string text;
         const auto make = [&](const dptk::TrainerOptions& options) {
             return test::throws<dptk::ArgumentError>(
-                text, [&] { dptk::Trainer<Backend>(group, net, options); }, test::Agreed::yes);
+                text, [&] { dptk::Trainer(group, net, options); }, test::Agreed::yes);
         };
         CHECK(make({.batch_size = 0}));
         CHECK(make({.epochs = 0}));
@@ -114,8 +114,7 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         dptk::nn::Network<Backend> dropping(
             dptk::nn::sequential({64}, {dptk::nn::Dropout{0.5}, dptk::nn::Linear{10}}), 1);
         CHECK(test::throws<dptk::ArgumentError>(
-            text, [&] { dptk::Trainer<Backend>(group, dropping, {.reproducible_shards = 2}); },
-            test::Agreed::yes));
+            text, [&] { dptk::Trainer(group, dropping, {.reproducible_shards = 2}); }, test::Agreed::yes));
         CHECK(test::contains(text, "reproducible_shards requires a network without batch norms and dropout"));
         CHECK(make({.cuda_graph = true}));
         CHECK(test::contains(text, "cuda_graph requires a network on a GPU"));
@@ -126,8 +125,7 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         // Only one rank has an invalid option.
         CHECK(make({.batch_size = group.rank() == 1 ? std::size_t{0} : std::size_t{8}}));
         CHECK(test::throws<dptk::MismatchError>(
-            text,
-            [&] { dptk::Trainer<Backend>(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
+            text, [&] { dptk::Trainer(group, net, {.reproducible_shards = group.rank() == 1 ? 2U : 0U}); },
             test::Agreed::yes));
         CHECK(test::contains(text, "rank 1 has reproducible_shards 2, but rank 0 has reproducible_shards 0"));
     });
@@ -140,7 +138,7 @@ TEST_CASE("datasets whose sizes differ between ranks are an error on all ranks")
         const dptk::ImageDataset samples(std::vector<std::uint8_t>(shape[0] * 64), shape,
                                          std::vector<std::uint8_t>(shape[0]), {.classes = 10});
         dptk::nn::Network<Backend> net = small_mlp();
-        dptk::Trainer<Backend> trainer(group, net, {});
+        dptk::Trainer trainer(group, net, {});
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
                                                    [&] { trainer.train_epoch(samples, 0); }));
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has samples 100",
@@ -171,7 +169,7 @@ template <class Dataset>
 Losses losses(ProcessGroup& group, const Dataset& samples, dptk::TrainerOptions options = {}) {
     dptk::nn::Network<Backend> net = small_mlp();
     options.sgd = {.lr = 0.05, .momentum = 0.9};
-    dptk::Trainer<Backend> trainer(group, net, options);
+    dptk::Trainer trainer(group, net, options);
     const double trained = trainer.train_epoch(samples, 1).loss;
     const double evaluated = trainer.evaluate(samples).loss;
     return {trained, evaluated, dptk::detail::agreed_parameter_hash(group, trainer.parameters())};
@@ -310,7 +308,7 @@ NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, boo
     dptk::nn::Graph graph = dptk::nn::convnet_mnist({.input = {1, 8, 8}, .classes = 10});
     if (is_synchronized) graph.synchronize_batch_norms();
     dptk::nn::Network<Backend> net(graph, 1);
-    dptk::Trainer<Backend> trainer(group, net, {.batch_size = batch_size});
+    dptk::Trainer trainer(group, net, {.batch_size = batch_size});
     NormedTraining result;
     for (int epoch = 0; epoch < 2; ++epoch) trainer.train_epoch(samples, epoch);
     result.loss = trainer.evaluate(samples).loss;

@@ -1,6 +1,6 @@
-/// Trainer, the training loop of a classifier on dptk's own networks: it combines sampler, DDP (or
-/// ReproducibleDataParallel), loss, optimizer and callbacks. With DDP, gradients are computed directly in its
-/// buckets. TrainerComputation has the parts that differ between host memory and GPUs.
+/// Trainer, a training loop: it combines sampler, DDP (or ReproducibleDataParallel), loss, optimizer and
+/// callbacks, for a classifier on dptk's own networks or for a model of the program. A network computes its
+/// gradients directly in DDP's buckets. TrainerComputation has the parts that depend on the model.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +28,11 @@
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
-#include "dptk/nn/agree_on_layouts.hpp"
-#include "dptk/nn/network.hpp"
+#include "dptk/nn/host_call.hpp"
 #include "dptk/train/callback.hpp"
-#include "dptk/train/detail/host_computation.hpp"
-#include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/computation.hpp"
+#include "dptk/train/detail/host_network_computation.hpp"
+#include "dptk/train/detail/model_computation.hpp"
 #include "dptk/train/detail/model_state.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
@@ -40,41 +40,43 @@
 
 namespace DPTK_NAMESPACE {
 
-/// Trains a network on this rank's share of a dataset, and evaluates it.
+/// Trains a model on this rank's share of a dataset, and evaluates it. The model is an nn::Network, which
+/// then has the softmax cross-entropy as its loss, or one of the program's own with its own loss: see
+/// TrainableModel. libtorch::TrainableModule makes one of a libtorch module.
 ///
-///     dptk::Trainer<dptk::nn::Cpu> trainer(group, net, {.epochs = 30, .sgd = {.lr = 0.01, .momentum =
-///     0.9}}); trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 30, .warmup = 3})));
+///     dptk::Trainer trainer(group, net, {.epochs = 30, .sgd = {.lr = 0.01, .momentum = 0.9}});
+///     trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 30, .warmup = 3})));
 ///     trainer.add(dptk::Checkpoint("runs/flowers"));
 ///     trainer.fit(training_images, test_images);  // continues where runs/flowers ends
-template <nn::NetworkBackend Backend>
+template <class Model>
 class Trainer : public TrainingRun {
-  public:
-    using Scalar = typename Backend::Scalar;  ///< The element type of the network.
+    using Computation = detail::TrainerComputation<Model>;
 
-    /// Broadcasts rank 0's parameters to all ranks. Collective. Group and network must outlive the trainer,
-    /// and the network's GPU must be the current device in all calls. Throws the exceptions of
+  public:
+    using Scalar = typename Computation::Scalar;  ///< The type of the parameters' elements.
+
+    /// Broadcasts rank 0's parameters to all ranks. Collective. Group and model must outlive the trainer,
+    /// and a network's GPU must be the current device in all calls. Throws the exceptions of
     /// DistributedDataParallel, ReproducibleDataParallel and SGD. Throws ArgumentError on all ranks for a
-    /// batch size of 0, fewer than 1 epoch, a comm hook together with reproducible shards, or options that
-    /// the network's backend does not support, and MismatchError on all ranks if options differ between
-    /// ranks.
-    Trainer(ProcessGroup& group, nn::Network<Backend>& net, TrainerOptions options)
-        : group_(group), options_(std::move(options)), computation_(net, options_) {
+    /// batch size of 0, fewer than 1 epoch, a comm hook together with reproducible shards, options that the
+    /// model does not support, or a model whose parameters are not as TrainableModel asks, and MismatchError
+    /// on all ranks if options differ between ranks.
+    Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
+        : group_(group), options_(std::move(options)), computation_(model, options_) {
         check_options();
-        nn::agree_on_layouts(group, net);
-        if (group.size() > 1) net.set_group(group, {.weighs_by_samples = true});
+        computation_.join(group);
         if (options_.reproducible_shards > 0)
-            reproducible_.emplace(group, ParameterSource(net), options_.reproducible_shards);
+            reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards);
         const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
         for (std::size_t i = 0; i < shards; ++i) {
             training_.push_back(computation_.make_totals());
             evaluation_.push_back(computation_.make_totals());
         }
         if (reproducible_) return;
-        ddp_.emplace(group, net, computation_.ddp_options(options_.ready));
-        has_buffers_ = !net.graph().buffers().empty();
-        is_synchronized_ = net.graph().has_synchronized_batch_norms();
+        ddp_ = computation_.make_ddp(group, options_.ready);
         ddp_->set_comm_hook(options_.comm_hook);
-        computation_.put_gradients_into(*ddp_);
+        has_buffers_ = computation_.has_buffers();
+        is_synchronized_ = computation_.is_synchronized();
     }
 
     /// Adds a callback, which sees what happens from now on. Add the same ones in the same order on all
@@ -115,8 +117,9 @@ class Trainer : public TrainingRun {
     /// Callback::train_summary(), in the first step of each batch size, and if the GPU has not yet loaded the
     /// previous batches.
     ///
-    /// A sample is that of an ImageDataset, or a pair or tuple that begins with an Image or a contiguous
-    /// range of numbers, and the sample's label, of an integer type.
+    /// A sample for a network is that of an ImageDataset, or a pair or tuple that begins with an Image or a
+    /// contiguous range of numbers, and the sample's label, of an integer type. For other models see
+    /// TrainableModel.
     ///
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, ArgumentError on all
     /// ranks if its images do not have the shape of the network's input, and Error on all ranks if the loss
@@ -132,7 +135,7 @@ class Trainer : public TrainingRun {
     }
 
     /// Returns loss and accuracy over the dataset, with each sample counted once, in nn::Mode::evaluate. If
-    /// the network has buffers, first sends rank 0's values and buffers to all ranks. Collective. Throws
+    /// the model has buffers, first sends rank 0's values and buffers to all ranks. Collective. Throws
     /// MismatchError on all ranks if the dataset's size differs between ranks.
     template <IndexableDataset Dataset>
     EpochResult evaluate(const Dataset& dataset) {
@@ -151,7 +154,7 @@ class Trainer : public TrainingRun {
         const bool was_stopped = !status_.stop_reason.empty();
         const auto stops = [&] { return !was_stopped && !status_.stop_reason.empty(); };
         for (std::size_t i = 0; i < indices.size() && !stops(); ++i) {
-            if (load_next(batches) > 0) forward(evaluation_[i % indices.shards()]);
+            if (load_next(batches) > 0) forward(batches, evaluation_[i % indices.shards()]);
             call(&Callback::test_batch);
         }
         const EpochResult result = to_result(sums(evaluation_), begin);
@@ -238,7 +241,6 @@ class Trainer : public TrainingRun {
     }
 
   private:
-    using Computation = detail::TrainerComputation<Backend>;
     template <class Dataset>
     using Batches = typename Computation::template Batches<Dataset>;
     /// Sums over the samples of a shard, in the backend's memory.
@@ -343,9 +345,6 @@ class Trainer : public TrainingRun {
     /// then make different numbers of steps. Collective.
     template <class Dataset>
     void check(const Dataset& dataset) {
-        static_assert(detail::LabeledSample<detail::LoadedSample<Dataset>>,
-                      "dptk: the samples of a Trainer's dataset are pairs of an Image or a contiguous range "
-                      "of numbers, and a label of an integer type; dptk::Map converts other samples");
         detail::check_no_problem<ArgumentError>(group_, computation_.problem_of(dataset));
         detail::check_equal_tables(group_, "datasets", detail::text("samples ", dataset.size()));
     }
@@ -378,9 +377,12 @@ class Trainer : public TrainingRun {
     template <class LoadedBatches>
     void step(LoadedBatches& batches, const detail::ShardBatches& indices, std::size_t index) {
         if (reproducible_) {
+            const std::span<const std::size_t> shards = reproducible_->shards();
             for (std::size_t shard = 0; shard < indices.shards(); ++shard) {
                 const std::size_t samples = load_next(batches);
-                if (samples > 0) forward_backward(training_[shard]);
+                computation_.set_pass(status_.step * static_cast<std::int64_t>(options_.reproducible_shards) +
+                                      static_cast<std::int64_t>(shards[shard]));
+                if (samples > 0) forward_backward(batches, training_[shard]);
                 reproducible_->add_shard(samples);
             }
             reproducible_->synchronize();
@@ -388,9 +390,10 @@ class Trainer : public TrainingRun {
             return;
         }
         const std::size_t samples = load_next(batches);
+        computation_.set_pass(status_.step);
         computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
-            if (samples > 0 || is_synchronized_) forward_backward(training_.front());
+            if (samples > 0 || is_synchronized_) forward_backward(batches, training_.front());
             ddp_->synchronize();
             step_values();
         });
@@ -403,13 +406,15 @@ class Trainer : public TrainingRun {
         return batches.next();
     }
 
-    void forward(Totals& totals) {
+    template <class LoadedBatches>
+    void forward(const LoadedBatches& batches, Totals& totals) {
         const trace::Span span("forward");
-        computation_.forward(totals);
+        computation_.forward(batches, totals);
     }
 
-    void forward_backward(Totals& totals) {
-        forward(totals);
+    template <class LoadedBatches>
+    void forward_backward(const LoadedBatches& batches, Totals& totals) {
+        forward(batches, totals);
         const trace::Span span("backward");
         computation_.backward([&](std::size_t i) {
             if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
@@ -451,7 +456,7 @@ class Trainer : public TrainingRun {
                                                 "; a smaller learning rate than ", lr(), " may help")));
     }
 
-    /// Sets the network's mode until the end of the scope.
+    /// Sets the model's mode until the end of the scope.
     class ModeScope {
       public:
         ModeScope(Computation& computation, nn::Mode mode)
@@ -469,7 +474,7 @@ class Trainer : public TrainingRun {
 
     ProcessGroup& group_;
     TrainerOptions options_;
-    std::optional<DistributedDataParallel> ddp_;
+    std::shared_ptr<DistributedDataParallel> ddp_;
     std::optional<ReproducibleDataParallel> reproducible_;  // either ddp_ or reproducible_ is set
     Computation computation_;
     bool has_buffers_ = false;

@@ -37,7 +37,7 @@ inline dptk::TrainerOptions small_options(int epochs) {
 }
 
 /// Adds a schedule and averages, whose state checkpoints contain.
-inline void add_callbacks(dptk::Trainer<Backend>& trainer, int epochs) {
+inline void add_callbacks(dptk::Trainer<dptk::nn::Network<Backend>>& trainer, int epochs) {
     trainer.add(dptk::LearningRate(
         dptk::CosineSchedule({.total = static_cast<double>(epochs), .final_factor = 0.1, .warmup = 0.5})));
     trainer.add(dptk::AverageWeights<>({.decay = 0.9}));

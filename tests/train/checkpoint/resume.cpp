@@ -89,7 +89,8 @@ TEST_CASE("dropout continues alike on ranks that had no samples in a step") {
     const dptk::ImageDataset images = test::digits("test");
     const std::array<std::size_t, 3> shape{33, 8, 8};
     const dptk::ImageDataset samples({images.pixels().begin(), images.pixels().begin() + 33 * 64}, shape,
-                                     {images.labels().begin(), images.labels().begin() + 33}, {.classes = 10});
+                                     {images.labels().begin(), images.labels().begin() + 33},
+                                     {.classes = 10});
     const TemporaryFolder folder;
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         const auto train = [&](const std::filesystem::path& own, std::int64_t last_step) {
@@ -181,7 +182,7 @@ TEST_CASE("a checkpoint of another run, and one that cannot be written, are erro
         CHECK(test::contains(
             continues({dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{10}}), 1},
                       samples),
-            "it has 6 parameters, the network 2"));
+            "it has 6 parameters, the model 2"));
         options.sgd.momentum = 0;
         CHECK(test::contains(continues(test::small_convnet(), samples),
                              "it was made with another optimizer: sgd with momentum, this run has sgd"));

@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
     const dptk::StopSignals signals;
     dptk::ProcessGroup group = dptk::init_process_group();
     dptk::nn::Network<test::Backend> net = test::small_convnet();
-    dptk::Trainer<test::Backend> trainer(group, net, test::small_options(epochs));
+    dptk::Trainer trainer(group, net, test::small_options(epochs));
     test::add_callbacks(trainer, epochs);
     trainer.add(dptk::StopOnSignal());
     trainer.add(dptk::Checkpoint(argv[1], {.every_steps = 3, .in_background = true, .remark = [](auto& text) {

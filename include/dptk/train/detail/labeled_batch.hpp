@@ -105,24 +105,26 @@ inline constexpr bool has_bytes = requires(const Sample& sample) {
     requires std::same_as<std::ranges::range_value_t<decltype(values_of(sample))>, std::uint8_t>;
 };
 
-/// A DataLoader's collation of labeled samples. Several threads use it at the same time.
-template <LabeledSample S, class Value>
+/// A DataLoader's collation of labeled samples. Several threads use it at the same time. `B` is a
+/// LabeledBatch, or a tuple of the same.
+template <LabeledSample S, class Value, class B = LabeledBatch<Value>>
 class LabeledCollation {
   public:
     using Sample = S;
-    using Batch = LabeledBatch<Value>;
+    using Batch = B;
 
     explicit LabeledCollation(SampleFormat format)
         : format_(std::move(format)), elements_(element_count(format_.input)) {}
 
     template <class SampleAt>
     void fill(Batch& batch, std::size_t count, SampleAt&& sample_at) const {
-        batch.values.resize(count, format_.input);
-        batch.labels.resize(count);
+        auto& [values, labels] = batch;
+        values.resize(count, format_.input);
+        labels.resize(count);
         for (std::size_t i = 0; i < count; ++i) {
             const auto& sample = sample_at(i);
-            put(values_of(sample), batch.values.data() + i * elements_);
-            batch.labels[i] = class_of(label_of(sample));
+            put(values_of(sample), values.data() + i * elements_);
+            labels[i] = class_of(label_of(sample));
         }
     }
 
@@ -199,6 +201,9 @@ class BatchReader {
 /// Returns what is wrong with the shape of the dataset's images; empty if nothing is.
 template <class Dataset>
 [[nodiscard]] std::string problem_of_images(const Dataset& dataset, const Shape& input) {
+    static_assert(LabeledSample<LoadedSample<Dataset>>,
+                  "dptk: the samples of a Trainer's dataset are pairs of an Image or a contiguous range "
+                  "of numbers, and a label of an integer type; dptk::Map converts other samples");
     if constexpr (requires { Shape{dataset.channels(), dataset.height(), dataset.width()}; }) {
         const Shape found = {dataset.channels(), dataset.height(), dataset.width()};
         if (found != input) return other_input(found, input);

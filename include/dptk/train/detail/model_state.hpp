@@ -1,4 +1,4 @@
-/// The state of a network and its optimizer in checkpoints: row-major, whatever the backend's layout.
+/// The state of a model and its optimizer in checkpoints: row-major, whatever the backend's layout.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// The state of the network and the optimizer of a TrainerComputation.
+/// The state of the model and the optimizer of a TrainerComputation.
 template <class Computation>
 class ModelState {
   public:
@@ -31,7 +31,7 @@ class ModelState {
     /// See TrainingRun::to_row_major().
     [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) {
         const std::vector<Scalar> values =
-            computation_.network().to_row_major(i, computation_.elements(parameters_[i], elements));
+            computation_.model().to_row_major(i, computation_.elements(parameters_[i], elements));
         return StateTensor::of<Scalar>(std::move(name), parameters_[i].shape, values);
     }
 
@@ -41,8 +41,8 @@ class ModelState {
             throw ArgumentError(text("checkpoint: tensor ", tensor.name, " has the shape ",
                                      shape_text(tensor.shape), ", expected ",
                                      shape_text(parameters_[i].shape)));
-        computation_.network().from_row_major(i, tensor.template values<Scalar>(),
-                                              computation_.elements(parameters_[i], elements));
+        computation_.model().from_row_major(i, tensor.template values<Scalar>(),
+                                            computation_.elements(parameters_[i], elements));
     }
 
     /// Adds parameters, buffers and the optimizer's arrays.
@@ -58,14 +58,13 @@ class ModelState {
             }
         }
         state.training.push_back(StateTensor::of<std::int64_t>("optimizer.steps", {steps.size()}, steps));
-        auto& net = computation_.network();
-        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
+        auto& model = computation_.model();
+        model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
             StateTensor tensor{buffer.name, buffer.shape, buffer.data.dtype, {}};
             tensor.bytes.resize(buffer.data.bytes());
-            net.fetch_buffer(buffer.data, tensor.bytes.data());
+            model.fetch_buffer(buffer.data, tensor.bytes.data());
             state.model.push_back(std::move(tensor));
         });
-        state.values["network.training_passes"] = text(net.training_passes());
     }
 
     /// Continues from what save() has added.
@@ -74,7 +73,7 @@ class ModelState {
             TrainingState::required(state.training, "optimizer.steps").template values<std::int64_t>();
         if (steps.size() != parameters_.size())
             throw ArgumentError(
-                text("checkpoint: it has ", steps.size(), " parameters, the network ", parameters_.size()));
+                text("checkpoint: it has ", steps.size(), " parameters, the model ", parameters_.size()));
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             from_row_major(i, TrainingState::required(state.model, parameters_[i].name),
                            parameters_[i].value);
@@ -87,14 +86,13 @@ class ModelState {
             }
             if (slot.steps > 0) computation_.optimizer().set_state(i, std::move(slot));
         }
-        auto& net = computation_.network();
-        net.for_each_buffer([&](const nn::NamedBuffer& buffer) {
+        auto& model = computation_.model();
+        model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
             const StateTensor& tensor = TrainingState::required(state.model, buffer.name);
             if (tensor.shape != buffer.shape || tensor.dtype != buffer.data.dtype)
                 throw ArgumentError(text("checkpoint: buffer ", buffer.name, " has another shape or type"));
-            net.store_buffer(tensor.bytes.data(), buffer.data);
+            model.store_buffer(tensor.bytes.data(), buffer.data);
         });
-        net.set_training_passes(state.number("network.training_passes"));
     }
 
   private:

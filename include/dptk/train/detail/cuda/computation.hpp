@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dptk/comm/detail/device_registry.hpp"
+#include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/cuda/graph.hpp"
 #include "dptk/core/detail/text.hpp"
@@ -26,26 +27,26 @@
 #include "dptk/nn/cuda/loss.hpp"
 #include "dptk/nn/network.hpp"
 #include "dptk/optim/cuda/fused_optimizers.hpp"
+#include "dptk/train/detail/computation.hpp"
 #include "dptk/train/detail/cuda/batches.hpp"
-#include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/network_computation.hpp"
 #include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-/// See the host memory version for the meaning of the calls. The network's device must be the current
-/// device in all calls. Must be destroyed before the DistributedDataParallel whose collectives the graph
-/// contains.
+/// The network's device must be the current device in all calls. Must be destroyed before the
+/// DistributedDataParallel whose collectives the graph contains.
 template <>
-class TrainerComputation<nn::Cuda> {
+class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::Cuda> {
   public:
     using Scalar = float;
     using Totals = nn::DeviceLoss;
 
     TrainerComputation(nn::Network<nn::Cuda>& net, const TrainerOptions& options)
-        : net_(net),
+        : NetworkComputation<nn::Cuda>(net),
           stream_(net.backend().stream()),
           wants_graph_(options.cuda_graph),
           comm_hook_(options.comm_hook),
@@ -80,23 +81,18 @@ class TrainerComputation<nn::Cuda> {
         return problem_of_images(dataset, format_.input);
     }
 
-    [[nodiscard]] nn::Mode mode() const noexcept { return net_.mode(); }
-
-    void set_mode(nn::Mode mode) noexcept { net_.set_mode(mode); }
-
-    [[nodiscard]] DistributedDataParallelOptions ddp_options(Ready ready) const {
-        return {.ready = ready, .stream = stream_};
-    }
-
     [[nodiscard]] Totals make_totals() const { return nn::DeviceLoss(stream_); }
 
-    void put_gradients_into(DistributedDataParallel& ddp) {
+    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group, Ready ready) {
+        auto ddp = std::make_shared<DistributedDataParallel>(
+            group, net_, DistributedDataParallelOptions{.ready = ready, .stream = stream_});
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
-            const Buffer gradient = ddp.gradient_buffer(i);
+            const Buffer gradient = ddp->gradient_buffer(i);
             net_.set_gradient_storage(
                 i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device),
-                ddp.gradient_memory_owner(i));
+                ddp->gradient_memory_owner(i));
         }
+        return ddp;
     }
 
     template <class Dataset>
@@ -167,7 +163,8 @@ class TrainerComputation<nn::Cuda> {
         graph_->launch(stream_);
     }
 
-    void forward(Totals& totals) {
+    template <class LoadedBatches>
+    void forward(const LoadedBatches& /*batches*/, Totals& totals) {
         totals.add(net_.forward(batches_.images()), batches_.labels(), output_gradient_);
     }
 
@@ -192,8 +189,6 @@ class TrainerComputation<nn::Cuda> {
         return cuda::to_host(array.span(), stream_);
     }
 
-    [[nodiscard]] nn::Network<nn::Cuda>& network() noexcept { return net_; }
-
     void check(DistributedDataParallel& ddp) { ddp.check(); }
 
   private:
@@ -201,7 +196,6 @@ class TrainerComputation<nn::Cuda> {
     /// after which the buckets are final, and a third one, which reports an error of the second one.
     static constexpr std::size_t plain_steps = 3;
 
-    nn::Network<nn::Cuda>& net_;
     StreamRef stream_;
     bool wants_graph_;
     std::shared_ptr<const CommHook> comm_hook_;
