@@ -17,6 +17,7 @@
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/detail/png_encoder.ipp"
+#include "dptk/train/non_finite_loss.ipp"
 #include "dptk/train/progress.ipp"
 #include "dptk/train/stop_signals.ipp"
 #include "dptk/train/tensorboard_file.ipp"

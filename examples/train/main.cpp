@@ -131,11 +131,12 @@ void load_weights(dptk::ProcessGroup& group, const Options& options, Net& net,
     printer.line(options.weights + ": " + loaded.describe());
 }
 
-void write_config(int rank, const Options& options) {
+/// Writes a file into the working folder. Only rank 0 does so.
+void write_file(int rank, const Options& options, const char* name, const std::string& text) {
     if (rank != 0) return;
     std::filesystem::create_directories(options.work_dir);
-    dptk::detail::ReplacementFile file(std::filesystem::path(options.work_dir) / "config.yaml");
-    file.write(options.as_yaml.data(), options.as_yaml.size());
+    dptk::detail::ReplacementFile file(std::filesystem::path(options.work_dir) / name);
+    file.write(text.data(), text.size());
     file.complete();
 }
 
@@ -149,9 +150,21 @@ void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& optio
                                             .in_background = true,
                                             .remark = [&](const std::string& text) { printer.line(text); }}));
     if (options.evaluate) return;
-    dptk::on_all_or_none(group, [&] { write_config(group.rank(), options); });
+    dptk::on_all_or_none(group, [&] { write_file(group.rank(), options, "config.yaml", options.as_yaml); });
     trainer.add(dptk::MetricsLog(options.work_dir + "/log.csv"));
     trainer.add(dptk::TensorBoard(options.work_dir));
+}
+
+/// Trains, and keeps what is known about a loss that is not finite.
+template <class Trainer, class Dataset>
+void fit(dptk::ProcessGroup& group, Trainer& trainer, const Options& options, const Data<Dataset>& data) {
+    try {
+        trainer.fit(data.train, data.test);
+    } catch (const dptk::NonFiniteLossError& error) {
+        if (!options.work_dir.empty() && !error.details().empty())
+            write_file(group.rank(), options, "non_finite_loss.txt", error.details());
+        throw;
+    }
 }
 #else
 template <class Net>
@@ -161,6 +174,11 @@ void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrint
 template <class Trainer>
 void add_files(dptk::ProcessGroup&, Trainer&, const Options&, dptk::ProgressPrinter&) {
 }  // parse_options refuses --work-dir
+
+template <class Trainer, class Dataset>
+void fit(dptk::ProcessGroup&, Trainer& trainer, const Options&, const Data<Dataset>& data) {
+    trainer.fit(data.train, data.test);
+}
 #endif
 
 /// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
@@ -208,7 +226,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     trainer.add(dptk::ProgressBar(style));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
-    trainer.fit(data.train, data.test);
+    fit(group, trainer, options, data);
     if (options.evaluate) trainer.evaluate(data.test);
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -277,6 +278,43 @@ TEST_CASE("a sample that the network does not accept is an error that names it")
     });
     sized[70].first = {4, 16, 1, std::vector<std::uint8_t>(64)};
     fails(sized, "samples of shape [1, 8, 8], the network's input, found [1, 16, 4]");
+}
+
+TEST_CASE("a loss that is no longer finite ends all ranks, and tells where it began") {
+    const dptk::ImageDataset images = digits("train");
+    std::vector<std::pair<std::vector<float>, int>> samples;
+    for (std::size_t i = 0; i < 160; ++i) {
+        const dptk::LabeledImageRef image = images[i];
+        samples.emplace_back(std::vector<float>(image.pixels.begin(), image.pixels.end()), image.label);
+    }
+    samples[77].first[3] = std::numeric_limits<float>::quiet_NaN();
+    for (const std::size_t shards : {0U, 4U}) {
+        for (const int ranks : {1, 2, 3}) {
+            if (shards != 0 && ranks == 3) continue;
+            dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+                const auto own = dptk::DistributedSampler(160, group, {.padding = dptk::Padding::none});
+                std::size_t place = 0;
+                while (place < own.size() && own[place] != 77) ++place;
+                const int has_it = place < own.size() ? group.rank() : 0;
+                const int rank = group.all_reduce_value(has_it, dptk::ReduceOp::max);
+                dptk::nn::Network<Backend> net = small_mlp();
+                dptk::Trainer trainer(group, net, {.batch_size = 4, .reproducible_shards = shards});
+                try {
+                    trainer.train_epoch(samples, 0);
+                    FAIL("no error");
+                } catch (const dptk::NonFiniteLossError& error) {
+                    CHECK(error.agreed());
+                    CHECK(test::contains(error.what(), "a smaller learning rate than 0.01 may help"));
+                    CHECK(test::contains(error.details(), " 77"));
+                    CHECK(test::contains(error.details(), "weight"));
+                    if (shards == 0) {
+                        CHECK(error.rank() == rank);
+                        CHECK(test::contains(error.what(), "first on rank " + std::to_string(rank)));
+                    }
+                }
+            });
+        }
+    }
 }
 
 TEST_CASE("a sample that one rank cannot read ends all ranks") {

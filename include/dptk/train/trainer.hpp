@@ -36,6 +36,7 @@
 #include "dptk/train/detail/model_state.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
+#include "dptk/train/non_finite_loss.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE {
@@ -122,9 +123,10 @@ class Trainer : public TrainingRun {
     /// TrainableModel.
     ///
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, ArgumentError on all
-    /// ranks if its images do not have the shape of the network's input, and Error on all ranks if the loss
-    /// is no longer finite. Throws SampleError if a sample cannot be read, its values do not have the shape
-    /// of the network's input, or its label is not one of the network's classes.
+    /// ranks if its images do not have the shape of the network's input, and NonFiniteLossError on all ranks,
+    /// before Callback::train_summary(), if the loss is no longer finite. Throws SampleError if a sample
+    /// cannot be read, its values do not have the shape of the network's input, or its label is not one of
+    /// the network's classes.
     template <IndexableDataset Dataset>
     EpochResult train_epoch(const Dataset& dataset, int epoch) {
         status_.epoch = epoch;
@@ -304,7 +306,9 @@ class Trainer : public TrainingRun {
                     (static_cast<double>(status_.training.samples) - continued_sums_[2]) /
                     status_.training.seconds;
                 if (done == steps && ddp_) computation_.check(*ddp_);
-                check_finite(status_.training.loss, status_.epoch);
+                if (!std::isfinite(status_.training.loss))
+                    detail::throw_non_finite_loss(group_, non_finite_ ? &*non_finite_ : nullptr,
+                                                  status_.epoch, lr());
                 call(&Callback::train_summary);
                 computation_.drop_stale_graph(group_);  // after evaluations with other batch sizes
             }
@@ -383,6 +387,7 @@ class Trainer : public TrainingRun {
                 computation_.set_pass(status_.step * static_cast<std::int64_t>(options_.reproducible_shards) +
                                       static_cast<std::int64_t>(shards[shard]));
                 if (samples > 0) forward_backward(batches, training_[shard]);
+                note_non_finite(training_[shard], indices, index * indices.shards() + shard);
                 reproducible_->add_shard(samples);
             }
             reproducible_->synchronize();
@@ -394,6 +399,7 @@ class Trainer : public TrainingRun {
         computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
             if (samples > 0 || is_synchronized_) forward_backward(batches, training_.front());
+            note_non_finite(training_.front(), indices, index);
             ddp_->synchronize();
             step_values();
         });
@@ -419,6 +425,15 @@ class Trainer : public TrainingRun {
         computation_.backward([&](std::size_t i) {
             if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
         });
+    }
+
+    /// Notes the first batch after which the sum of losses is not finite. Sums in device memory are not read.
+    void note_non_finite(const Totals& totals, const detail::ShardBatches& indices, std::size_t batch) {
+        if constexpr (requires { std::isfinite(totals.loss); }) {
+            if (std::isfinite(totals.loss) || non_finite_) return;
+            non_finite_ = detail::describe_non_finite_loss(group_.rank(), status_.epoch, status_.step,
+                                                           indices[batch], parameters());
+        }
     }
 
     void step_values() {
@@ -447,13 +462,6 @@ class Trainer : public TrainingRun {
         const double samples = std::max(sums[2], 1.0);
         return {sums[0] / samples, sums[1] / samples, static_cast<std::size_t>(sums[2]),
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
-    }
-
-    void check_finite(double loss, int epoch) {
-        if (std::isfinite(loss)) return;
-        detail::throw_agreed(group_,
-                             Error(detail::text("the loss is no longer finite in epoch ", epoch + 1,
-                                                "; a smaller learning rate than ", lr(), " may help")));
     }
 
     /// Sets the model's mode until the end of the scope.
@@ -486,6 +494,7 @@ class Trainer : public TrainingRun {
     SamplerState sampler_state_;                 // after the last step
     std::optional<SamplerState> continued_;      // where the next epoch begins, if not at its first sample
     std::array<double, 3> continued_sums_ = {};  // of the samples before that
+    std::optional<detail::NonFiniteLoss> non_finite_;
     std::string dataset_fingerprint_;
 };
 
