@@ -1,6 +1,7 @@
 #include "config.hpp"
 
 #include <CLI/CLI.hpp>
+#include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 
 #ifdef DPTK_WITH_YAML
@@ -16,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -152,20 +152,6 @@ std::vector<std::string> values_for(const CLI::Option& option, const ConfigEntry
     return {word};
 }
 
-/// Returns the number of letters to insert, delete or replace that turns one word into the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i + 1);
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, replaced}));
-        }
-    }
-    return row.back();
-}
-
 bool is_number(const std::string& text) {
     char* end = nullptr;
     std::strtod(text.c_str(), &end);
@@ -249,7 +235,7 @@ ConfigFile parse_config_file(const CLI::App& app, const ConfigInputs& inputs) {
     for (std::string& name : base_trainer_names()) names.push_back(std::move(name));
     for (const ConfigEntry& entry : entries) {
         if (find_option(app, entry.option) == nullptr)
-            fail_at(entry, "no such setting" + underscored(suggestion(entry.option, names)));
+            fail_at(entry, "no such setting" + underscored(dptk::detail::suggestion(entry.option, names)));
     }
     std::erase_if(entries, [](const ConfigEntry& entry) { return entry.kind == Kind::null; });
     check_duplicates(entries);  // under the names of options
@@ -270,7 +256,8 @@ std::vector<Setting> environment_settings(const CLI::App& app, const ConfigInput
         if (option == nullptr || variable != variable_of(name)) {
             std::vector<std::string> variables;
             for (const std::string& known : setting_names(app)) variables.push_back(variable_of(known));
-            throw dptk::ArgumentError(variable + ": no such setting" + suggestion(variable, variables));
+            throw dptk::ArgumentError(variable + ": no such setting" +
+                                      dptk::detail::suggestion(variable, variables));
         }
         std::vector<std::string> values{value};
         if (is_list(*option)) values = CLI::detail::split(value, ',');
@@ -317,19 +304,6 @@ std::string to_yaml(const CLI::App& app, const std::map<std::string, Setting>& s
 std::string default_of(const CLI::Option& option) {
     const std::string text = option.get_default_str();
     return text.empty() && is_flag(option) ? "false" : text;
-}
-
-std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
-    const std::string* nearest = nullptr;
-    std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-    for (const std::string& name : names) {
-        const std::size_t distance = edit_distance(word, name);
-        if (distance < least) {
-            least = distance;
-            nearest = &name;
-        }
-    }
-    return nearest == nullptr ? "" : "; did you mean " + *nearest + "?";
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

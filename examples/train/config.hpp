@@ -4,7 +4,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -71,9 +70,6 @@ void apply(CLI::App& app, Setting& setting);
 
 /// Returns the default of an option, as a text.
 [[nodiscard]] std::string default_of(const CLI::Option& option);
-
-/// Returns "; did you mean NAME?" for the name that is most similar to `word`, or nothing.
-[[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& names);
 
 /// Returns the long names of the options, without dashes.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);

@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/error.hpp>
 #include <dptk/nn/models.hpp>
 
@@ -180,7 +181,7 @@ class NarrowHelp : public CLI::Formatter {
         if (!word.starts_with("--")) continue;
         std::vector<std::string> names = option_names(app);
         for (std::string& name : names) name.insert(0, "--");
-        text += suggestion(word.substr(0, word.find('=')), names);
+        text += dptk::detail::suggestion(word.substr(0, word.find('=')), names);
         break;
     }
     throw CLI::ValidationError(text);

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 #include <dptk/core/buffer.hpp>
+#include <dptk/core/detail/name_pattern.hpp>
+#include <dptk/core/detail/suggestion.hpp>
 #include <dptk/core/detail/text.hpp>
 #include <dptk/core/dtype.hpp>
 #include <dptk/core/log.hpp>
@@ -70,4 +72,27 @@ TEST_CASE("the version as text is the version as numbers") {
     CHECK(DPTK_VERSION_NUMBER / 10000 == DPTK_VERSION_MAJOR);
     CHECK(DPTK_VERSION_NUMBER / 100 % 100 == DPTK_VERSION_MINOR);
     CHECK(DPTK_VERSION_NUMBER % 100 == DPTK_VERSION_PATCH);
+}
+
+TEST_CASE("patterns of names") {
+    using dptk::detail::matches_pattern;
+    CHECK(matches_pattern("layer1.0.conv1.weight", "layer1.*"));
+    CHECK(matches_pattern("layer1.0.conv1.weight", "*conv?.weight"));
+    CHECK(matches_pattern("aab.ab", "*ab"));  // the first "ab" is not the end
+    CHECK(matches_pattern("fc.bias", "fc.bias"));
+    CHECK(matches_pattern("fc.bias", "*"));
+    CHECK(matches_pattern("fc.bias", "**.bias*"));
+    CHECK(matches_pattern("", "*"));
+    CHECK_FALSE(matches_pattern("layer10.0.weight", "layer1.*"));
+    CHECK_FALSE(matches_pattern("fc.bias", "fc"));
+    CHECK_FALSE(matches_pattern("fc.bias", "*.bia"));
+    CHECK_FALSE(matches_pattern("fc.bias", "fc.bias?"));
+    CHECK_FALSE(matches_pattern("fc.bias", ""));
+}
+
+TEST_CASE("a name with a typo has a suggestion, and another word has none") {
+    const std::vector<std::string> names{"conv1.*", "layer1.*", "fc.*"};
+    CHECK(dptk::detail::suggestion("layr1.*", names) == "; did you mean layer1.*?");
+    CHECK(dptk::detail::suggestion("classifier", names).empty());
+    CHECK(dptk::detail::suggestion("fc", {}).empty());
 }
