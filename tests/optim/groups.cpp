@@ -141,6 +141,28 @@ TEST_CASE("groups, schedules and averages are PyTorch's after 100 steps") {
     check_groups("groups_adamw", adamw);
 }
 
+TEST_CASE("slots of a frozen group keep their values, and have no state") {
+    const auto check = [](auto optimizer) {
+        optimizer.set_group(second, {.is_frozen = true});
+        Model model;
+        const Model before = model;
+        model.set_gradients(0);
+        optimizer.step(model.parameters());
+        CHECK(model.values[0] != before.values[0]);
+        CHECK(model.values[1] == before.values[1]);
+        CHECK(optimizer.state(1).steps == 0);
+        CHECK(optimizer.state(1).arrays.empty());
+        optimizer.set_group(second, {});
+        optimizer.step(model.parameters());
+        CHECK(model.values[1] != before.values[1]);
+        CHECK(optimizer.state(1).steps == 1);
+    };
+    check(nesterov);
+    check(dptk::SGD<double>({.lr = 0.1, .weight_decay = 0.1}));
+    check(adam);
+    check(adamw);
+}
+
 TEST_CASE("a sharded optimizer has the same groups") {
     check_sharded("groups_sgd", nesterov);
     check_sharded("groups_dampened", dampened);

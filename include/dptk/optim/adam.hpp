@@ -47,9 +47,10 @@ class AdamBase {
     /// `gradient`. The slot's moments are zeros before its first step. Throws ArgumentError if value and
     /// gradient differ in size, or if the slot had another size before.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
+        const ParameterGroup& group = slots_.group(slot);
+        if (group.is_frozen) return;
         OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const auto t = static_cast<double>(state.steps);
-        const ParameterGroup& group = slots_.group(slot);
         const double lr = options_.lr * group.lr_factor;
         const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
         const T step_size = static_cast<T>(lr / (1 - std::pow(options_.beta1, t)));

@@ -37,6 +37,8 @@ struct ParameterGroup {
     double lr_factor = 1;  ///< The factor of the optimizer's learning rate; not negative.
     /// Replaces the optimizer's weight_decay; not negative.
     std::optional<double> weight_decay = std::nullopt;
+    /// Whether steps leave the slots as they are, without weight decay, and without keeping state for them.
+    bool is_frozen = false;
 };
 
 /// Returns the indices of all parameters with at most one dimension: biases and the parameters of norms,

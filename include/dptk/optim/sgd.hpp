@@ -54,8 +54,9 @@ class SGD {
     /// `gradient`. The slot's momentum starts at its first step. Throws ArgumentError if value and gradient
     /// differ in size, or if the slot had another size before.
     void step(std::size_t slot, std::span<T> value, std::span<const T> gradient) {
-        OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const ParameterGroup& group = slots_.group(slot);
+        if (group.is_frozen) return;
+        OptimizerState<T>& state = slots_.begin_step(slot, value.size(), gradient.size());
         const T lr = static_cast<T>(options_.lr * group.lr_factor);
         const T decay = static_cast<T>(group.weight_decay.value_or(options_.weight_decay));
         if (state.arrays.empty()) {
