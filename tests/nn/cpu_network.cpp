@@ -76,6 +76,15 @@ TEST_CASE("whole models on oneDNN compute what the reference does, for batches o
     }
 }
 
+TEST_CASE("frozen layers on oneDNN compute what the reference does") {
+    const auto conv = [](std::size_t channels) { return Conv2d{.out_channels = channels, .bias = false}; };
+    const Graph graph = sequential(
+        {3, 8, 8}, {conv(5), BatchNorm2d{}, ReLU{}, conv(6), BatchNorm2d{}, ReLU{}, Flatten{}, Linear{4}});
+    for (const std::vector<std::size_t>& frozen :
+         {std::vector<std::size_t>{0, 1, 2}, {3, 4, 5, 6, 7}, {1, 2, 4, 5}})
+        testing::check_against_reference(graph, 1e-4, {8, 3}, Mode::train, frozen);
+}
+
 TEST_CASE("a network on oneDNN trains like the reference does") {
     Network<Cpu> net(odd_net(), 3);
     Network<Reference<double>> oracle(odd_net(), 3);

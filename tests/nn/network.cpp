@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -185,4 +186,70 @@ TEST_CASE("a graph needs operations, all of which lead to the output") {
         "Network: the output of \"unused\" (Linear) is not used: expected one output, the last "
         "operation's",
         dptk::ArgumentError);
+}
+
+TEST_CASE("frozen norms keep their statistics, and backward ends at the lowest layer that trains") {
+    const Graph graph =
+        sequential({2, 6, 6}, {Conv2d{.out_channels = 2}, BatchNorm2d{}, ReLU{}, Conv2d{.out_channels = 2},
+                               BatchNorm2d{}, Flatten{}, Linear{3}});
+    Net net(graph, 1), evaluating(graph, 1);
+    const auto statistics = [](Net& from) {
+        std::vector<std::vector<float>> all;
+        from.for_each_buffer([&](const NamedBuffer& buffer) {
+            if (buffer.data.dtype != dptk::DType::f32) return;
+            const auto* const first = static_cast<const float*>(buffer.data.data);
+            all.emplace_back(first, first + buffer.data.count);
+        });
+        return all;
+    };
+    const std::vector<std::vector<float>> before = statistics(net);
+    const Tensor<float> input = testing::pattern_tensor<float>(1, {5, 2, 6, 6});
+    const Tensor<float> direction = testing::pattern_tensor<float>(2, {5, 3});
+    net.set_frozen(std::vector<std::size_t>{0, 1, 2, 3, 4, 5});
+    net.for_each_parameter([](const dptk::ParameterRef& parameter) {
+        std::fill_n(static_cast<float*>(parameter.gradient), parameter.count, -99.0F);
+    });
+    net.forward(input);
+    net.backward(direction);
+    for (std::size_t i = 0; i < net.parameter_count(); ++i) {
+        CAPTURE(i);
+        const std::vector<float> gradient = net.parameter_gradient(i);
+        CHECK(net.is_frozen(i) == (i < 6));
+        CHECK(dptk::detail::all_of(gradient, [](float value) { return value == -99; }) == net.is_frozen(i));
+    }
+    const std::vector<std::vector<float>> after = statistics(net);
+    CHECK(after[0] == before[0]);
+    CHECK(after[1] == before[1]);
+    CHECK(after[2] != before[2]);
+    CHECK(after[3] != before[3]);
+
+    net.set_frozen(std::vector<std::size_t>{2, 3, 6, 7});
+    CHECK_FALSE(net.is_frozen(0));
+    evaluating.set_mode(Mode::evaluate);
+    const std::vector<std::vector<float>> kept = statistics(net);
+    std::size_t buffers = 0;
+    evaluating.for_each_buffer([&](const NamedBuffer& buffer) {
+        if (buffer.data.dtype == dptk::DType::f32)
+            std::ranges::copy(kept[buffers++], static_cast<float*>(buffer.data.data));
+    });
+    CHECK(testing::difference(net.forward(input).values(), evaluating.forward(input).values()) == 0);
+    net.backward(direction);
+    evaluating.backward(direction);
+    for (const std::size_t i : {0U, 1U, 4U, 5U, 8U, 9U})
+        CHECK(net.parameter_gradient(i) == evaluating.parameter_gradient(i));
+    CHECK(statistics(net) == kept);
+
+    const Tensor<float> none(Shape{0, 2, 6, 6});
+    std::vector<std::size_t> ready;
+    net.forward(none);
+    net.backward(Tensor<float>(Shape{0, 3}), [&](std::size_t i) { ready.push_back(i); });
+    CHECK(ready == std::vector<std::size_t>{9, 8, 5, 4, 1, 0});
+    CHECK_THROWS_WITH_AS(net.set_frozen(std::vector<std::size_t>{10}),
+                         "Network: parameter index 10 is out of range: there are 10 parameters",
+                         dptk::ArgumentError);
+    CHECK_THROWS_AS(static_cast<void>(net.is_frozen(10)), dptk::ArgumentError);
+    CHECK(net.is_frozen(2));
+    net.forward(input);
+    net.set_frozen({});
+    CHECK_THROWS_AS(net.backward(direction), dptk::ArgumentError);  // of a forward with other frozen layers
 }

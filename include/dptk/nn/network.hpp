@@ -68,6 +68,7 @@ class Network {
         structure_ = detail::structure_of(
             graph_, [&](const Operation& operation) { return backend_.fuses_relu(operation); });
         make_layers(seed);
+        set_frozen({});
     }
 
     Network(Network&&) noexcept = default;
@@ -81,6 +82,25 @@ class Network {
 
     /// Returns how batch norms and dropout are treated.
     [[nodiscard]] Mode mode() const noexcept { return mode_; }
+
+    /// Freezes the parameters at these indices, and no others: backward computes no gradients for them, and
+    /// does nothing for layers below the lowest one that has other parameters. A batch norm whose parameters
+    /// are all frozen is always in Mode::evaluate, and so keeps its running statistics. Networks begin
+    /// without frozen parameters. Call it before a forward, not between forward and backward. Throws
+    /// ArgumentError if there is no such parameter.
+    void set_frozen(std::span<const std::size_t> parameters) {
+        for (const std::size_t i : parameters) static_cast<void>(parameter_at(i));
+        is_frozen_.assign(parameters_.size(), false);
+        for (const std::size_t i : parameters) is_frozen_[i] = true;
+        detail::set_frozen(structure_, graph_, is_frozen_);
+        has_forward_ = false;
+    }
+
+    /// Returns whether parameter `i` is frozen. Throws ArgumentError if there is no such parameter.
+    [[nodiscard]] bool is_frozen(std::size_t i) const {
+        static_cast<void>(parameter_at(i));
+        return is_frozen_[i];
+    }
 
     /// Makes the batch norms that are synchronized use the batches of all ranks of the group, which must
     /// outlive the network: in training, each of them calls all_reduce twice in forward, and once in
@@ -109,7 +129,8 @@ class Network {
             Plan& plan = plan_for(n);
             if constexpr (requires { backend_.begin_forward(); }) backend_.begin_forward();
             for (Memory& view : plan.input_views) backend_.load(input, view);
-            for (Step& step : plan.steps) step.plan->forward(step.arguments, pass_);
+            for (std::size_t i = 0; i < plan.steps.size(); ++i)
+                plan.steps[i].plan->forward(plan.steps[i].arguments, pass_of(i + 1));
             (*plan.store_output)(output_);
             current_ = &plan;
         }
@@ -119,9 +140,10 @@ class Network {
     }
 
     /// Computes the gradients of all parameters for the batch of the last forward, and overwrites the
-    /// previous gradients. `output_gradient` is the gradient of the loss with respect to the output, and
-    /// has the output's shape. `on_ready` is called with the index of each parameter as soon as its
-    /// gradient is complete, in descending order of the indices. Collective if forward was; then
+    /// previous gradients; those of frozen parameters are unspecified. `output_gradient` is the gradient of
+    /// the loss with respect to the output, and has the output's shape. `on_ready` is called with the index
+    /// of each parameter that is not frozen as soon as its gradient is complete, in descending order of the
+    /// indices. Collective if forward was; then
     /// `input_gradient` must be the same on all ranks. Throws
     /// ArgumentError if there was no forward since the last backward, which overwrites what forward has kept,
     /// or if the shape is not the output's.
@@ -138,13 +160,17 @@ class Network {
         for (Memory& view : plan.gradient_views) backend_.load(output_gradient, view);
         for (std::size_t i = plan.steps.size(); i-- > 0;) {
             const std::size_t node = i + 1;
+            const bool needs_inputs =
+                structure_.trains_inputs[node] || input_gradient == InputGradient::compute;
+            if (!structure_.trains[node] && !needs_inputs) continue;
             const trace::Span span("backward of layer", i);
             Step& step = plan.steps[i];
-            step.plan->backward_parameters(step.arguments, pass_);
-            for (std::size_t p = structure_.parameters_end[node]; p-- > structure_.parameters_end[node - 1];)
-                on_ready(p);
-            if (!structure_.trains_inputs[node] && input_gradient == InputGradient::skip) continue;
-            step.plan->backward_inputs(step.arguments, pass_);
+            const Pass& pass = pass_of(node);
+            // Also if all parameters are frozen: a plan may need it before backward_inputs().
+            step.plan->backward_parameters(step.arguments, pass);
+            report_down_to(structure_.parameters_end[node - 1], structure_.parameters_end[node], on_ready);
+            if (!needs_inputs) continue;
+            step.plan->backward_inputs(step.arguments, pass);
             for (Sum& sum : step.sums) sum();
         }
         if (input_gradient == InputGradient::compute) (*plan.store_input_gradient)(input_gradient_);
@@ -529,7 +555,7 @@ class Network {
         for (const auto& norm : norms_) {
             const GraphNode& node = graph_.nodes()[norm->node];
             const auto& operation = std::get<BatchNorm2d>(node.operation);
-            if (!operation.is_synchronized) continue;
+            if (!operation.is_synchronized || !structure_.trains[norm->node]) continue;
             // Buffers in device memory are copied, since the host updates them here.
             const std::array<Buffer, 3> own = buffers_of(*norm), host = host_buffers(norm->statistics);
             for (std::size_t i = 0; has_device_buffers && i < own.size(); ++i)
@@ -548,13 +574,28 @@ class Network {
         for (std::size_t i = norms_.size(); i-- > 0 && pass_.mode == Mode::train;) {
             const GraphNode& node = graph_.nodes()[norms_[i]->node];
             const auto& operation = std::get<BatchNorm2d>(node.operation);
-            if (!operation.is_synchronized) continue;
-            while (last > structure_.parameters_end[norms_[i]->node - 1]) on_ready(--last);
+            if (!operation.is_synchronized || !structure_.trains[norms_[i]->node]) continue;
+            const std::size_t first = structure_.parameters_end[norms_[i]->node - 1];
+            report_down_to(first, last, on_ready);
+            last = first;
             // As in backward().
             if (!structure_.trains_inputs[norms_[i]->node] && input_gradient == InputGradient::skip) continue;
             reference::backward_inputs(operation, norms_[i]->empty_call({node.shape}, pass_));
         }
-        while (last > 0) on_ready(--last);
+        report_down_to(0, last, on_ready);
+    }
+
+    /// Calls on_ready for the parameters in [first, last) that are not frozen, the last one first.
+    template <class OnReady>
+    void report_down_to(std::size_t first, std::size_t last, OnReady& on_ready) const {
+        while (last-- > first)
+            if (!is_frozen_[last]) on_ready(last);
+    }
+
+    /// Returns the pass as an operation sees it: batch norms that are frozen are in Mode::evaluate.
+    [[nodiscard]] const Pass& pass_of(std::size_t node) const noexcept {
+        const bool is_norm = std::holds_alternative<BatchNorm2d>(graph_.nodes()[node].operation);
+        return is_norm && !structure_.trains[node] ? evaluation_pass_ : pass_;
     }
 
     /// Throws unless the tensor has the shape [n, ...sample].
@@ -575,7 +616,7 @@ class Network {
                                                    " elements, found ", found));
     }
 
-    Parameter& parameter_at(std::size_t i) {
+    Parameter& parameter_at(std::size_t i) const {
         if (i >= parameters_.size())
             throw ArgumentError(dptk::detail::text("Network: parameter index ", i,
                                                    " is out of range: there are ", parameters_.size(),
@@ -592,6 +633,8 @@ class Network {
     std::vector<std::unique_ptr<Norm>> norms_;
     Mode mode_ = Mode::train;
     Pass pass_;  // that of the last forward
+    Pass evaluation_pass_{.mode = Mode::evaluate};
+    std::vector<bool> is_frozen_;  // by parameter
     std::int64_t next_step_ = 0;
     std::map<std::size_t, Plan> plans_;  // by batch size
     Plan* current_ = nullptr;            // that of the last forward; null if the batch was empty

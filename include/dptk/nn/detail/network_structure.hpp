@@ -25,7 +25,8 @@ namespace DPTK_NAMESPACE::nn::detail {
 struct NetworkStructure {
     std::vector<ParameterSpec> parameters;    ///< Those of Graph::parameters().
     std::vector<std::size_t> parameters_end;  ///< By operation: the index after its last parameter.
-    std::vector<bool> trains_inputs;          ///< By operation: whether its inputs depend on parameters.
+    std::vector<bool> trains;                 ///< By operation: whether it has parameters that train.
+    std::vector<bool> trains_inputs;          ///< By operation: whether its inputs depend on such parameters.
     std::vector<bool> feeds_only_linear;      ///< By operation: whether all consumers are Linear.
     std::vector<FusedReLU> relu;              ///< By operation.
     std::vector<std::string> labels;          ///< By operation: what errors call it.
@@ -38,6 +39,9 @@ struct NetworkStructure {
 /// empty, or if an output is not used.
 [[nodiscard]] NetworkStructure structure_of(const Graph& graph,
                                             const std::function<bool(const Operation&)>& fuses_relu);
+
+/// Sets which operations train, if the parameters with `is_frozen` do not.
+void set_frozen(NetworkStructure& structure, const Graph& graph, const std::vector<bool>& is_frozen);
 
 }  // namespace DPTK_NAMESPACE::nn::detail
 
