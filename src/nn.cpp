@@ -16,6 +16,7 @@
 #include "dptk/train/callbacks/metrics_log.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"
+#include "dptk/train/detail/parameter_selection.ipp"
 #include "dptk/train/detail/png_encoder.ipp"
 #include "dptk/train/non_finite_loss.ipp"
 #include "dptk/train/progress.ipp"

@@ -39,8 +39,10 @@ class ReproducibleDataParallel {
               shards) {}
 
     /// Accepts a ParameterSource: for example ParameterSource(model) with a model that has a
-    /// for_each_parameter, or with a container of pairs of value and gradient.
-    ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards);
+    /// for_each_parameter, or with a container of pairs of value and gradient. `parameters_to_ignore` are
+    /// names of parameters that are neither broadcast nor averaged.
+    ReproducibleDataParallel(ProcessGroup& group, ParameterSource source, std::size_t shards,
+                             std::vector<std::string> parameters_to_ignore = {});
 
     /// Returns the indices of the pieces that this rank computes, in the order in which it computes them.
     [[nodiscard]] std::vector<std::size_t> shards() const;

@@ -14,12 +14,13 @@
 namespace DPTK_NAMESPACE {
 
 DPTK_INLINE ReproducibleDataParallel::ReproducibleDataParallel(ProcessGroup& group, ParameterSource source,
-                                                               std::size_t shards)
+                                                               std::size_t shards,
+                                                               std::vector<std::string> parameters_to_ignore)
     : group_(group), parameters_(std::move(source)), root_{0, shards} {
     const auto ranks = static_cast<std::size_t>(group.size());
     std::string problem;
     try {
-        parameters_.find();
+        parameters_.find({.parameters_to_ignore = std::move(parameters_to_ignore)});
         detail::require_lasting_gradients(parameters_.refs(), "ReproducibleDataParallel");
         detail::require_host_memory(parameters_.refs(), "ReproducibleDataParallel");
         if (shards == 0 || shards % ranks != 0)

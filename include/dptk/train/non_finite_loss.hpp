@@ -1,4 +1,5 @@
-/// NonFiniteLossError, which a Trainer throws when the loss is infinite or not a number, and where this began.
+/// NonFiniteLossError, which a Trainer throws when the loss is infinite or not a number, and where this
+/// began.
 #pragma once
 
 #include <cstddef>

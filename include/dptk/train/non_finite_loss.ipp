@@ -66,9 +66,9 @@ DPTK_INLINE void throw_non_finite_loss(ProcessGroup& group, const NonFiniteLoss*
     const std::vector<std::string> summaries = all_gather_text(group, is_own ? own->summary : "");
     std::vector<std::string> details = all_gather_text(group, is_own ? own->details : "");
     const auto place = static_cast<std::size_t>(rank);
-    throw_agreed(group, NonFiniteLossError(
-                            text("the loss is no longer finite: ", summaries[place], advice),
-                            {.rank = rank, .step = static_cast<std::size_t>(*first)}, std::move(details[place])));
+    throw_agreed(group, NonFiniteLossError(text("the loss is no longer finite: ", summaries[place], advice),
+                                           {.rank = rank, .step = static_cast<std::size_t>(*first)},
+                                           std::move(details[place])));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,12 +21,15 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/algorithms.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/trace.hpp"
 #include "dptk/data/data_loader.hpp"
 #include "dptk/data/dataset.hpp"
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/fingerprint.hpp"
 #include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/detail/model_parameters.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
 #include "dptk/nn/host_call.hpp"
@@ -34,6 +38,7 @@
 #include "dptk/train/detail/host_network_computation.hpp"
 #include "dptk/train/detail/model_computation.hpp"
 #include "dptk/train/detail/model_state.hpp"
+#include "dptk/train/detail/parameter_selection.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
 #include "dptk/train/non_finite_loss.hpp"
@@ -56,25 +61,29 @@ class Trainer : public TrainingRun {
   public:
     using Scalar = typename Computation::Scalar;  ///< The type of the parameters' elements.
 
-    /// Broadcasts rank 0's parameters to all ranks. Collective. Group and model must outlive the trainer,
-    /// and a network's GPU must be the current device in all calls. Throws the exceptions of
-    /// DistributedDataParallel, ReproducibleDataParallel and SGD. Throws ArgumentError on all ranks for a
-    /// batch size of 0, fewer than 1 epoch, a comm hook together with reproducible shards, options that the
-    /// model does not support, or a model whose parameters are not as TrainableModel asks, and MismatchError
-    /// on all ranks if options differ between ranks.
+    /// Broadcasts rank 0's parameters to all ranks, and freezes those that the options name, and no others.
+    /// Collective. Group and model must outlive the trainer, and a network's GPU must be the current device
+    /// in all calls. Throws the exceptions of DistributedDataParallel, ReproducibleDataParallel and SGD.
+    /// Throws ArgumentError on all ranks for a batch size of 0, fewer than 1 epoch, a comm hook together with
+    /// reproducible shards, patterns that match no parameter or freeze all of them, options that the model
+    /// does not support, or a model whose parameters are not as TrainableModel asks, and MismatchError on all
+    /// ranks if options differ between ranks.
     Trainer(ProcessGroup& group, Model& model, TrainerOptions options)
         : group_(group), options_(std::move(options)), computation_(model, options_) {
-        check_options();
+        const detail::ParameterSelection selection = check_options(model);
         computation_.join(group);
+        computation_.set_frozen(selection.frozen);
+        selection.set_groups(computation_.optimizer());
+        broadcast_frozen(model);
         if (options_.reproducible_shards > 0)
-            reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards);
+            reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards, frozen_);
         const std::size_t shards = reproducible_ ? reproducible_->shards().size() : 1;
         for (std::size_t i = 0; i < shards; ++i) {
             training_.push_back(computation_.make_totals());
             evaluation_.push_back(computation_.make_totals());
         }
         if (reproducible_) return;
-        ddp_ = computation_.make_ddp(group, options_.ready);
+        ddp_ = computation_.make_ddp(group, {.ready = options_.ready, .parameters_to_ignore = frozen_});
         ddp_->set_comm_hook(options_.comm_hook);
         has_buffers_ = computation_.has_buffers();
         is_synchronized_ = computation_.is_synchronized();
@@ -207,6 +216,7 @@ class Trainer : public TrainingRun {
         state.values["trainer.step"] = detail::text(status_.step);
         state.values["trainer.dataset"] = dataset_fingerprint_;
         state.values["trainer.optimizer"] = optimizer_name();
+        if (!frozen_.empty()) state.values["trainer.frozen"] = joined(frozen_);
         for (const auto& callback : callbacks_) callback->save(*this, state);
         return state;
     }
@@ -215,6 +225,11 @@ class Trainer : public TrainingRun {
     void restore(const TrainingState& state) override {
         require_equal(state, "trainer.optimizer", "optimizer", optimizer_name());
         require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
+        const auto frozen = state.values.find("trainer.frozen");
+        if ((frozen == state.values.end() ? "" : frozen->second) != joined(frozen_))
+            throw ArgumentError(
+                "checkpoint: it was made with other frozen parameters: start a new run with its "
+                "model.safetensors as weights to train others");
         model_state().restore(state);
         status_.epoch = static_cast<int>(state.number("trainer.epoch"));
         status_.batch = static_cast<std::size_t>(state.number("trainer.batch"));
@@ -259,6 +274,21 @@ class Trainer : public TrainingRun {
         if (state.value(name) != own)
             throw ArgumentError(detail::text("checkpoint: it was made with another ", what, ": ",
                                              state.value(name), ", this run has ", own));
+    }
+
+    [[nodiscard]] static std::string joined(const std::vector<std::string>& names) {
+        std::string text;
+        for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+        return text;
+    }
+
+    /// Sends rank 0's values of the frozen parameters, which are not DDP's. Collective.
+    void broadcast_frozen(Model& model) {
+        for (const ParameterRef& parameter : ParameterSource(model).collect()) {
+            if (!detail::contains(frozen_, parameter.name)) continue;
+            const Buffer value = parameter.value_buffer();
+            detail::ModelParameters::run(group_, {.verb = Verb::broadcast, .input = value, .output = value});
+        }
     }
 
     [[nodiscard]] std::string optimizer_name() const {
@@ -319,8 +349,10 @@ class Trainer : public TrainingRun {
         return status_.training;
     }
 
-    /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Collective.
-    void check_options() {
+    /// Throws on all ranks if the options of any rank are invalid or differ between ranks. Returns what they
+    /// say about the model's parameters. Collective.
+    [[nodiscard]] detail::ParameterSelection check_options(Model& model) {
+        detail::ParameterSelection selection;
         std::string problem;
         if (options_.batch_size == 0) {
             problem = "Trainer: batch_size must be at least 1, got 0";
@@ -334,6 +366,17 @@ class Trainer : public TrainingRun {
         } else {
             problem = computation_.problem(options_);
         }
+        try {
+            if (problem.empty()) {
+                std::vector<std::string> names;
+                for (ParameterRef& parameter : ParameterSource(model).collect())
+                    names.push_back(std::move(parameter.name));
+                selection = detail::select_parameters(names, options_);
+                frozen_ = selection.frozen_names(names);
+            }
+        } catch (const std::exception& error) {
+            problem = error.what();
+        }
         detail::check_no_problem<ArgumentError>(group_, problem);
         detail::check_equal_tables(
             group_, "TrainerOptions",
@@ -342,7 +385,9 @@ class Trainer : public TrainingRun {
                          "\nmomentum ", options_.sgd.momentum, "\nweight_decay ", options_.sgd.weight_decay,
                          "\ndampening ", options_.sgd.dampening, "\nnesterov ", options_.sgd.nesterov,
                          "\npixel_scale ", options_.pixel_scale, "\nreproducible_shards ",
-                         options_.reproducible_shards, "\ncuda_graph ", options_.cuda_graph));
+                         options_.reproducible_shards, "\ncuda_graph ", options_.cuda_graph,
+                         detail::pattern_lines(options_)));
+        return selection;
     }
 
     /// Throws MismatchError on all ranks if the dataset's size differs between ranks, since the ranks would
@@ -489,6 +534,7 @@ class Trainer : public TrainingRun {
     bool is_synchronized_ = false;  // whether batch norms wait for ranks without samples
     std::vector<Totals> training_;  // by shard of this rank
     std::vector<Totals> evaluation_;
+    std::vector<std::string> frozen_;  // names of parameters
     std::vector<std::unique_ptr<Callback>> callbacks_;
     bool is_epoch_done_ = false;                 // in epoch_end
     SamplerState sampler_state_;                 // after the last step

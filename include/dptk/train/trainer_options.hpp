@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/data/transforms/image_transforms.hpp"
@@ -22,6 +24,12 @@ enum class OptimizerKind {
     adamw  ///< AdamW, with TrainerOptions::adam.
 };
 
+/// A factor of the learning rate of the parameters whose names match a pattern.
+struct LearningRateFactor {
+    std::string pattern;  ///< As in TrainerOptions::freeze.
+    double factor = 1;    ///< Not negative.
+};
+
 /// Options of a Trainer. They must be equal on all ranks unless their comment says otherwise.
 struct TrainerOptions {
     int epochs = 10;  ///< The number of epochs of fit(); train_epoch() runs one.
@@ -30,6 +38,14 @@ struct TrainerOptions {
     OptimizerKind optimizer = OptimizerKind::sgd;  ///< Which of the following two has its options.
     SGDOptions sgd = {.lr = 0.01};                 ///< Options of SGD.
     AdamOptions adam = {};                         ///< Options of Adam and AdamW.
+    /// Patterns of the names of parameters that keep their values, such as "layer1.*": `*` stands for any
+    /// characters, and `?` for one. The optimizer, its weight decay and DDP leave these parameters out, and a
+    /// batch norm whose parameters are all frozen uses and keeps its running statistics: see
+    /// Network::set_frozen(). Only for networks in host memory.
+    std::vector<std::string> freeze = {};
+    /// Factors of the learning rate, such as {{"fc.*", 10}}; schedules apply as well. If several patterns
+    /// match a parameter, the last one counts. Only for networks in host memory.
+    std::vector<LearningRateFactor> lr_factors = {};
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
     /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.

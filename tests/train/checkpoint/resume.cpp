@@ -40,9 +40,10 @@ constexpr int epochs = 3;
 
 /// Trains, or continues, with a checkpoint in `folder`; ends early after `last_step` steps, if it is not 0.
 Outcome train(ProcessGroup& group, const std::filesystem::path& folder, std::int64_t last_step,
-              dptk::CheckpointOptions checkpoint = {}) {
+              dptk::CheckpointOptions checkpoint = {},
+              const dptk::TrainerOptions& options = test::small_options(epochs)) {
     dptk::nn::Network<Backend> net = test::small_convnet();
-    dptk::Trainer trainer(group, net, test::small_options(epochs));
+    dptk::Trainer trainer(group, net, options);
     test::add_callbacks(trainer, epochs);
     if (last_step > 0) trainer.add(StopAfter(last_step));
     Outcome outcome;
@@ -104,6 +105,29 @@ TEST_CASE("dropout continues alike on ranks that had no samples in a step") {
         const TrainingState whole = train(folder / "whole", 0);
         train(folder / "stopped", 3);  // rank 1 had no samples in the second step
         CHECK(are_equal(train(folder / "stopped", 0), whole));
+    });
+}
+
+TEST_CASE("a run with frozen parameters and rates by pattern continues with the same bits") {
+    const TemporaryFolder folder;
+    dptk::TrainerOptions options = test::small_options(epochs);
+    options.freeze = {"0.*", "1.*"};
+    options.lr_factors = {{"5.bias", 3}};
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const Outcome whole = train(group, folder / "whole", 0, {}, options);
+        CHECK(whole.status.test.accuracy > 0.3);  // chance is 0.1
+        CHECK(TrainingState::find(whole.state.training, "optimizer.0.0.weight") == nullptr);
+        train(group, folder / "stopped", 12, {}, options);
+        const Outcome rest = train(group, folder / "stopped", 0, {}, options);
+        CHECK(are_equal(rest.state, whole.state));
+        for (const std::vector<std::string>& other : {std::vector<std::string>{}, {"0.*"}}) {
+            dptk::TrainerOptions changed = options;
+            changed.freeze = other;
+            std::string message;
+            CHECK(test::throws<dptk::Error>(
+                message, [&] { train(group, folder / "whole", 0, {}, changed); }, test::Agreed::yes));
+            CHECK(test::contains(message, "it was made with other frozen parameters"));
+        }
     });
 }
 

@@ -11,8 +11,8 @@ namespace DPTK_NAMESPACE::detail {
 /// Its members:
 /// - Scalar, the type of the optimizer's elements, and Totals, sums over this rank's samples;
 /// - problem(options) and problem_of(dataset), why the model does not accept them; empty if it does;
-/// - join(group), which prepares the model for training together with the other ranks, make_ddp(group,
-///   ready), has_buffers() and is_synchronized();
+/// - join(group), which prepares the model for training together with the other ranks, set_frozen(indices of
+///   parameters), make_ddp(group, options), has_buffers() and is_synchronized();
 /// - Batches<Dataset>, the batches of a pass over a dataset, both of which must outlive it: next() loads the
 ///   next batch for subsequent passes, and returns its number of samples, which may be 0;
 /// - forward(batches, totals), which adds the loss and the number of correct predictions of that batch, and

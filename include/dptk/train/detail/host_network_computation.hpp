@@ -57,12 +57,13 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
         return problem_of_images(dataset, format_.input);
     }
 
-    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group, Ready ready) {
-        auto ddp = std::make_shared<DistributedDataParallel>(group, net_,
-                                                             DistributedDataParallelOptions{.ready = ready});
+    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group,
+                                                                    DistributedDataParallelOptions options) {
+        auto ddp = std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
         for (std::size_t i = 0; i < net_.parameter_count(); ++i)
-            net_.set_gradient_storage(i, ddp->template gradient_memory<Scalar>(i),
-                                      ddp->gradient_memory_owner(i));
+            if (!net_.is_frozen(i))
+                net_.set_gradient_storage(i, ddp->template gradient_memory<Scalar>(i),
+                                          ddp->gradient_memory_owner(i));
         return ddp;
     }
 

@@ -103,6 +103,8 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
         if constexpr (makes_ddp) {
             if (options.reproducible_shards > 0)
                 return "Trainer: reproducible_shards and a model with a make_ddp() cannot be combined";
+            if (!options.freeze.empty())
+                return "Trainer: freeze and a model with a make_ddp() cannot be combined";
         }
         return "";
     }
@@ -122,6 +124,9 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
         check_no_problem<ArgumentError>(group, problem);
     }
 
+    /// Does nothing: the optimizer does not step frozen parameters, and DDP ignores them.
+    void set_frozen(std::span<const std::size_t> /*parameters*/) {}
+
     [[nodiscard]] bool has_buffers() { return !nn::detail::buffers_of_net(state_).empty(); }
 
     [[nodiscard]] static bool is_synchronized() noexcept { return false; }
@@ -134,12 +139,12 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
         if constexpr (requires { model_.set_training_passes(pass); }) model_.set_training_passes(pass);
     }
 
-    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group, Ready ready) {
+    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group,
+                                                                    DistributedDataParallelOptions options) {
         if constexpr (makes_ddp) {
             return model_.make_ddp(group);
         } else {
-            return std::make_shared<DistributedDataParallel>(group, model_,
-                                                             DistributedDataParallelOptions{.ready = ready});
+            return std::make_shared<DistributedDataParallel>(group, model_, std::move(options));
         }
     }
 

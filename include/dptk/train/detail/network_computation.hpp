@@ -2,7 +2,9 @@
 /// in common.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
@@ -21,6 +23,8 @@ class NetworkComputation {
         nn::agree_on_layouts(group, net_);
         if (group.size() > 1) net_.set_group(group, {.weighs_by_samples = true});
     }
+
+    void set_frozen(std::span<const std::size_t> parameters) { net_.set_frozen(parameters); }
 
     [[nodiscard]] bool has_buffers() const { return !net_.graph().buffers().empty(); }
 

@@ -33,6 +33,14 @@ class OptimizerChoice {
         std::visit([&](auto& optimizer) { optimizer.set_lr(lr); }, optimizer_);
     }
 
+    /// Does nothing if the optimizer has no groups, as on GPUs: TrainerComputation::problem() refuses them.
+    void set_group(std::span<const std::size_t> slots, const ParameterGroup& group) {
+        const auto set = [&](auto& optimizer) {
+            if constexpr (requires { optimizer.set_group(slots, group); }) optimizer.set_group(slots, group);
+        };
+        std::visit(set, optimizer_);
+    }
+
     [[nodiscard]] OptimizerState<Scalar> state(std::size_t slot) {
         return std::visit([&](auto& optimizer) { return optimizer.state(slot); }, optimizer_);
     }

@@ -58,6 +58,9 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards requires a network in host memory";
+        if (!options.freeze.empty() || !options.lr_factors.empty())
+            return text("Trainer: ", options.freeze.empty() ? "lr_factors" : "freeze",
+                        " requires a network in host memory");
         if (options.data_on_device && !(options.transform.empty() && options.evaluation_transform.empty()))
             return "Trainer: data_on_device and transforms cannot be combined";
         if (options.cuda_graph && stream_ == StreamRef())
@@ -83,9 +86,10 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
 
     [[nodiscard]] Totals make_totals() const { return nn::DeviceLoss(stream_); }
 
-    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group, Ready ready) {
-        auto ddp = std::make_shared<DistributedDataParallel>(
-            group, net_, DistributedDataParallelOptions{.ready = ready, .stream = stream_});
+    [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group,
+                                                                    DistributedDataParallelOptions options) {
+        options.stream = stream_;
+        auto ddp = std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
             const Buffer gradient = ddp->gradient_buffer(i);
             net_.set_gradient_storage(
