@@ -237,6 +237,8 @@ ConfigFile parse_config_file(const CLI::App& app, const ConfigInputs& inputs) {
         if (find_option(app, entry.option) == nullptr)
             fail_at(entry, "no such setting" + underscored(dptk::detail::suggestion(entry.option, names)));
     }
+    for (ConfigEntry& entry : entries)  // an option may have several names
+        entry.option = find_option(app, entry.option)->get_single_name();
     std::erase_if(entries, [](const ConfigEntry& entry) { return entry.kind == Kind::null; });
     check_duplicates(entries);  // under the names of options
     for (const ConfigEntry& entry : entries) {
@@ -261,7 +263,7 @@ std::vector<Setting> environment_settings(const CLI::App& app, const ConfigInput
         }
         std::vector<std::string> values{value};
         if (is_list(*option)) values = CLI::detail::split(value, ',');
-        settings.push_back({name, std::move(values), Origin::environment, variable});
+        settings.push_back({option->get_single_name(), std::move(values), Origin::environment, variable});
     }
     return settings;
 }

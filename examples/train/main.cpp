@@ -22,6 +22,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "config.hpp"
 #include "data.hpp"
@@ -80,6 +81,25 @@ dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::
                         .stem = is_small ? dptk::nn::Stem::small : dptk::nn::Stem::large});
     if (options.sync_batch_norm) graph.synchronize_batch_norms();
     return graph;
+}
+
+/// Returns the learning rate, by the linear scaling rule if the options ask for it: Goyal et al. 2017,
+/// "Accurate, Large Minibatch SGD".
+double learning_rate(const dptk::ProcessGroup& group, const Options& options) {
+    if (!options.scale_lr) return options.lr;
+    const auto ranks = static_cast<std::size_t>(group.size());
+    return options.lr *
+           static_cast<double>(options.reproducible_shards > 0 ? options.reproducible_shards : ranks);
+}
+
+/// Parses PATTERN=FACTOR, whose form is checked already.
+std::vector<dptk::LearningRateFactor> lr_factors(const Options& options) {
+    std::vector<dptk::LearningRateFactor> factors;
+    for (const std::string& text : options.lr_factors) {
+        const std::size_t equals = text.rfind('=');
+        factors.push_back({text.substr(0, equals), std::stod(text.substr(equals + 1))});
+    }
+    return factors;
 }
 
 dptk::OptimizerKind optimizer_kind(const std::string& name) {
@@ -189,13 +209,16 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     dptk::nn::Network<Backend> net(
         dptk::on_all_or_none(group, [&] { return graph_of(options, data.image, data.classes); }),
         options.seed, std::move(backend));
+    const double lr = learning_rate(group, options);
     dptk::Trainer trainer(
         group, net,
         {.epochs = options.epochs,
          .batch_size = options.batch_size,
          .optimizer = optimizer_kind(options.optimizer),
-         .sgd = {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
-         .adam = {.lr = options.lr, .weight_decay = options.weight_decay},
+         .sgd = {.lr = lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
+         .adam = {.lr = lr, .weight_decay = options.weight_decay},
+         .freeze = options.freeze,
+         .lr_factors = lr_factors(options),
          .seed = options.seed,
          .pixel_scale = data.pixel_scale,
          .transform = data.transform,
@@ -215,6 +238,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
                         options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
                         group.size(), group.backend().c_str(), computed_by.c_str()));
     load_weights(group, options, net, printer);
+    if (options.scale_lr) printer.line(format("learning rate %g: --lr %g, scaled", lr, options.lr));
 
     trainer.add(dptk::LearningRate(schedule(options)));
     if constexpr (std::same_as<typename Backend::Tensor, dptk::Tensor<float>>) {  // in host memory

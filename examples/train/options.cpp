@@ -114,6 +114,8 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail("evaluate", "needs --weights or --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
+    for (const char* name : {"freeze", "lr-factor"})
+        settings.require(name, "device", options.device == "cpu", "needs --device cpu");
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
 
@@ -148,6 +150,19 @@ CLI::Validator positive() {
 CLI::Validator not_negative() {
     return number(
         "NONNEGATIVE", [](double value) { return value >= 0; }, "0 or a number above");
+}
+
+/// A check for PATTERN=FACTOR.
+CLI::Validator pattern_and_factor() {
+    return {[](const std::string& text) {
+                const std::size_t equals = text.rfind('=');
+                double factor = -1;
+                const bool is_accepted = equals != std::string::npos && equals > 0 &&
+                                         CLI::detail::lexical_cast(text.substr(equals + 1), factor) &&
+                                         factor >= 0;
+                return is_accepted ? "" : "expected PATTERN=FACTOR, such as fc.*=10, got '" + text + "'";
+            },
+            "PATTERN=FACTOR"};
 }
 
 /// Help whose lines have at most 100 columns.
@@ -204,11 +219,17 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--model", options.model, "network")
         ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())));
     app.add_flag("--summary", options.summary, "print the model's layers, parameters and FLOPs");
-    app.add_flag("--sync-batch-norm", options.sync_batch_norm,
+    app.add_flag("--sync-bn,--sync-batch-norm", options.sync_batch_norm,
                  "compute batch norms over the batches of all ranks");
     app.add_option("--weights", options.weights,
                    "safetensors file to begin with; tensors of another name or shape are listed and skipped")
         ->type_name("FILE");
+
+    app.add_option(
+           "--freeze", options.freeze,
+           "parameters that keep their values, by name, such as 'layer1.*'; norms among them keep their "
+           "statistics")
+        ->type_name("PATTERN");
 
     begin_group("Data");
     app.add_option("--dataset", options.dataset, "format of the dataset")
@@ -236,6 +257,12 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--optimizer", options.optimizer, "how gradients change the parameters")
         ->transform(CLI::IsMember({"sgd", "adam", "adamw"}, CLI::ignore_case));
     app.add_option("--lr", options.lr, "learning rate")->check(not_negative());
+    app.add_flag("--scale-lr", options.scale_lr,
+                 "multiply the learning rate by the number of ranks, or of shards");
+    app.add_option("--lr-factor", options.lr_factors,
+                   "factor of the learning rate of some parameters, such as 'fc.*=10'")
+        ->type_name("")
+        ->check(pattern_and_factor());
     app.add_option("--momentum", options.momentum, "of sgd")->check(not_negative());
     app.add_option("--weight-decay", options.weight_decay, "of all parameters")->check(not_negative());
     app.add_option("--scheduler", options.scheduler, "how the learning rate falls")

@@ -23,7 +23,10 @@ struct Options {
     std::size_t batch_size = 32;
     std::string optimizer = "sgd";
     double lr = 0.05;
-    double momentum = 0.9;  // of SGD
+    bool scale_lr = false;
+    std::vector<std::string> lr_factors;  // PATTERN=FACTOR
+    std::vector<std::string> freeze;      // patterns of names of parameters
+    double momentum = 0.9;                // of SGD
     double weight_decay = 0;
     std::string scheduler = "constant";
     std::vector<double> milestones;  // epochs
