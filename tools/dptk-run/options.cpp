@@ -21,6 +21,7 @@ constexpr int default_master_port = 29500;
 struct Given {
     Options options;
     bool standalone = false;
+    bool use_env = false;
     std::optional<int> node_rank;
     std::string redirects = "none";
     std::string tee = "none";
@@ -66,6 +67,10 @@ void declare_options(CLI::App& app, Given& given) {
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_flag("--pass-local-rank", options.pass_local_rank, "add the argument --local_rank=N");
+    // Options of torch.distributed.launch for what dptk-run always does. The help does not show them.
+    app.add_flag("--use-env", given.use_env)->group("");
+    app.add_flag("--no-python")->group("");
     app.set_help_flag("-h,--help", "print this text and exit");
     app.set_version_flag("--version", "dptk-run " DPTK_VERSION, "print the version and exit");
 }
@@ -163,6 +168,7 @@ std::string options_error(const Given& given) {
     if (options.log_dir.empty() && (given.redirects != "none" || given.tee != "none")) {
         return "--redirects and --tee need --log-dir, the directory for the files";
     }
+    if (given.use_env && options.pass_local_rank) return "--use-env contradicts --pass-local-rank";
     if (options.command.empty()) return "no program given";
     return "";
 }

@@ -28,6 +28,7 @@ struct Options {
     Streams redirects = Streams::none;
     Streams tee = Streams::none;
     std::vector<dptk::detail::EnvironmentVariable> environment;
+    bool pass_local_rank = false;  // --local_rank=N is the program's first argument
     std::vector<std::string> command;
 };
 

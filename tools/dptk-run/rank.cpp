@@ -57,8 +57,11 @@ pid_t Rank::start(const Job& job, const Rendezvous& rendezvous, const Signals& s
     Environment environment = job.environment;
     environment.set(dptk::detail::rank_environment(place_, rendezvous.place, report_path_));
     const std::vector<char*> variables = environment.pointers();
+    std::vector<std::string> command = job.options.command;
+    if (job.options.pass_local_rank)
+        command.insert(command.begin() + 1, text("--local_rank=", place_.local_rank));
     std::vector<char*> arguments;
-    for (const std::string& word : job.options.command) arguments.push_back(const_cast<char*>(word.c_str()));
+    for (std::string& word : command) arguments.push_back(word.data());
     arguments.push_back(nullptr);
 
     const pid_t process = dptk::detail::fork_rank([&]() noexcept {
