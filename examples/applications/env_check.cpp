@@ -104,7 +104,7 @@ void print_environment(dptk::ProcessGroup& group) {
         std::printf("rank %zu on %s\n", rank, all[rank].c_str());
 }
 
-// Of an even number of values, returns the lower one in the middle, so that one of two ranks can be slow.
+// Returns the lower one of two values in the middle, so that one of two ranks can be slow.
 double median(std::vector<double> values) {
     std::ranges::sort(values);
     return values.at((values.size() - 1) / 2);
