@@ -152,7 +152,7 @@ void train(dptk::ProcessGroup& group, const Options& options, Backend backend, a
                                       .stem = size < 64 ? dptk::nn::Stem::small : dptk::nn::Stem::large});
                              }),
         options.seed, std::move(backend));
-    dptk::Trainer<Backend> trainer(
+    dptk::Trainer trainer(
         group, net,
         {.epochs = options.epochs,
          .batch_size = options.batch_size,

@@ -35,7 +35,7 @@ void train(dptk::ProcessGroup& group, int argc, char** argv) {
     const dptk::Shape image = {1, training.height(), training.width()};
     dptk::nn::Network<Backend> net(dptk::nn::convnet_mnist({.input = image, .classes = 10}), /*seed=*/1);
     constexpr int epochs = 6;
-    dptk::Trainer<Backend> trainer(group, net,
+    dptk::Trainer trainer(group, net,
                                    {.epochs = epochs,
                                     .optimizer = dptk::OptimizerKind::adam,
                                     .adam = {.lr = 0.002},
