@@ -18,6 +18,7 @@
 #include "dptk/train/detail/parameter_hash.ipp"
 #include "dptk/train/detail/parameter_selection.ipp"
 #include "dptk/train/detail/png_encoder.ipp"
+#include "dptk/train/detail/sample_image.ipp"
 #include "dptk/train/non_finite_loss.ipp"
 #include "dptk/train/progress.ipp"
 #include "dptk/train/stop_signals.ipp"

@@ -36,10 +36,10 @@ void train(dptk::ProcessGroup& group, int argc, char** argv) {
     dptk::nn::Network<Backend> net(dptk::nn::convnet_mnist({.input = image, .classes = 10}), /*seed=*/1);
     constexpr int epochs = 6;
     dptk::Trainer trainer(group, net,
-                                   {.epochs = epochs,
-                                    .optimizer = dptk::OptimizerKind::adam,
-                                    .adam = {.lr = 0.002},
-                                    .pixel_scale = is_mnist ? 1.0 / 255 : 1.0 / 16});
+                          {.epochs = epochs,
+                           .optimizer = dptk::OptimizerKind::adam,
+                           .adam = {.lr = 0.002},
+                           .pixel_scale = is_mnist ? 1.0 / 255 : 1.0 / 16});
     trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = epochs, .warmup = 0.5})));
     if (argc > 2) trainer.add(dptk::Checkpoint(argv[2]));
     trainer.add(dptk::ProgressBar(dptk::ProgressStyle::lines));

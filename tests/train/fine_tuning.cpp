@@ -242,9 +242,8 @@ TEST_CASE("mistakes in patterns are errors on all ranks") {
               {.lr_factors = {{"fc.*", std::numeric_limits<double>::infinity()}}});
         fails("no parameter has a name that matches 'x'", {.freeze = {group.rank() == 1 ? "x" : "fc.*"}});
         CHECK(test::all_throw<dptk::MismatchError>(
-            group, "rank 1 has freeze bn1.*, but rank 0 has freeze bn2.*", [&] {
-                dptk::Trainer(group, net, {.freeze = {group.rank() == 1 ? "bn1.*" : "bn2.*"}});
-            }));
+            group, "rank 1 has freeze bn1.*, but rank 0 has freeze bn2.*",
+            [&] { dptk::Trainer(group, net, {.freeze = {group.rank() == 1 ? "bn1.*" : "bn2.*"}}); }));
         CHECK(test::all_throw<dptk::MismatchError>(group, "rank 1 has lr_factors fc.*=2", [&] {
             dptk::Trainer(group, net, {.lr_factors = {{"fc.*", 1.0 + group.rank()}}});
         }));

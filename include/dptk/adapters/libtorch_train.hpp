@@ -21,6 +21,7 @@
 #include "dptk/nn/graph.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/nn/loss.hpp"
+#include "dptk/train/batch_outputs.hpp"
 
 namespace DPTK_NAMESPACE::libtorch {
 
@@ -86,8 +87,31 @@ class TrainableModule {
         if (output.dim() == 2 && target.dim() == 1 && target.scalar_type() == torch::kInt64)
             result.correct =
                 static_cast<std::size_t>(output.argmax(1).eq(target).sum().template item<std::int64_t>());
-        if (is_training) loss_ = std::move(loss);
+        if (is_training) {
+            loss_ = std::move(loss);
+        } else {
+            output_ = output;
+            target_ = target;
+        }
         return result;
+    }
+
+    /// Returns the outputs of the last forward in evaluation. Throws ArgumentError if it was no
+    /// classification.
+    [[nodiscard]] BatchOutputs outputs() const {
+        if (output_.dim() != 2 || target_.dim() != 1 || target_.scalar_type() != torch::kInt64)
+            throw ArgumentError(
+                "TrainableModule: the outputs are not of shape [n, classes], or targets no "
+                "integers");
+        const torch::Tensor scores = output_.to(torch::kFloat).contiguous();
+        const torch::Tensor labels = target_.to(torch::kInt32).contiguous();
+        BatchOutputs outputs{
+            .classes = static_cast<std::size_t>(scores.size(1)), .scores = {}, .labels = {}, .positions = {}};
+        outputs.scores.assign(scores.template data_ptr<float>(),
+                              scores.template data_ptr<float>() + scores.numel());
+        outputs.labels.assign(labels.template data_ptr<std::int32_t>(),
+                              labels.template data_ptr<std::int32_t>() + labels.numel());
+        return outputs;
     }
 
     /// Lets autograd compute the gradients of the last forward in training.
@@ -129,7 +153,8 @@ class TrainableModule {
     Loss loss_function_;
     std::uint64_t seed_;
     detail::ModuleParameters parameters_;
-    torch::Tensor loss_;  // of the last forward in training
+    torch::Tensor loss_;             // of the last forward in training
+    torch::Tensor output_, target_;  // of the last forward in evaluation
     std::int64_t pass_ = 0;
     int rank_ = 0;
 };

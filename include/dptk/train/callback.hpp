@@ -4,12 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
+#include "dptk/data/image.hpp"
+#include "dptk/ddp/statistics.hpp"
+#include "dptk/train/batch_outputs.hpp"
 #include "dptk/train/epoch_result.hpp"
 #include "dptk/train/training_state.hpp"
 
@@ -60,6 +64,21 @@ class TrainingRun {
     /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
     virtual void set_lr(double lr) = 0;
 
+    /// Returns the outputs for this rank's batch of the evaluation. Only in Callback::test_batch(); they are
+    /// valid until it returns. On a GPU, the first call for a batch blocks until they are on the host. Throws
+    /// ArgumentError outside of test_batch().
+    [[nodiscard]] virtual const BatchOutputs& test_outputs() = 0;
+
+    /// Returns sample `i` of the same batch as an image, in which the network's lowest input value is 0 and
+    /// the highest one 255; without pixels if the input is not an image of 1 or 3 channels. On a GPU, blocks
+    /// until it is on the host. Throws ArgumentError outside of Callback::test_batch(), or if there is no
+    /// such sample.
+    [[nodiscard]] virtual Image test_image(std::size_t i) = 0;
+
+    /// Returns the sums of this rank's times over the steps of the run's process so far; nullopt if they are
+    /// not measured, as on a GPU, for which the host does not wait, and with reproducible shards.
+    [[nodiscard]] virtual std::optional<StepTimes> step_times() const = 0;
+
     /// Returns a copy of the run's state. Blocks until the device is done with the last step.
     [[nodiscard]] virtual TrainingState state() = 0;
 
@@ -103,9 +122,9 @@ class Callback {
     /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to
     /// now.
     virtual void train_summary(TrainingRun& /*run*/) {}
-    virtual void batch_end(TrainingRun& /*run*/) {}     ///< After a step, which is counted by now.
-    virtual void test_begin(TrainingRun& /*run*/) {}    ///< Before an evaluation.
-    virtual void test_batch(TrainingRun& /*run*/) {}    ///< After each batch of an evaluation.
+    virtual void batch_end(TrainingRun& /*run*/) {}   ///< After a step, which is counted by now.
+    virtual void test_begin(TrainingRun& /*run*/) {}  ///< Before an evaluation.
+    virtual void test_batch(TrainingRun& /*run*/) {}  ///< After each batch of an evaluation: test_outputs().
     virtual void test_summary(TrainingRun& /*run*/) {}  ///< The status has the evaluation's result.
     virtual void test_end(TrainingRun& /*run*/) {}      ///< After an evaluation.
     virtual void epoch_end(TrainingRun& /*run*/) {}     ///< After the evaluation of an epoch.

@@ -39,6 +39,8 @@ namespace DPTK_NAMESPACE {
 ///   they follow rank 0's, and checkpoints have them.
 /// - set_training_passes(number), as nn::Network has it: it is called before each forward pass in training,
 ///   and random numbers that depend on it are the same ones in a run that continues.
+/// - outputs(), which returns the BatchOutputs of the last forward() without the samples' positions, for
+///   callbacks that ask for them, such as ClassReport.
 /// - make_ddp(group), which returns a std::shared_ptr of a DistributedDataParallel or of a class that is
 ///   derived from it.
 template <class M>

@@ -32,6 +32,7 @@
 #include "dptk/ddp/detail/model_parameters.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
+#include "dptk/ddp/statistics.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/train/callback.hpp"
 #include "dptk/train/detail/computation.hpp"
@@ -166,6 +167,7 @@ class Trainer : public TrainingRun {
         const auto stops = [&] { return !was_stopped && !status_.stop_reason.empty(); };
         for (std::size_t i = 0; i < indices.size() && !stops(); ++i) {
             if (load_next(batches) > 0) forward(batches, evaluation_[i % indices.shards()]);
+            const TestBatchScope batch(*this, indices[i]);
             call(&Callback::test_batch);
         }
         const EpochResult result = to_result(sums(evaluation_), begin);
@@ -195,6 +197,31 @@ class Trainer : public TrainingRun {
 
     /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
     void set_lr(double lr) override { computation_.optimizer().set_lr(lr); }
+
+    /// See TrainingRun.
+    [[nodiscard]] const BatchOutputs& test_outputs() override {
+        const std::vector<std::size_t>& positions = test_positions("test_outputs()");
+        if (!test_outputs_) {
+            test_outputs_ = computation_.outputs(positions.size());
+            test_outputs_->positions = positions;
+        }
+        return *test_outputs_;
+    }
+
+    /// See TrainingRun.
+    [[nodiscard]] Image test_image(std::size_t i) override {
+        const std::size_t samples = test_positions("test_image()").size();
+        if (i >= samples)
+            throw ArgumentError(detail::text("Trainer: test_image(): expected a sample of the batch, below ",
+                                             samples, ", got ", i));
+        return computation_.image(i);
+    }
+
+    /// See TrainingRun.
+    [[nodiscard]] std::optional<StepTimes> step_times() const override {
+        if (!Computation::is_on_host || !ddp_) return std::nullopt;
+        return ddp_->statistics().all_steps;
+    }
 
     /// See TrainingRun. Collective. The state of a comm hook is not part of it.
     [[nodiscard]] TrainingState state() override {
@@ -525,6 +552,31 @@ class Trainer : public TrainingRun {
         nn::Mode before_;
     };
 
+    /// Makes the outputs of a batch of an evaluation available until the end of the scope.
+    class TestBatchScope {
+      public:
+        TestBatchScope(Trainer& trainer, const std::vector<std::size_t>& positions) : trainer_(trainer) {
+            trainer.test_positions_ = positions;
+        }
+        ~TestBatchScope() {
+            trainer_.test_positions_.reset();
+            trainer_.test_outputs_.reset();
+        }
+        TestBatchScope(const TestBatchScope&) = delete;
+        TestBatchScope& operator=(const TestBatchScope&) = delete;
+
+      private:
+        Trainer& trainer_;
+    };
+
+    /// Returns the positions of the samples of the current batch of an evaluation.
+    [[nodiscard]] const std::vector<std::size_t>& test_positions(const char* caller) const {
+        if (!test_positions_)
+            throw ArgumentError(
+                detail::text("Trainer: ", caller, " can only be called in Callback::test_batch()"));
+        return *test_positions_;
+    }
+
     ProcessGroup& group_;
     TrainerOptions options_;
     std::shared_ptr<DistributedDataParallel> ddp_;
@@ -542,6 +594,8 @@ class Trainer : public TrainingRun {
     std::array<double, 3> continued_sums_ = {};  // of the samples before that
     std::optional<detail::NonFiniteLoss> non_finite_;
     std::string dataset_fingerprint_;
+    std::optional<std::vector<std::size_t>> test_positions_;  // in test_batch
+    std::optional<BatchOutputs> test_outputs_;                // in test_batch, if a callback has asked
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -9,7 +9,7 @@
 namespace DPTK_NAMESPACE::detail {
 
 /// Its members:
-/// - Scalar, the type of the optimizer's elements, and Totals, sums over this rank's samples;
+/// - Scalar, the type of the optimizer's elements, is_on_host, and Totals, sums over this rank's samples;
 /// - problem(options) and problem_of(dataset), why the model does not accept them; empty if it does;
 /// - join(group), which prepares the model for training together with the other ranks, set_frozen(indices of
 ///   parameters), make_ddp(group, options), has_buffers() and is_synchronized();
@@ -17,6 +17,8 @@ namespace DPTK_NAMESPACE::detail {
 ///   next batch for subsequent passes, and returns its number of samples, which may be 0;
 /// - forward(batches, totals), which adds the loss and the number of correct predictions of that batch, and
 ///   backward(on_ready);
+/// - outputs(samples), the outputs of the last forward(), which had that number of samples, without their
+///   positions, and image(i), a sample of its batch: see TrainingRun;
 /// - optimizer(), mode(), set_mode(), and set_pass(number), on which random numbers of the next pass depend;
 /// - model(), elements(), upload() and download(), for ModelState.
 template <class Model>

@@ -22,6 +22,7 @@ template <class S>
 class HostComputation {
   public:
     using Scalar = S;
+    static constexpr bool is_on_host = true;
 
     /// Sums over this rank's samples.
     struct Totals {

@@ -7,19 +7,23 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/data/data_loader.hpp"
+#include "dptk/data/image.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/loss.hpp"
 #include "dptk/nn/network.hpp"
+#include "dptk/train/batch_outputs.hpp"
 #include "dptk/train/detail/computation.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/detail/network_computation.hpp"
+#include "dptk/train/detail/sample_image.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -98,8 +102,24 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
             return;
         }
         const nn::Tensor<Scalar>& logits = net_.forward(batch.values);
+        batch_ = &batch;
+        logits_ = &logits;
         const nn::LossResult result = nn::softmax_cross_entropy(logits, batch.labels, output_gradient_);
         totals.add(result.loss, result.correct, batch.labels.size());
+    }
+
+    [[nodiscard]] BatchOutputs outputs(std::size_t samples) const {
+        BatchOutputs outputs{.classes = format_.classes, .scores = {}, .labels = {}, .positions = {}};
+        if (samples == 0) return outputs;
+        outputs.scores.assign(logits_->data(), logits_->data() + logits_->size());
+        outputs.labels = batch_->labels;
+        return outputs;
+    }
+
+    [[nodiscard]] Image image(std::size_t i) const {
+        const std::size_t size = element_count(format_.input);
+        const Scalar* const values = batch_->values.data() + i * size;
+        return sample_image(std::vector<float>(values, values + size), format_.input);
     }
 
     template <std::invocable<std::size_t> OnReady>
@@ -110,6 +130,8 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
   private:
     using NetworkComputation<Backend>::net_;
     SampleFormat format_;
+    const LabeledBatch<Scalar>* batch_ = nullptr;  // of the last forward, in its loader
+    const nn::Tensor<Scalar>* logits_ = nullptr;   // of the last forward, in the network
     nn::Tensor<Scalar> output_gradient_;
     nn::Tensor<Scalar> no_samples_;
 };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,15 +25,18 @@
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/tensor.hpp"
 #include "dptk/data/data_loader.hpp"
+#include "dptk/data/image.hpp"
 #include "dptk/data/image_batch.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/nn/graph.hpp"
 #include "dptk/nn/loss.hpp"
+#include "dptk/train/batch_outputs.hpp"
 #include "dptk/train/detail/computation.hpp"
 #include "dptk/train/detail/host_computation.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
+#include "dptk/train/detail/sample_image.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainable_model.hpp"
 #include "dptk/train/trainer_options.hpp"
@@ -199,8 +203,20 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
             "dptk: the model has no forward(batch, mode) for the batches of this dataset; "
             "dptk/train/trainable_model.hpp tells their type");
         const nn::LossResult result = model_.forward(batches.batch(), mode_);
+        image_ = [&batch = batches.batch()](std::size_t i) { return image_in(batch, i); };
         totals.add(result.loss, result.correct, batches.samples());
     }
+
+    [[nodiscard]] BatchOutputs outputs(std::size_t samples) const {
+        if constexpr (requires { model_.outputs(); }) {
+            if (samples > 0) return model_.outputs();
+            return {};
+        } else {
+            throw ArgumentError("Trainer: callbacks ask for the model's outputs, but it has no outputs()");
+        }
+    }
+
+    [[nodiscard]] Image image(std::size_t i) const { return image_(i); }
 
     template <std::invocable<std::size_t> OnReady>
     void backward(OnReady&& on_ready) {
@@ -225,6 +241,19 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
             throw ArgumentError(text("Trainer: parameter ", parameter.name, " is not in host memory"));
     }
 
+    template <class Batch>
+    [[nodiscard]] static Image image_in(const Batch& batch, std::size_t i) {
+        if constexpr (requires { Shape(std::get<0>(batch).shape()); }) {
+            const auto& values = std::get<0>(batch);
+            const Shape shape(values.shape().begin() + 1, values.shape().end());
+            const std::size_t size = element_count(shape);
+            const auto* const first = values.data() + i * size;
+            return sample_image(std::vector<float>(first, first + size), shape);
+        } else {
+            return {};
+        }
+    }
+
     static constexpr bool marks_ready =
         requires(Model& model, void (*on_ready)(std::size_t)) { model.backward(on_ready); };
     static constexpr bool makes_ddp = requires(Model& model, ProcessGroup& group) { model.make_ddp(group); };
@@ -233,6 +262,7 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
     RowMajorModel<Model, Scalar> state_;
     double pixel_scale_;
     nn::Mode mode_ = nn::Mode::train;
+    std::function<Image(std::size_t)> image_;  // of a sample of the last forward's batch
 };
 
 }  // namespace DPTK_NAMESPACE::detail

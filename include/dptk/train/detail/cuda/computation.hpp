@@ -16,10 +16,12 @@
 #include "dptk/comm/detail/device_registry.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/cuda/copy.hpp"
 #include "dptk/core/cuda/graph.hpp"
 #include "dptk/core/detail/text.hpp"
 #include "dptk/core/device_span.hpp"
 #include "dptk/core/parameter_ref.hpp"
+#include "dptk/data/image.hpp"
 #include "dptk/data/image_dataset.hpp"
 #include "dptk/ddp/comm_hook.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
@@ -27,11 +29,13 @@
 #include "dptk/nn/cuda/loss.hpp"
 #include "dptk/nn/network.hpp"
 #include "dptk/optim/cuda/fused_optimizers.hpp"
+#include "dptk/train/batch_outputs.hpp"
 #include "dptk/train/detail/computation.hpp"
 #include "dptk/train/detail/cuda/batches.hpp"
 #include "dptk/train/detail/labeled_batch.hpp"
 #include "dptk/train/detail/network_computation.hpp"
 #include "dptk/train/detail/optimizer_choice.hpp"
+#include "dptk/train/detail/sample_image.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -43,6 +47,7 @@ template <>
 class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::Cuda> {
   public:
     using Scalar = float;
+    static constexpr bool is_on_host = false;
     using Totals = nn::DeviceLoss;
 
     TrainerComputation(nn::Network<nn::Cuda>& net, const TrainerOptions& options)
@@ -169,7 +174,22 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
 
     template <class LoadedBatches>
     void forward(const LoadedBatches& /*batches*/, Totals& totals) {
-        totals.add(net_.forward(batches_.images()), batches_.labels(), output_gradient_);
+        logits_ = &net_.forward(batches_.images());
+        totals.add(*logits_, batches_.labels(), output_gradient_);
+    }
+
+    [[nodiscard]] BatchOutputs outputs(std::size_t samples) const {
+        BatchOutputs outputs{.classes = format_.classes, .scores = {}, .labels = {}, .positions = {}};
+        if (samples == 0) return outputs;
+        outputs.scores = cuda::to_host(logits_->values(), stream_);
+        outputs.labels = cuda::to_host(batches_.labels(), stream_);
+        return outputs;
+    }
+
+    [[nodiscard]] Image image(std::size_t i) const {
+        const std::size_t size = element_count(format_.input);
+        return sample_image(cuda::to_host(batches_.images().values().subspan(i * size, size), stream_),
+                            format_.input);
     }
 
     template <std::invocable<std::size_t> OnReady>
@@ -207,6 +227,7 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
     bool keeps_datasets_;
     DeviceBatches batches_;
     nn::DeviceTensor<float> output_gradient_;
+    const nn::DeviceTensor<float>* logits_ = nullptr;  // of the last forward, in the network
     OptimizerChoice<float, FusedSGD, FusedAdam, FusedAdamW> optimizer_;
     std::size_t plain_steps_ = 0;  // steps with full batches since graph_ was reset
     bool repeats_ = false;         // whether the comm hook does the same work in all further steps
