@@ -1,0 +1,123 @@
+#pragma once
+
+#include "dptk/train/callbacks/class_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+
+#include "dptk/comm/agreement.hpp"
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/error.hpp"
+#include "dptk/data/detail/replacement_file.hpp"
+#include "dptk/nn/loss.hpp"
+
+namespace DPTK_NAMESPACE {
+
+namespace detail {
+
+/// The largest number of classes for which the confusion matrix is shown.
+inline constexpr std::size_t most_shown_classes = 50;
+
+DPTK_INLINE std::size_t rank_of_label(std::span<const float> scores, std::size_t label) noexcept {
+    std::size_t before = 0;
+    for (std::size_t c = 0; c < scores.size(); ++c)
+        if (c < label ? !(scores[label] > scores[c]) : c > label && !(scores[label] >= scores[c])) ++before;
+    return before;
+}
+
+/// Returns the text in a field of a width in bytes, with spaces before it.
+[[nodiscard]] DPTK_INLINE std::string padded(const std::string& text, std::size_t width) {
+    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
+
+[[nodiscard]] DPTK_INLINE std::string result_row(const std::string& name, std::size_t width,
+                                                 const ClassResult& result) {
+    char numbers[128];
+    std::snprintf(numbers, sizeof numbers, "  %9.4f  %6.4f  %6.4f  %7llu\n", result.precision, result.recall,
+                  result.f1, static_cast<unsigned long long>(result.support));
+    return padded(name, width) + numbers;
+}
+
+[[nodiscard]] DPTK_INLINE std::string confusion_table(const ClassReport& report, std::size_t name_width) {
+    const ConfusionMatrix& matrix = report.matrix();
+    std::size_t width = std::to_string(matrix.samples()).size();
+    for (std::size_t c = 0; c < matrix.classes(); ++c) width = std::max(width, report.name_of(c).size());
+    std::string table = padded("", name_width);
+    for (std::size_t c = 0; c < matrix.classes(); ++c) table += "  " + padded(report.name_of(c), width);
+    for (std::size_t label = 0; label < matrix.classes(); ++label) {
+        table += '\n' + padded(report.name_of(label), name_width);
+        for (std::size_t c = 0; c < matrix.classes(); ++c)
+            table += "  " + padded(std::to_string(matrix.at(label, c)), width);
+    }
+    return table + '\n';
+}
+
+}  // namespace detail
+
+DPTK_INLINE ClassReport::ClassReport(ClassReportOptions options) : options_(std::move(options)) {
+    if (options_.top_k == 0) throw ArgumentError("ClassReport: top_k must be at least 1, got 0");
+}
+
+DPTK_INLINE void ClassReport::test_begin(TrainingRun& /*run*/) {
+    own_ = ConfusionMatrix(0);
+    own_top_k_ = 0;
+}
+
+DPTK_INLINE void ClassReport::test_batch(TrainingRun& run) {
+    const BatchOutputs& outputs = run.test_outputs();
+    if (own_.classes() == 0) own_ = ConfusionMatrix(outputs.classes);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const std::span<const float> scores = outputs.scores_of(i);
+        const auto label = static_cast<std::size_t>(outputs.labels[i]);
+        own_.add(label, nn::detail::index_of_largest(scores));
+        if (detail::rank_of_label(scores, label) < options_.top_k) ++own_top_k_;
+    }
+}
+
+DPTK_INLINE void ClassReport::test_summary(TrainingRun& run) {
+    ProcessGroup& group = run.group();
+    detail::check_no_problem<ArgumentError>(
+        group, own_.classes() == 0
+                   ? ""
+                   : detail::problem_of_names("ClassReport", options_.class_names.size(), own_.classes()));
+    matrix_ = own_;
+    group.all_reduce(matrix_.counts());
+    top_k_ = group.all_reduce_value(own_top_k_);
+    on_all_or_none(group, [&] {
+        if (group.rank() != 0 || options_.path.empty()) return;
+        const std::string table = text();
+        detail::ReplacementFile file(options_.path);
+        file.write(table.data(), table.size());
+        file.complete();
+    });
+}
+
+DPTK_INLINE double ClassReport::top_k_accuracy() const noexcept {
+    const std::uint64_t samples = matrix_.samples();
+    return samples == 0 ? 0 : static_cast<double>(top_k_) / static_cast<double>(samples);
+}
+
+DPTK_INLINE std::string ClassReport::text() const {
+    std::size_t width = std::string_view("weighted mean").size();
+    for (std::size_t c = 0; c < matrix_.classes(); ++c) width = std::max(width, name_of(c).size());
+    std::string table = detail::padded("class", width) + "  precision  recall      F1  support\n";
+    for (std::size_t c = 0; c < matrix_.classes(); ++c)
+        table += detail::result_row(name_of(c), width, matrix_.result(c));
+    table += detail::result_row("mean", width, matrix_.macro_mean());
+    table += detail::result_row("weighted mean", width, matrix_.weighted_mean());
+    char line[160];
+    std::snprintf(line, sizeof line, "\naccuracy: %.4f (%llu of %llu samples)\n", matrix_.accuracy(),
+                  static_cast<unsigned long long>(matrix_.correct()),
+                  static_cast<unsigned long long>(matrix_.samples()));
+    table += line;
+    if (options_.top_k < matrix_.classes()) {
+        std::snprintf(line, sizeof line, "top-%zu accuracy: %.4f\n", options_.top_k, top_k_accuracy());
+        table += line;
+    }
+    if (matrix_.classes() > detail::most_shown_classes) return table;
+    return table + "\nconfusion matrix (rows: labels, columns: predicted classes)\n" +
+           detail::confusion_table(*this, width);
+}
+
+}  // namespace DPTK_NAMESPACE
