@@ -227,6 +227,30 @@ TEST_CASE("outputs of an evaluation are available after each of its batches, and
     });
 }
 
+TEST_CASE("TensorBoard gets the images of misclassified samples, and their classes if these are UTF-8") {
+    const dptk::ImageDataset samples = repeated_digits();
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        for (const std::string name : {"", "one", "\xff"}) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            std::vector<std::string> names(name.empty() ? 0 : 10, name);
+            const auto& wrong = trainer.add(dptk::Misclassified({.class_names = names, .count = 12}));
+            const std::filesystem::path runs =
+                folder / ("runs" + std::to_string(name.size()) + name.substr(0, 1));
+            trainer.add(dptk::TensorBoard(runs.string(), {.misclassified = &wrong}));
+            trainer.fit(samples, samples);
+            if (group.rank() != 0) continue;
+            REQUIRE(wrong.samples().size() == 12);
+            const std::string events = text_of_file(std::filesystem::directory_iterator(runs)->path());
+            CHECK(test::contains(events, "misclassified/01"));
+            CHECK(test::contains(events, "misclassified/12"));
+            CHECK(test::contains(events, "| label | predicted |") == (name != "\xff"));
+            CHECK(test::contains(events, "| one | one |") == (name == "one"));
+        }
+    });
+}
+
 TEST_CASE("inputs become images if they have 1 or 3 channels") {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const dptk::Image color =

@@ -13,6 +13,13 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+
+/// Returns whether the bytes are UTF-8 (RFC 3629).
+[[nodiscard]] bool is_utf8(std::string_view bytes) noexcept;
+
+}  // namespace detail
+
 /// Writes an event file (format: tensorboard/compat/proto/event.proto and summary.proto in TensorBoard's
 /// sources; records as in TFRecord files). In a job with several ranks, only one rank should write: rank 0.
 ///

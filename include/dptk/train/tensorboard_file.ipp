@@ -60,8 +60,7 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
     return second;
 }
 
-/// Returns whether the bytes are UTF-8 (RFC 3629). If a tag is not, TensorBoard rejects its record.
-[[nodiscard]] DPTK_INLINE bool is_utf8(std::string_view bytes) noexcept {
+DPTK_INLINE bool is_utf8(std::string_view bytes) noexcept {
     while (!bytes.empty()) {
         const auto byte = [&](std::size_t i) { return std::uint32_t{static_cast<unsigned char>(bytes[i])}; };
         const auto ones = static_cast<std::size_t>(std::countl_one(static_cast<unsigned char>(bytes[0])));
@@ -123,6 +122,7 @@ class ProtobufMessage {
     std::string bytes_;
 };
 
+/// Throws ArgumentError for a tag for which TensorBoard would reject a record.
 DPTK_INLINE void check_tag(std::string_view tag) {
     if (tag.empty()) throw ArgumentError("TensorBoardFile: expected a tag, got an empty text");
     if (!is_utf8(tag))

@@ -1,16 +1,29 @@
 /// TensorBoard, a callback that writes the course of a run for TensorBoard.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/detail/text.hpp"
 #include "dptk/train/callback.hpp"
+#include "dptk/train/callbacks/misclassified.hpp"
 #include "dptk/train/tensorboard_file.hpp"
 
 namespace DPTK_NAMESPACE {
+
+/// Options of TensorBoard.
+struct TensorBoardOptions {
+    /// Its samples are written after each epoch: the images misclassified/01, misclassified/02, ..., and the
+    /// text `misclassified` with labels and predicted classes, if their names are UTF-8. A callback of the
+    /// same trainer, or null.
+    const Misclassified* misclassified = nullptr;
+};
 
 /// On rank 0, writes loss, learning rate and samples per second within epochs, and loss and accuracy of
 /// training and test after each: the tags loss/train, loss/test, accuracy/train, accuracy/test, lr and
@@ -19,7 +32,8 @@ namespace DPTK_NAMESPACE {
 class TensorBoard : public Callback {
   public:
     /// `folder` is made if it does not exist.
-    explicit TensorBoard(std::string folder) : folder_(std::move(folder)) {}
+    explicit TensorBoard(std::string folder, TensorBoardOptions options = {})
+        : folder_(std::move(folder)), options_(options) {}
 
     void epoch_begin(TrainingRun& run) override {
         on_rank_0(run, [&](const TrainingStatus& status) {
@@ -42,6 +56,7 @@ class TensorBoard : public Callback {
             file_->scalar("accuracy/train", status.training.accuracy, status.step);
             file_->scalar("loss/test", status.test.loss, status.step);
             file_->scalar("accuracy/test", status.test.accuracy, status.step);
+            if (options_.misclassified != nullptr) write(*options_.misclassified, status.step);
         });
     }
 
@@ -53,7 +68,18 @@ class TensorBoard : public Callback {
         });
     }
 
+    void write(const Misclassified& misclassified, std::int64_t step) {
+        const std::vector<MisclassifiedSample>& samples = misclassified.samples();
+        for (std::size_t i = 0; i < samples.size(); ++i) {
+            const std::string tag = detail::text("misclassified/", i < 9 ? "0" : "", i + 1);
+            if (!samples[i].image.pixels.empty()) file_->image(tag, samples[i].image, step);
+        }
+        const std::string table = misclassified.text();
+        if (detail::is_utf8(table)) file_->text("misclassified", table, step);
+    }
+
     std::string folder_;
+    TensorBoardOptions options_;
     std::optional<TensorBoardFile> file_;
 };
 
