@@ -14,6 +14,7 @@
 #include "dptk/train/callbacks/average_weights.hpp"
 #include "dptk/train/callbacks/class_report.hpp"
 #include "dptk/train/callbacks/early_stopping.hpp"
+#include "dptk/train/callbacks/html_report.hpp"
 #include "dptk/train/callbacks/learning_rate.hpp"
 #include "dptk/train/callbacks/metrics_log.hpp"
 #include "dptk/train/callbacks/misclassified.hpp"

@@ -1,7 +1,8 @@
-// Tests of what callbacks make of the outputs of an evaluation: results by class and misclassified
-// samples.
+// Tests of what callbacks make of the outputs of an evaluation: results by class, misclassified samples and
+// the HTML report.
 #include <doctest/doctest.h>
 #include <dptk/train.hpp>
+#include <dptk/train/detail/html.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +81,54 @@ std::string text_of_file(const std::filesystem::path& path) {
     text << std::ifstream(path).rdbuf();
     return text.str();
 }
+
+/// Returns why the tags of a page are not balanced; empty if they are.
+std::string problem_of_tags(std::string_view page) {
+    std::vector<std::string> open;
+    page.remove_prefix(std::min(page.size(), std::string_view("<!DOCTYPE html>").size()));
+    for (std::size_t at = page.find_first_of("<>"); at != page.npos; at = page.find_first_of("<>", at)) {
+        const std::size_t end = page.find_first_of("<>", at + 1);
+        if (page[at] == '>' || end == page.npos || page[end] == '<')
+            return "a bracket that is part of no tag: " + std::string(page.substr(at, 40));
+        const std::string_view tag = page.substr(at + 1, end - at - 1);
+        const std::string name(tag.substr(0, tag.find_first_of(" /", 1)));
+        if (std::ranges::count(tag, '"') % 2 != 0) return "quotes in <" + std::string(tag) + ">";
+        if (name.starts_with('/')) {
+            if (open.empty() || '/' + open.back() != name) return "<" + name + "> closes no tag";
+            open.pop_back();
+        } else if (!tag.ends_with('/')) {
+            open.push_back(name);
+        }
+        at = end + 1;
+    }
+    return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+/// Returns the page without durations.
+std::string without_times(std::string page) {
+    const std::string begin = "<span class=\"time\">";
+    for (std::size_t at = page.find(begin); at != page.npos; at = page.find(begin, at))
+        page.erase(at, page.find("</span>", at) - at);
+    const std::size_t ranks = page.find("<section><h2>Time by rank");
+    CHECK(ranks != page.npos);
+    return page.substr(0, ranks);
+}
+
+/// Ends a run after a number of steps.
+struct StopAfter : dptk::Callback {
+    std::int64_t steps;
+    explicit StopAfter(std::int64_t after) : steps(after) {}
+    void batch_end(TrainingRun& run) override {
+        if (run.status().step == steps) run.stop("enough steps");
+    }
+};
+
+/// Continues a run.
+struct ContinueFrom : dptk::Callback {
+    const dptk::TrainingState& state;
+    explicit ContinueFrom(const dptk::TrainingState& from) : state(from) {}
+    void train_begin(TrainingRun& run) override { run.restore(state); }
+};
 
 }  // namespace
 
@@ -191,6 +240,7 @@ TEST_CASE("mistakes in reports are errors on all ranks") {
                     "Misclassified: expected 10 class names, one for each class, got 1"));
         CHECK(fails(dptk::Error(""), dptk::ClassReport({.path = (folder / "no/classes.txt").string()}),
                     "no/classes.txt"));
+        CHECK(fails(dptk::Error(""), dptk::HtmlReport(folder / "no/report.html"), "no/report.html"));
     });
 }
 
@@ -227,6 +277,99 @@ TEST_CASE("outputs of an evaluation are available after each of its batches, and
     });
 }
 
+TEST_CASE("an HTML report has balanced tags and escaped texts") {
+    const dptk::ImageDataset samples = repeated_digits();
+    const TemporaryFolder folder;
+    const std::string evil = "<script>alert('&\"')</script>";
+    std::vector<std::string> names = {"zero", evil, "two", "\xff", "4", "5", "6", "7", "8", "9"};
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        const auto& classes = trainer.add(dptk::ClassReport({.class_names = names}));
+        const auto& wrong = trainer.add(dptk::Misclassified({.class_names = names, .count = 90}));
+        trainer.add(dptk::HtmlReport(folder / "report.html", {.title = evil,
+                                                              .settings = {{"lr", "0.05"}, {evil, evil}},
+                                                              .classes = &classes,
+                                                              .misclassified = &wrong}));
+        trainer.add(dptk::HtmlReport(folder / "short.html"));
+        trainer.fit(samples, samples);
+        if (group.rank() != 0) return;
+        for (const char* name : {"report.html", "short.html"}) {
+            CAPTURE(name);
+            const std::string page = text_of_file(folder / name);
+            CHECK(problem_of_tags(page) == "");
+            CHECK(!test::contains(page, "<script"));
+            CHECK(!test::contains(page, "http://"));
+            CHECK(!test::contains(page, "https://"));
+            CHECK(test::contains(page, "<p>Epoch 2 of 2, step 6, 2 ranks over "));
+            CHECK(test::contains(page, "<th scope=\"row\">1</th><td>3</td>"));
+        }
+        const std::string page = text_of_file(folder / "report.html");
+        const std::string escaped = "&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;";
+        CHECK(test::contains(page, "<h1>" + escaped + "</h1>"));
+        CHECK(test::contains(page, "<dt>" + escaped + "</dt><dd>" + escaped + "</dd>"));
+        CHECK(test::contains(page, "<th scope=\"row\">" + escaped + "</th>"));
+        CHECK(test::contains(page, "<th scope=\"row\">?</th>"));
+        CHECK(test::contains(page, "predicted <b>" + escaped + "</b>"));
+        CHECK(test::contains(page, "src=\"data:image/png;base64,iVBORw0KGgo"));
+        CHECK(test::contains(page, "<span class=\"computing\" style"));
+    });
+    CHECK(problem_of_tags("<!DOCTYPE html><p><br/></p>") == "");
+    CHECK(problem_of_tags("<!DOCTYPE html><p><b></p>") == "</p> closes no tag");
+    CHECK(problem_of_tags("<!DOCTYPE html><p>") == "<p> is not closed");
+    CHECK(problem_of_tags("<!DOCTYPE html>1 < 2") != "");
+}
+
+TEST_CASE("a report with many classes lists the most frequent errors") {
+    const dptk::ImageDataset samples = repeated_digits();
+    const TemporaryFolder folder;
+    for (const std::size_t count : {50, 51}) {
+        dptk::launch_threads(1, [&](ProcessGroup& group) {
+            dptk::nn::Network<Backend> net(
+                dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{count}}), 1);
+            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            const auto& classes = trainer.add(
+                dptk::ClassReport({.class_names = std::vector<std::string>(count, "a long name")}));
+            trainer.add(dptk::HtmlReport(folder / "report.html", {.classes = &classes}));
+            trainer.fit(samples, samples);
+            const std::string page = text_of_file(folder / "report.html");
+            CHECK(problem_of_tags(page) == "");
+            CHECK(test::contains(page, "<span class=\"vertical\">a long name</span>") == (count == 50));
+            CHECK(test::contains(page, "The most frequent errors.") == (count == 51));
+            CHECK(test::contains(classes.text(), "confusion matrix") == (count == 50));
+        });
+    }
+}
+
+TEST_CASE("the report of a run that continues has all epochs") {
+    const dptk::ImageDataset samples = repeated_digits();
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        std::optional<dptk::TrainingState> state;
+        const auto train = [&](const std::string& name, std::int64_t last_step) {
+            dptk::nn::Network<Backend> net = test::small_convnet();
+            dptk::Trainer<Backend> trainer(group, net, test::small_options(3));
+            const auto& classes = trainer.add(dptk::ClassReport());
+            const auto& wrong = trainer.add(dptk::Misclassified());
+            trainer.add(dptk::HtmlReport(folder / name, {.classes = &classes, .misclassified = &wrong}));
+            trainer.add(StopAfter(last_step));
+            if (state) trainer.add(ContinueFrom(*state));
+            trainer.fit(samples, samples);
+            return trainer.state();
+        };
+        (void)train("whole.html", 0);
+        for (const std::int64_t last_step : {1, 5}) {  // in the first epoch, and in the second
+            state = train("continued.html", last_step);
+            (void)train("continued.html", 0);
+            state.reset();
+            if (group.rank() != 0) continue;
+            const std::string whole = without_times(text_of_file(folder / "whole.html"));
+            CHECK(test::contains(whole, "<th scope=\"row\">3</th><td>9</td>"));
+            CHECK(without_times(text_of_file(folder / "continued.html")) == whole);
+        }
+    });
+}
+
 TEST_CASE("TensorBoard gets the images of misclassified samples, and their classes if these are UTF-8") {
     const dptk::ImageDataset samples = repeated_digits();
     const TemporaryFolder folder;
@@ -249,6 +392,35 @@ TEST_CASE("TensorBoard gets the images of misclassified samples, and their class
             CHECK(test::contains(events, "| one | one |") == (name == "one"));
         }
     });
+}
+
+TEST_CASE("charts leave out what is not finite") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::string chart = dptk::detail::to_html({.title = "A & B",
+                                                     .unit = "nats",
+                                                     .epochs = {1, 2, 3, 4},
+                                                     .lines = {{"test", "test", {1, 0.5, nan, 0.25}}}});
+    CHECK(problem_of_tags("<!DOCTYPE html>" + chart) == "");
+    CHECK(test::contains(chart, "A &amp; B by epoch"));
+    CHECK(std::ranges::count(chart, 'M') == 2);  // two parts
+    CHECK(!test::contains(chart, "nan"));
+    for (const std::vector<double>& values :
+         {std::vector<double>{0, 0}, {1, 1}, {-1, -1}, {1e9, 1e9 + 1e-7}, {nan, nan}, {1e308, -1e308}}) {
+        const std::string flat = dptk::detail::to_html({.title = "",
+                                                        .unit = "",
+                                                        .epochs = {1, 2},
+                                                        .lines = {{"", "", values}},
+                                                        .begins_at_zero = false});
+        CHECK(problem_of_tags("<!DOCTYPE html>" + flat) == "");
+        CHECK(!test::contains(flat, "–"));
+    }
+    CHECK(dptk::detail::axis_ticks(0, 2.3, 5, false) == std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5});
+    CHECK(dptk::detail::axis_ticks(1, 3, 8, true) == std::vector<double>{1, 2, 3});
+    CHECK(dptk::detail::grouped(1234567.4) == "1,234,567");
+    CHECK(dptk::detail::grouped(-123) == "-123");
+    CHECK(dptk::detail::base64("Ma") == "TWE=");
+    CHECK(dptk::detail::base64("Man\xff") == "TWFu/w==");
+    CHECK(dptk::detail::html_escaped("a\x01\x7f\xc3\xa4") == "a??\xc3\xa4");
 }
 
 TEST_CASE("inputs become images if they have 1 or 3 channels") {
