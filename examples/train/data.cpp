@@ -191,6 +191,7 @@ Data<ImageFiles> find_images(const Options& options) {
                                 .test = std::move(test),
                                 .image = {3, size, size},
                                 .classes = folder.classes(),
+                                .class_names = folder.class_names(),
                                 .transform = {dptk::RandomResizedCrop(size), dptk::RandomHorizontalFlip(),
                                               dptk::Normalize(dptk::imagenet)},
                                 .test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),

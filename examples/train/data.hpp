@@ -24,6 +24,7 @@ struct Data {
     Dataset test;
     dptk::Shape image = {};  // channels, height, width
     std::size_t classes = 0;
+    std::vector<std::string> class_names = {};  // empty: the numbers of the classes
     double pixel_scale = 1.0 / 255;
     dptk::ImageTransforms transform = {};
     dptk::ImageTransforms test_transform = {};

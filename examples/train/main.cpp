@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -160,9 +161,35 @@ void write_file(int rank, const Options& options, const char* name, const std::s
     file.complete();
 }
 
+/// Returns names and values of the options in force, with their origins.
+std::vector<std::pair<std::string, std::string>> settings_of(const Options& options) {
+    std::vector<std::pair<std::string, std::string>> settings;
+    std::istringstream lines(options.as_yaml);
+    for (std::string line; std::getline(lines, line);) {  // batch_size: 64  # command line
+        const std::size_t colon = line.find(": "), comment = line.find("  # ");
+        if (colon == std::string::npos || comment == std::string::npos) continue;
+        const std::string origin = line.substr(comment + 4);
+        settings.emplace_back(line.substr(0, colon), line.substr(colon + 2, comment - colon - 2) +
+                                                         (origin == "default" ? "" : " (" + origin + ")"));
+    }
+    return settings;
+}
+
 template <class Trainer>
 void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& options,
-               dptk::ProgressPrinter& printer) {
+               const std::vector<std::string>& class_names, dptk::ProgressPrinter& printer) {
+    const dptk::Misclassified* misclassified = nullptr;
+    if (!options.evaluate) {
+        const auto& classes = trainer.add(
+            dptk::ClassReport({.class_names = class_names, .path = options.work_dir + "/classes.txt"}));
+        misclassified = &trainer.add(dptk::Misclassified({.class_names = class_names}));
+        // Before Checkpoint, which saves the report's epochs.
+        trainer.add(dptk::HtmlReport(options.work_dir + "/report.html",
+                                     {.title = options.model + " on " + options.dataset,
+                                      .settings = settings_of(options),
+                                      .classes = &classes,
+                                      .misclassified = misclassified}));
+    }
     trainer.add(
         dptk::Checkpoint(options.work_dir, {.resume = options.resume == "auto",
                                             .keep_last = options.keep_last,
@@ -172,7 +199,7 @@ void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& optio
     if (options.evaluate) return;
     dptk::on_all_or_none(group, [&] { write_file(group.rank(), options, "config.yaml", options.as_yaml); });
     trainer.add(dptk::MetricsLog(options.work_dir + "/log.csv"));
-    trainer.add(dptk::TensorBoard(options.work_dir));
+    trainer.add(dptk::TensorBoard(options.work_dir, {.misclassified = misclassified}));
 }
 
 /// Trains, and keeps what is known about a loss that is not finite.
@@ -192,8 +219,8 @@ void load_weights(dptk::ProcessGroup&, const Options&, Net&, dptk::ProgressPrint
 }  // parse_options refuses --weights
 
 template <class Trainer>
-void add_files(dptk::ProcessGroup&, Trainer&, const Options&, dptk::ProgressPrinter&) {
-}  // parse_options refuses --work-dir
+void add_files(dptk::ProcessGroup&, Trainer&, const Options&, const std::vector<std::string>&,
+               dptk::ProgressPrinter&) {}  // parse_options refuses --work-dir
 
 template <class Trainer, class Dataset>
 void fit(dptk::ProcessGroup&, Trainer& trainer, const Options&, const Data<Dataset>& data) {
@@ -246,7 +273,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     }
     if (options.patience > 0) trainer.add(dptk::EarlyStopping({.patience = options.patience}));
     trainer.add(dptk::StopOnSignal());
-    if (!options.work_dir.empty()) add_files(group, trainer, options, printer);
+    if (!options.work_dir.empty()) add_files(group, trainer, options, data.class_names, printer);
     trainer.add(dptk::ProgressBar(style));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());

@@ -283,7 +283,7 @@ void add_options(CLI::App& app, Options& options) {
 
     begin_group("Files and output");
     app.add_option("--work-dir", options.work_dir,
-                   "folder for checkpoints, log.csv, TensorBoard's files and config.yaml")
+                   "folder for checkpoints, reports, logs, TensorBoard's files and config.yaml")
         ->type_name("DIR");
     app.add_option("--resume", options.resume,
                    "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning")

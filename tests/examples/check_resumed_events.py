@@ -11,12 +11,16 @@ TAGS = ["accuracy/test", "accuracy/train", "loss/test", "loss/train", "lr", "sam
 
 
 def read(folder):
-    accumulator = EventAccumulator(folder, size_guidance={"scalars": 0})
+    accumulator = EventAccumulator(folder, size_guidance={"scalars": 0, "images": 0})
     accumulator.Reload()
-    return {tag: [(event.step, event.value) for event in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+    images = {tag: [(event.step, event.encoded_image_string) for event in accumulator.Images(tag)]
+              for tag in accumulator.Tags()["images"]}
+    return {tag: [(event.step, event.value) for event in accumulator.Scalars(tag)]
+            for tag in accumulator.Tags()["scalars"]}, images
 
 
-whole, resumed = read(sys.argv[1]), read(sys.argv[2])
+(whole, images), (resumed, resumed_images) = read(sys.argv[1]), read(sys.argv[2])
+assert "misclassified/01" in images and images == resumed_images, (sorted(images), sorted(resumed_images))
 assert sorted(whole) == TAGS and sorted(resumed) == TAGS, (sorted(whole), sorted(resumed))
 for tag in TAGS:
     steps = [step for step, _ in whole[tag]]
@@ -25,4 +29,4 @@ for tag in TAGS:
     for (step, expected), (_, found) in zip(whole[tag], resumed[tag]):
         same = tag == "samples_per_second" or abs(found - expected) <= 1e-6 * abs(expected)
         assert same, f"{tag} of step {step}: {found}, expected {expected}"
-print(f"TensorBoard reads {len(TAGS)} tags, the same ones from both runs")
+print(f"TensorBoard reads {len(TAGS)} tags and {len(images)} images, the same ones from both runs")
