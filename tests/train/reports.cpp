@@ -175,7 +175,7 @@ TEST_CASE("results by class and misclassified samples over all ranks are those o
         CAPTURE(ranks);
         dptk::launch_threads(ranks, [&](ProcessGroup& group) {
             dptk::nn::Network<Backend> net = test::small_convnet();
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            dptk::Trainer trainer(group, net, test::small_options(1));
             const auto& top_3 =
                 trainer.add(dptk::ClassReport({.top_k = 3, .path = (folder / "classes.txt").string()}));
             const auto& top_1 = trainer.add(dptk::ClassReport({.top_k = 1}));
@@ -211,7 +211,7 @@ TEST_CASE("a rank without samples takes part in the results by class") {
     const dptk::ImageDataset two = repeated_digits().subset(std::vector<std::size_t>{0, 1});
     dptk::launch_threads(3, [&](ProcessGroup& group) {
         dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+        dptk::Trainer trainer(group, net, test::small_options(1));
         const auto& classes = trainer.add(dptk::ClassReport());
         const auto& wrong = trainer.add(dptk::Misclassified());
         trainer.evaluate(two);
@@ -229,7 +229,7 @@ TEST_CASE("mistakes in reports are errors on all ranks") {
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         const auto fails = [&]<class E>(E, auto callback, const std::string& message) {
             dptk::nn::Network<Backend> net = test::small_convnet();
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            dptk::Trainer trainer(group, net, test::small_options(1));
             trainer.add(std::move(callback));
             return test::all_throw<E>(group, message, [&] { trainer.fit(samples, samples); });
         };
@@ -267,7 +267,7 @@ TEST_CASE("outputs of an evaluation are available after each of its batches, and
                 dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{10}}), 1);
             dptk::TrainerOptions options = test::small_options(1);
             options.reproducible_shards = shards;
-            dptk::Trainer<Backend> trainer(group, net, options);
+            dptk::Trainer trainer(group, net, options);
             trainer.add(Asks());
             const auto& classes = trainer.add(dptk::ClassReport());
             const dptk::EpochResult result = trainer.evaluate(repeated_digits());
@@ -284,7 +284,7 @@ TEST_CASE("an HTML report has balanced tags and escaped texts") {
     std::vector<std::string> names = {"zero", evil, "two", "\xff", "4", "5", "6", "7", "8", "9"};
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         dptk::nn::Network<Backend> net = test::small_convnet();
-        dptk::Trainer<Backend> trainer(group, net, test::small_options(2));
+        dptk::Trainer trainer(group, net, test::small_options(2));
         const auto& classes = trainer.add(dptk::ClassReport({.class_names = names}));
         const auto& wrong = trainer.add(dptk::Misclassified({.class_names = names, .count = 90}));
         trainer.add(dptk::HtmlReport(folder / "report.html", {.title = evil,
@@ -327,7 +327,7 @@ TEST_CASE("a report with many classes lists the most frequent errors") {
         dptk::launch_threads(1, [&](ProcessGroup& group) {
             dptk::nn::Network<Backend> net(
                 dptk::nn::sequential({1, 8, 8}, {dptk::nn::Flatten{}, dptk::nn::Linear{count}}), 1);
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            dptk::Trainer trainer(group, net, test::small_options(1));
             const auto& classes = trainer.add(
                 dptk::ClassReport({.class_names = std::vector<std::string>(count, "a long name")}));
             trainer.add(dptk::HtmlReport(folder / "report.html", {.classes = &classes}));
@@ -348,7 +348,7 @@ TEST_CASE("the report of a run that continues has all epochs") {
         std::optional<dptk::TrainingState> state;
         const auto train = [&](const std::string& name, std::int64_t last_step) {
             dptk::nn::Network<Backend> net = test::small_convnet();
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(3));
+            dptk::Trainer trainer(group, net, test::small_options(3));
             const auto& classes = trainer.add(dptk::ClassReport());
             const auto& wrong = trainer.add(dptk::Misclassified());
             trainer.add(dptk::HtmlReport(folder / name, {.classes = &classes, .misclassified = &wrong}));
@@ -376,7 +376,7 @@ TEST_CASE("TensorBoard gets the images of misclassified samples, and their class
     dptk::launch_threads(2, [&](ProcessGroup& group) {
         for (const std::string name : {"", "one", "\xff"}) {
             dptk::nn::Network<Backend> net = test::small_convnet();
-            dptk::Trainer<Backend> trainer(group, net, test::small_options(1));
+            dptk::Trainer trainer(group, net, test::small_options(1));
             std::vector<std::string> names(name.empty() ? 0 : 10, name);
             const auto& wrong = trainer.add(dptk::Misclassified({.class_names = names, .count = 12}));
             const std::filesystem::path runs =
