@@ -29,27 +29,18 @@ using Backend = dptk::nn::Reference<float>;
 #endif
 
 struct Options {
-    std::string data;
-    std::string weights;   // empty: begin with random values
-    std::string work_dir;  // empty: write nothing
-    std::string model = "resnet34";
-    bool freeze_layers = false;
-    bool sync_bn = false;
+    std::string data, weights, work_dir, model = "resnet34";
+    bool freeze_layers = false, sync_bn = false;
     int epochs = 30;
-    std::size_t batch_size = 16;
-    std::size_t image_size = 224;
-    double lr = 0.001;
-    double lrf = 0.1;
+    std::size_t batch_size = 16, image_size = 224;
+    double lr = 0.001, lrf = 0.1;
     std::uint64_t seed = 0;
 };
 
 void add_options(CLI::App& app, Options& options) {
     app.option_defaults()->always_capture_default();
-    const auto names = dptk::nn::model_names();
     app.add_option("--data", options.data, "folder with a folder of images for each class")->required();
-    app.add_option("--model", options.model, "network")
-        ->type_name("NAME")
-        ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())).description(""));
+    app.add_option("--model", options.model, "network");
     app.add_option("--weights", options.weights, "safetensors file to begin with");
     app.add_flag("--freeze-layers", options.freeze_layers, "train only the last layer");
     app.add_flag("--sync-bn", options.sync_bn, "compute batch norms over all ranks");
@@ -129,7 +120,7 @@ void fine_tune(dptk::ProcessGroup& group, const Options& options) {
     }
     trainer.add(dptk::ProgressBar(prints ? dptk::ProgressStyle::lines : dptk::ProgressStyle::none));
     const dptk::TrainingStatus status = trainer.fit(training, test);
-    if (prints) std::printf("test accuracy: %.3f\n", status.test.accuracy);
+    if (prints && status.test.samples > 0) std::printf("test accuracy: %.3f\n", status.test.accuracy);
 }
 
 }  // namespace
@@ -149,12 +140,11 @@ int main(int argc, char** argv) {
         add_options(app, options);
         try {
             app.parse(argc, argv);
-        } catch (const CLI::CallForHelp&) {
-            if (rank == 0) std::fputs(app.help().c_str(), stdout);
-            return 0;
         } catch (const CLI::ParseError& error) {
-            if (rank == 0) std::fprintf(stderr, "finetune: %s\n", describe(app, error).c_str());
-            return 1;
+            const bool is_help = error.get_exit_code() == 0;
+            if (rank == 0 && is_help) std::fputs(app.help().c_str(), stdout);
+            if (rank == 0 && !is_help) std::fprintf(stderr, "finetune: %s\n", describe(app, error).c_str());
+            return is_help ? 0 : 1;
         }
         fine_tune(group, options);
         return 0;
