@@ -241,6 +241,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
         group, net,
         {.epochs = options.epochs,
          .batch_size = options.batch_size,
+         .accumulate = options.accumulate,
          .optimizer = optimizer_kind(options.optimizer),
          .sgd = {.lr = lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
          .adam = {.lr = lr, .weight_decay = options.weight_decay},

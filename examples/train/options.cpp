@@ -114,7 +114,7 @@ void check_files(Settings& settings, const Options& options) {
         settings.fail("evaluate", "needs --weights or --work-dir");
     settings.require("milestones", "scheduler", options.scheduler == "multi-step",
                      "needs --scheduler multi-step");
-    for (const char* name : {"freeze", "lr-factor"})
+    for (const char* name : {"accumulate", "freeze", "lr-factor"})
         settings.require(name, "device", options.device == "cpu", "needs --device cpu");
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
@@ -253,6 +253,9 @@ void add_options(CLI::App& app, Options& options) {
     begin_group("Training");
     app.add_option("--epochs", options.epochs, "passes over the training data")->check(positive());
     app.add_option("--batch-size", options.batch_size, "samples of each step per rank, or per shard")
+        ->check(positive());
+    app.add_option("--accumulate", options.accumulate,
+                   "batches of each step per rank, one after the other, as if they were one large batch")
         ->check(positive());
     app.add_option("--optimizer", options.optimizer, "how gradients change the parameters")
         ->transform(CLI::IsMember({"sgd", "adam", "adamw"}, CLI::ignore_case));

@@ -21,6 +21,7 @@ struct Options {
     std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;
+    std::size_t accumulate = 1;
     std::string optimizer = "sgd";
     double lr = 0.05;
     bool scale_lr = false;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -107,6 +108,10 @@ TEST_CASE("mistakes in the trainer's options are reported on all ranks") {
         };
         CHECK(make({.batch_size = 0}));
         CHECK(make({.epochs = 0}));
+        CHECK(make({.accumulate = 0}));
+        CHECK(test::contains(text, "accumulate must be at least 1, got 0"));
+        CHECK(make({.accumulate = 2, .reproducible_shards = 2}));
+        CHECK(test::contains(text, "accumulate and reproducible_shards cannot be combined"));
         CHECK(make({.reproducible_shards = 3}));
         CHECK(test::contains(
             text, "invalid number of shards 3: expected a positive multiple of the number of ranks, 2"));
@@ -218,6 +223,26 @@ TEST_CASE("a trainer takes any labeled samples, with the same result, and labels
         CHECK(divided.trained == doctest::Approx(expected.trained).epsilon(1e-5));
         CHECK(losses(group, as_numbers) == losses(group, images, {.pixel_scale = 1.0 / 256}));
     });
+}
+
+TEST_CASE("micro-batches equal one large batch, also if the last ones have fewer or no samples") {
+    const dptk::ImageDataset all = digits("train");
+    std::vector<std::size_t> first(43);
+    std::iota(first.begin(), first.end(), std::size_t{0});
+    const dptk::ImageDataset images = all.subset(first);
+    for (const int ranks : {1, 2, 3}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            const Losses large = losses(group, images, {.batch_size = 8});
+            for (const dptk::Ready ready : {dptk::Ready::at_synchronize, dptk::Ready::marked}) {
+                const Losses small =
+                    losses(group, images, {.batch_size = 2, .accumulate = 4, .ready = ready});
+                CHECK(small.trained == doctest::Approx(large.trained).epsilon(1e-5));
+                CHECK(small.evaluated == doctest::Approx(large.evaluated).epsilon(1e-5));
+            }
+            CHECK(losses(group, images, {.batch_size = 2}).evaluated !=
+                  doctest::Approx(large.evaluated).epsilon(1e-5));
+        });
+    }
 }
 
 TEST_CASE("transforms of the training and of the evaluation, whatever the number of workers is") {
@@ -339,14 +364,15 @@ struct NormedTraining {
 };
 
 /// Trains a network with batch norms on 11 digits: with 8 samples in a step, the last step has 3 samples.
-NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, bool is_synchronized) {
+NormedTraining train_with_norms(ProcessGroup& group, std::size_t batch_size, bool is_synchronized,
+                                std::size_t accumulate = 1) {
     const dptk::ImageDataset images = digits("train");
     std::vector<std::pair<dptk::Image, int>> samples;
     for (std::size_t i = 0; i < 11; ++i) samples.emplace_back(image_of(images[i]), images[i].label);
     dptk::nn::Graph graph = dptk::nn::convnet_mnist({.input = {1, 8, 8}, .classes = 10});
     if (is_synchronized) graph.synchronize_batch_norms();
     dptk::nn::Network<Backend> net(graph, 1);
-    dptk::Trainer trainer(group, net, {.batch_size = batch_size});
+    dptk::Trainer trainer(group, net, {.batch_size = batch_size, .accumulate = accumulate});
     NormedTraining result;
     for (int epoch = 0; epoch < 2; ++epoch) trainer.train_epoch(samples, epoch);
     result.loss = trainer.evaluate(samples).loss;
@@ -388,4 +414,8 @@ TEST_CASE("synchronized batch norms train like one rank, also where a rank has f
             CHECK(dptk::nn::testing::difference(trained.statistics, alone.statistics) < 1e-4);
         });
     }
+    dptk::launch_threads(2,
+                         [](ProcessGroup& group) {  // some micro-batches have no samples on one rank or both
+                             CHECK(train_with_norms(group, 2, true, 3).loss < 3);
+                         });
 }

@@ -341,7 +341,7 @@ class Trainer : public TrainingRun {
         }
         continued_.reset();
         const DistributedSampler first = samplers.front();
-        const detail::ShardBatches indices(std::move(samplers), options_.batch_size);
+        const detail::ShardBatches indices(std::move(samplers), options_.batch_size, options_.accumulate);
         Batches<Dataset> batches(computation_, dataset, indices, loader_options<Dataset>(options_.transform));
         const std::size_t steps = indices.steps();
         status_.batches = status_.batch + steps;
@@ -355,7 +355,7 @@ class Trainer : public TrainingRun {
             step(batches, indices, done - 1);
             ++status_.batch;
             ++status_.step;
-            sampler_state_ = first.state(done * options_.batch_size);
+            sampler_state_ = first.state(done * options_.batch_size * options_.accumulate);
             call(&Callback::step);
             if (status_.batch % interval == 0 || done == steps) {
                 status_.training = to_result(sums(training_), begin);
@@ -383,6 +383,10 @@ class Trainer : public TrainingRun {
         std::string problem;
         if (options_.batch_size == 0) {
             problem = "Trainer: batch_size must be at least 1, got 0";
+        } else if (options_.accumulate == 0) {
+            problem = "Trainer: accumulate must be at least 1, got 0";
+        } else if (options_.accumulate > 1 && options_.reproducible_shards > 0) {
+            problem = "Trainer: accumulate and reproducible_shards cannot be combined: use more shards";
         } else if (options_.epochs < 1) {
             problem = detail::text("Trainer: epochs must be at least 1, got ", options_.epochs);
         } else if (options_.comm_hook && options_.reproducible_shards > 0) {
@@ -407,13 +411,13 @@ class Trainer : public TrainingRun {
         detail::check_no_problem<ArgumentError>(group_, problem);
         detail::check_equal_tables(
             group_, "TrainerOptions",
-            detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\nseed ",
-                         options_.seed, "\noptimizer ", optimizer_name(), "\nlr ", initial_lr(),
-                         "\nmomentum ", options_.sgd.momentum, "\nweight_decay ", options_.sgd.weight_decay,
-                         "\ndampening ", options_.sgd.dampening, "\nnesterov ", options_.sgd.nesterov,
-                         "\npixel_scale ", options_.pixel_scale, "\nreproducible_shards ",
-                         options_.reproducible_shards, "\ncuda_graph ", options_.cuda_graph,
-                         detail::pattern_lines(options_)));
+            detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\naccumulate ",
+                         options_.accumulate, "\nseed ", options_.seed, "\noptimizer ", optimizer_name(),
+                         "\nlr ", initial_lr(), "\nmomentum ", options_.sgd.momentum, "\nweight_decay ",
+                         options_.sgd.weight_decay, "\ndampening ", options_.sgd.dampening, "\nnesterov ",
+                         options_.sgd.nesterov, "\npixel_scale ", options_.pixel_scale,
+                         "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
+                         options_.cuda_graph, detail::pattern_lines(options_)));
         return selection;
     }
 
@@ -449,33 +453,46 @@ class Trainer : public TrainingRun {
         return samplers;
     }
 
-    /// Performs step `index` of the epoch, with one batch from each of this rank's shards.
+    /// Performs step `index` of the epoch, with one batch from each of this rank's shards, or with several
+    /// micro-batches.
     template <class LoadedBatches>
     void step(LoadedBatches& batches, const detail::ShardBatches& indices, std::size_t index) {
         if (reproducible_) {
-            const std::span<const std::size_t> shards = reproducible_->shards();
             for (std::size_t shard = 0; shard < indices.shards(); ++shard) {
                 const std::size_t samples = load_next(batches);
-                computation_.set_pass(status_.step * static_cast<std::int64_t>(options_.reproducible_shards) +
-                                      static_cast<std::int64_t>(shards[shard]));
-                if (samples > 0) forward_backward(batches, training_[shard]);
-                note_non_finite(training_[shard], indices, index * indices.shards() + shard);
+                const std::size_t pass =
+                    step_index() * options_.reproducible_shards + reproducible_->shards()[shard];
+                if (samples > 0)
+                    forward_backward(batches, training_[shard], pass,
+                                     indices[index * indices.shards() + shard]);
                 reproducible_->add_shard(samples);
             }
             reproducible_->synchronize();
             step_values();
             return;
         }
+        const std::size_t first = index * options_.accumulate, pass = step_index() * options_.accumulate;
+        const std::size_t last = options_.accumulate - 1;
+        for (std::size_t i = 0; i < last; ++i) {
+            const std::size_t samples = load_next(batches);
+            if (samples == 0 && !is_synchronized_) continue;
+            forward_backward(batches, training_.front(), pass + i, indices[first + i]);
+            ddp_->accumulate(samples);
+        }
         const std::size_t samples = load_next(batches);
-        computation_.set_pass(status_.step);
         computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
-            if (samples > 0 || is_synchronized_) forward_backward(batches, training_.front());
-            note_non_finite(training_.front(), indices, index);
+            if (samples > 0 || is_synchronized_)
+                forward_backward(batches, training_.front(), pass + last, indices[first + last],
+                                 [&](std::size_t i) {
+                                     if (options_.ready == Ready::marked) ddp_->mark_ready(i);
+                                 });
             ddp_->synchronize();
             step_values();
         });
     }
+
+    [[nodiscard]] std::size_t step_index() const noexcept { return static_cast<std::size_t>(status_.step); }
 
     /// Loads the next batch. Returns its number of samples.
     template <class LoadedBatches>
@@ -490,22 +507,28 @@ class Trainer : public TrainingRun {
         computation_.forward(batches, totals);
     }
 
-    template <class LoadedBatches>
-    void forward_backward(const LoadedBatches& batches, Totals& totals) {
+    /// `pass` is the number of the pass, on which random numbers depend. Notes the first batch after which
+    /// the sum of losses is not finite; sums in device memory are not read.
+    template <class LoadedBatches, std::invocable<std::size_t> OnReady>
+    void forward_backward(const LoadedBatches& batches, Totals& totals, std::size_t pass,
+                          const std::vector<std::size_t>& samples, OnReady on_ready) {
+        computation_.set_pass(static_cast<std::int64_t>(pass));
         forward(batches, totals);
-        const trace::Span span("backward");
-        computation_.backward([&](std::size_t i) {
-            if (ddp_ && options_.ready == Ready::marked) ddp_->mark_ready(i);
-        });
-    }
-
-    /// Notes the first batch after which the sum of losses is not finite. Sums in device memory are not read.
-    void note_non_finite(const Totals& totals, const detail::ShardBatches& indices, std::size_t batch) {
+        {
+            const trace::Span span("backward");
+            computation_.backward(on_ready);
+        }
         if constexpr (requires { std::isfinite(totals.loss); }) {
             if (std::isfinite(totals.loss) || non_finite_) return;
             non_finite_ = detail::describe_non_finite_loss(group_.rank(), status_.epoch, status_.step,
-                                                           indices[batch], parameters());
+                                                           samples, parameters());
         }
+    }
+
+    template <class LoadedBatches>
+    void forward_backward(const LoadedBatches& batches, Totals& totals, std::size_t pass,
+                          const std::vector<std::size_t>& samples) {
+        forward_backward(batches, totals, pass, samples, [](std::size_t) {});
     }
 
     void step_values() {

@@ -35,6 +35,11 @@ struct TrainerOptions {
     int epochs = 10;  ///< The number of epochs of fit(); train_epoch() runs one.
     /// The number of samples per step and rank, or with reproducible shards, per step and shard.
     std::size_t batch_size = 32;
+    /// The number of batches per step and rank, which are computed one after the other, and whose gradients
+    /// are added, each weighted by its number of samples: without batch norms, a step equals one with a batch
+    /// of `accumulate` times the size, in less memory. Only for networks in host memory, and not together
+    /// with reproducible shards.
+    std::size_t accumulate = 1;
     OptimizerKind optimizer = OptimizerKind::sgd;  ///< Which of the following two has its options.
     SGDOptions sgd = {.lr = 0.01};                 ///< Options of SGD.
     AdamOptions adam = {};                         ///< Options of Adam and AdamW.

@@ -108,9 +108,11 @@ TEST_CASE("dropout continues alike on ranks that had no samples in a step") {
     });
 }
 
-TEST_CASE("a run with frozen parameters and rates by pattern continues with the same bits") {
+TEST_CASE("a run with frozen parameters, rates by pattern and micro-batches continues with the same bits") {
     const TemporaryFolder folder;
     dptk::TrainerOptions options = test::small_options(epochs);
+    options.batch_size = 8;
+    options.accumulate = 2;
     options.freeze = {"0.*", "1.*"};
     options.lr_factors = {{"5.bias", 3}};
     dptk::launch_threads(2, [&](ProcessGroup& group) {

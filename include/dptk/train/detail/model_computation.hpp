@@ -107,6 +107,8 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
         if constexpr (makes_ddp) {
             if (options.reproducible_shards > 0)
                 return "Trainer: reproducible_shards and a model with a make_ddp() cannot be combined";
+            if (options.accumulate > 1)
+                return "Trainer: accumulate and a model with a make_ddp() cannot be combined";
             if (!options.freeze.empty())
                 return "Trainer: freeze and a model with a make_ddp() cannot be combined";
         }

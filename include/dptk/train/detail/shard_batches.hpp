@@ -1,6 +1,7 @@
 /// ShardBatches, the batches of a rank that trains one or several shards of a dataset.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -12,13 +13,17 @@
 
 namespace DPTK_NAMESPACE::detail {
 
-/// A sampler of batches for DataLoader. In each step, the batches of all shards follow each other.
+/// A sampler of batches for DataLoader. In each step, the batches of all shards follow each other, each of
+/// them in a number of micro-batches.
 class ShardBatches {
   public:
-    /// At least one sampler, one for each shard, all of the same epoch.
-    ShardBatches(std::vector<DistributedSampler> shards, std::size_t batch_size)
-        : shards_(std::move(shards)) {
-        for (const DistributedSampler& shard : shards_) batches_.emplace_back(shard, batch_size);
+    /// At least one sampler, one for each shard, all of the same epoch. A step has `micro_batches` times
+    /// `batch_size` samples of each shard.
+    ShardBatches(std::vector<DistributedSampler> shards, std::size_t batch_size,
+                 std::size_t micro_batches = 1)
+        : shards_(std::move(shards)), batch_size_(batch_size), micro_batches_(micro_batches) {
+        for (const DistributedSampler& shard : shards_)
+            batches_.emplace_back(shard, batch_size * micro_batches);
     }
     ShardBatches(const ShardBatches&) = delete;
     ShardBatches& operator=(const ShardBatches&) = delete;
@@ -28,12 +33,17 @@ class ShardBatches {
     /// The number of steps, which is equal on all ranks.
     [[nodiscard]] std::size_t steps() const noexcept { return batches_.front().size(); }
 
-    /// The number of batches.
-    [[nodiscard]] std::size_t size() const noexcept { return steps() * shards(); }
+    /// The number of micro-batches.
+    [[nodiscard]] std::size_t size() const noexcept { return steps() * shards() * micro_batches_; }
 
-    /// The indices of batch `index`, which may be empty.
+    /// The indices of micro-batch `index`, which may be empty.
     [[nodiscard]] std::vector<std::size_t> operator[](std::size_t index) const {
-        return batches_[index % shards()][index / shards()];
+        const std::size_t batch = index / micro_batches_;
+        std::vector<std::size_t> indices = batches_[batch % shards()][batch / shards()];
+        const std::size_t first = std::min(index % micro_batches_ * batch_size_, indices.size());
+        indices.erase(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(first));
+        if (indices.size() > batch_size_) indices.resize(batch_size_);
+        return indices;
     }
 
     /// Whether all ranks have full batches in a step.
@@ -49,6 +59,8 @@ class ShardBatches {
 
   private:
     std::vector<DistributedSampler> shards_;
+    std::size_t batch_size_;
+    std::size_t micro_batches_;
     std::vector<BatchSampler<DistributedSampler>> batches_;
 };
 

@@ -63,6 +63,7 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards requires a network in host memory";
+        if (options.accumulate > 1) return "Trainer: accumulate requires a network in host memory";
         if (!options.freeze.empty() || !options.lr_factors.empty())
             return text("Trainer: ", options.freeze.empty() ? "lr_factors" : "freeze",
                         " requires a network in host memory");
