@@ -62,7 +62,7 @@ svg .grid { stroke: var(--rule); }
 .key { display: inline-block; width: 1.6rem; margin: 0 .4rem .25rem .8rem; border-top: 3px solid var(--color); }
 .key.train { border-top-style: dashed; }
 .pair { display: flex; flex-wrap: wrap; gap: 0 3rem; }
-.pair section { flex: 1 1 26rem; min-width: 0; }
+.pair section { flex: 1 1 33rem; min-width: 0; }
 .scroll { overflow: auto; max-height: 36rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
