@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -30,7 +31,6 @@ struct Options {
 
 void declare(CLI::App& app, Options& options) {
     const auto models = dptk::nn::model_names();
-    const CLI::Validator positive = CLI::Range(1, 100'000).description("");
     app.get_formatter()->column_width(30);
     app.option_defaults()->always_capture_default();
     app.set_help_flag("-h,--help", "print this text and exit");
@@ -40,16 +40,13 @@ void declare(CLI::App& app, Options& options) {
     app.add_option("--model", options.model, "network, such as resnet18 or convnet")
         ->type_name("NAME")
         ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())).description(""));
-    app.add_option("--image-size", options.image_size, "width and height in pixels")
-        ->type_name("N")
-        ->check(positive);
-    app.add_option("--batch-size", options.batch_size, "images of a step on each rank")
-        ->type_name("N")
-        ->check(positive);
-    app.add_option("--iterations", options.iterations, "steps of an epoch, at most")
-        ->type_name("N")
-        ->check(positive);
-    app.add_option("--epochs", options.epochs, "passes over the images")->type_name("N")->check(positive);
+    const auto add_number = [&](const char* name, auto& value, const char* help) {
+        app.add_option(name, value, help)->type_name("N")->check(CLI::Range(1, 100'000).description(""));
+    };
+    add_number("--image-size", options.image_size, "width and height in pixels");
+    add_number("--batch-size", options.batch_size, "images of a step on each rank");
+    add_number("--iterations", options.iterations, "steps of an epoch, at most");
+    add_number("--epochs", options.epochs, "passes over the images");
     app.add_option("--seed", options.seed, "of parameters and order of images")->type_name("N");
     app.add_option("--device", options.device, "cpu, or gpu: one for each rank")
         ->type_name("NAME")
@@ -104,7 +101,7 @@ void print_environment(dptk::ProcessGroup& group) {
         std::printf("rank %zu on %s\n", rank, all[rank].c_str());
 }
 
-// Returns the lower one of two values in the middle, so that one of two ranks can be slow.
+// Returns the value in the middle, or the lower one of two, so that one of two ranks can be slow.
 double median(std::vector<double> values) {
     std::ranges::sort(values);
     return values.at((values.size() - 1) / 2);
@@ -129,7 +126,7 @@ void print_slowest(dptk::ProcessGroup& group, Net& net, std::size_t batch, auto 
     if (group.rank() != 0) return;
     for (std::size_t rank = 0; rank < all.size(); ++rank)
         std::printf("rank %zu computes a batch in %.1f ms\n", rank, all[rank] * 1000);
-    std::printf("slowest: rank %td, with %.2f times the median\n", slowest - all.begin(),
+    std::printf("slowest: rank %td, which takes %.2f times the median\n", slowest - all.begin(),
                 *slowest / median(all));
 }
 
@@ -142,24 +139,21 @@ void train(dptk::ProcessGroup& group, const Options& options, Backend backend, a
                       images_per_step = options.batch_size * std::size_t(group.size());
     const Images training(folder.get(), size, options.iterations * images_per_step);
     const Images test(folder.get(), size, images_per_step);
+    const dptk::nn::ModelOptions model = {.input = {3, size, size},
+                                          .classes = folder ? folder->classes() : 10,
+                                          .stem = size < 64 ? dptk::nn::Stem::small : dptk::nn::Stem::large};
     dptk::nn::Network<Backend> net(
-        dptk::on_all_or_none(group,
-                             [&] {
-                                 return dptk::nn::make_model(
-                                     options.model,
-                                     {.input = {3, size, size},
-                                      .classes = folder ? folder->classes() : 10,
-                                      .stem = size < 64 ? dptk::nn::Stem::small : dptk::nn::Stem::large});
-                             }),
-        options.seed, std::move(backend));
-    dptk::Trainer trainer(group, net,
-                          {.epochs = options.epochs,
-                           .batch_size = options.batch_size,
-                           .sgd = {.lr = 0.001, .momentum = 0.9},
-                           .seed = options.seed,
-                           .transform = {dptk::RandomResizedCrop(size), dptk::Normalize(dptk::imagenet)},
-                           .evaluation_transform = {dptk::Resize(size), dptk::CenterCrop(size),
-                                                    dptk::Normalize(dptk::imagenet)}});
+        dptk::on_all_or_none(group, [&] { return dptk::nn::make_model(options.model, model); }), options.seed,
+        std::move(backend));
+    dptk::Trainer trainer(
+        group, net,
+        {.epochs = options.epochs,
+         .batch_size = options.batch_size,
+         .sgd = {.lr = 0.001, .momentum = 0.9},
+         .seed = options.seed,
+         .transform = {dptk::RandomResizedCrop(size), dptk::Normalize(dptk::imagenet)},
+         .evaluation_transform = {dptk::Resize(size), dptk::CenterCrop(size),
+                                  dptk::Normalize(dptk::imagenet)}});
     if (group.rank() == 0)
         std::printf("%s, %zu images of %zu x %zu pixels, batches of %zu\n", options.model.c_str(),
                     training.size(), size, size, options.batch_size);
@@ -213,6 +207,8 @@ int main(int argc, char** argv) {
         return 0;
     } catch (const dptk::Error& error) {
         if (!error.agreed() || rank == 0) std::fprintf(stderr, "env_check: %s\n", error.what());
-        return 2;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "env_check: rank %d: %s\n", rank, error.what());
     }
+    return 2;
 }
