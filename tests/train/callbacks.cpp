@@ -27,6 +27,7 @@ struct Calls : dptk::Callback {
     void train_begin(TrainingRun&) override { calls += '('; }
     void epoch_begin(TrainingRun&) override { calls += '['; }
     void batch_begin(TrainingRun&) override { calls += 'b'; }
+    void gradients(TrainingRun&) override { calls += 'g'; }
     void step(TrainingRun& run) override {
         calls += 's';
         rates.push_back(run.lr());
@@ -46,6 +47,9 @@ struct Calls : dptk::Callback {
     void epoch_end(TrainingRun&) override { calls += ']'; }
     void train_end(TrainingRun&) override { calls += ')'; }
 };
+
+static_assert(dptk::detail::overrides_gradients<Calls>);
+static_assert(!dptk::detail::overrides_gradients<dptk::StopOnSignal>);
 
 /// The first `count` samples.
 dptk::ImageDataset few(std::size_t count) {
@@ -73,7 +77,7 @@ TEST_CASE("callbacks are called in the documented order, on all ranks") {
         const auto& calls = trainer.add(Calls());
         const dptk::ImageDataset samples = few(50);  // steps of 2 x 16 and 2 x 9 samples
         const dptk::TrainingStatus status = trainer.fit(samples, samples);
-        CHECK(calls.calls == "([bstebste{..=}][bstebste{..=}])");
+        CHECK(calls.calls == "([bgstebgste{..=}][bgstebgste{..=}])");
         CHECK(status.step == 4);
         CHECK(status.training.samples == 50);
         CHECK(status.samples_per_second > 0);

@@ -103,9 +103,9 @@ class TrainingRun {
 };
 
 /// Functions that a Trainer calls, on all ranks at the same points, so that callbacks may use collectives:
-/// train_begin, [epoch_begin, {batch_begin, step, train_summary, batch_end}*, test_begin, test_batch*,
-/// test_summary, test_end, epoch_end]*, train_end. Several callbacks are called in the order in which they
-/// were added. Those that a class does not override do nothing.
+/// train_begin, [epoch_begin, {batch_begin, gradients, step, train_summary, batch_end}*, test_begin,
+/// test_batch*, test_summary, test_end, epoch_end]*, train_end. Several callbacks are called in the order in
+/// which they were added. Those that a class does not override do nothing.
 ///
 ///     struct PrintLoss : dptk::Callback {
 ///         void epoch_end(dptk::TrainingRun& run) override {
@@ -118,7 +118,11 @@ class Callback {
     virtual void train_begin(TrainingRun& /*run*/) {}  ///< Before everything else.
     virtual void epoch_begin(TrainingRun& /*run*/) {}  ///< Also if the run continues within an epoch.
     virtual void batch_begin(TrainingRun& /*run*/) {}  ///< Before a step; may set the learning rate.
-    virtual void step(TrainingRun& /*run*/) {}         ///< After the optimizer has updated the values.
+    /// Before the optimizer's step, which uses the gradients. They are averaged over the ranks by now. All
+    /// ranks must change them alike. Trainer::add() rejects a class that overrides it if a step runs as a
+    /// CUDA graph.
+    virtual void gradients(TrainingRun& /*run*/) {}
+    virtual void step(TrainingRun& /*run*/) {}  ///< After the optimizer has updated the values.
     /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to
     /// now.
     virtual void train_summary(TrainingRun& /*run*/) {}

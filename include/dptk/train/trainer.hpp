@@ -47,6 +47,15 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+
+/// Whether a class has a function gradients() that is not Callback's.
+template <class C>
+inline constexpr bool overrides_gradients =
+    !requires { requires std::same_as<decltype(&C::gradients), void (Callback::*)(TrainingRun&)>; };
+
+}  // namespace detail
+
 /// Trains a model on this rank's share of a dataset, and evaluates it. The model is an nn::Network, which
 /// then has the softmax cross-entropy as its loss, or one of the program's own with its own loss: see
 /// TrainableModel. libtorch::TrainableModule makes one of a libtorch module.
@@ -91,9 +100,12 @@ class Trainer : public TrainingRun {
     }
 
     /// Adds a callback, which sees what happens from now on. Add the same ones in the same order on all
-    /// ranks. Returns the trainer's copy.
+    /// ranks. Returns the trainer's copy. Throws ArgumentError if the class overrides Callback::gradients(),
+    /// and the option cuda_graph is set: a graph does not call functions of the host.
     template <std::derived_from<Callback> C>
     C& add(C callback) {
+        if (options_.cuda_graph && detail::overrides_gradients<C>)
+            throw ArgumentError("Trainer: a callback with gradients() cannot be combined with cuda_graph");
         auto own = std::make_unique<C>(std::move(callback));
         C& added = *own;
         callbacks_.push_back(std::move(own));
@@ -468,6 +480,7 @@ class Trainer : public TrainingRun {
                 reproducible_->add_shard(samples);
             }
             reproducible_->synchronize();
+            call(&Callback::gradients);
             step_values();
             return;
         }
@@ -488,6 +501,7 @@ class Trainer : public TrainingRun {
                                      if (options_.ready == Ready::marked) ddp_->mark_ready(i);
                                  });
             ddp_->synchronize();
+            call(&Callback::gradients);
             step_values();
         });
     }
