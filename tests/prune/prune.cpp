@@ -81,6 +81,23 @@ TEST_CASE("a pruned graph has smaller convolutions and the same names") {
     CHECK(pruned.buffers()[0].shape == dptk::Shape{4});
 }
 
+TEST_CASE("a pruned graph can be made from the numbers of filters") {
+    const Graph graph = all_kinds();
+    Net net(graph, 1);
+    const Graph pruned = prune(graph, plan_pruning(net, {.ratio = 0.4}));
+    const auto filters = [&](const std::string& conv) {
+        for (const ParameterSpec& parameter : pruned.parameters())
+            if (parameter.name == conv + ".weight") return parameter.shape[0];
+        throw std::runtime_error("no operation " + conv);
+    };
+    CHECK(with_filters(graph, filters).summary() == pruned.summary());
+    std::string text;
+    CHECK(test::throws<dptk::ArgumentError>(text, [&] {
+        static_cast<void>(with_filters(
+            graph, [&](const std::string& conv) { return conv == "back" ? std::size_t{3} : filters(conv); }));
+    }));
+}
+
 TEST_CASE("masks zero filters, biases and norms of pruned channels, and nothing else") {
     const Graph graph = make_model("convnet_mnist", {.input = {1, 8, 8}, .classes = 3});
     Net net(graph, 1), masked(graph, 1);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,10 +54,9 @@ void require_pruned(const Graph& graph, const PruningPlan& plan, const Graph& pr
 }  // namespace detail
 
 /// Makes the outputs of pruned channels 0: sets the weights and biases of their filters, their weights and
-/// biases in batch norms, and their running means to 0. Call it when fine-tuning begins, and after each step
-/// of the optimizer, whose momentum and weight decay would change the values. Ranks with equal values and
-/// plans keep equal values. Parameters that are not row-major in host memory are copied there and back. Not
-/// collective. Throws ArgumentError if the plan is not of the network's graph.
+/// biases in batch norms, and their running means to 0. Ranks with equal values and plans keep equal values.
+/// Parameters that are not row-major in host memory are copied there and back: FilterMasks takes less time in
+/// a training loop. Not collective. Throws ArgumentError if the plan is not of the network's graph.
 template <class Backend>
 void apply_masks(Network<Backend>& net, const PruningPlan& plan) {
     using Scalar = typename Network<Backend>::Scalar;
@@ -87,6 +87,12 @@ void apply_masks(Network<Backend>& net, const PruningPlan& plan) {
 /// Returns the graph with the channels that remain: operations, names and their order are those of `graph`.
 /// Throws ArgumentError if the plan is not of this graph.
 [[nodiscard]] Graph prune(const Graph& graph, const PruningPlan& plan);
+
+/// Returns the graph in which each Conv2d has as many filters as `filters` returns for its name: for a pruned
+/// network whose weights are in a file, the first dimension of its weight there. A depthwise Conv2d keeps one
+/// filter for each channel. Throws ArgumentError if the operations of the result do not fit together.
+[[nodiscard]] Graph with_filters(const Graph& graph,
+                                 const std::function<std::size_t(const std::string& conv)>& filters);
 
 /// Sets all parameters and buffers of `to`, a network of prune(from.graph(), plan), to the elements of `from`
 /// that remain. `to` then computes what `from` computes with masks, in evaluation and up to rounding.

@@ -126,6 +126,25 @@ DPTK_INLINE void require_pruned(const Graph& graph, const PruningPlan& plan, con
             "with other parameters");
 }
 
+/// Returns the graph in which each Conv2d has `filters(index of the operation)` filters.
+template <class Filters>
+[[nodiscard]] Graph replace_filters(const Graph& graph, Filters filters) {
+    Graph changed(graph.input_shape());
+    for (std::size_t i = 1; i < graph.nodes().size(); ++i) {
+        const GraphNode& node = graph.nodes()[i];
+        Operation operation = node.operation;
+        if (auto* const conv = std::get_if<Conv2d>(&operation)) {
+            const bool is_depthwise = detail::is_depthwise(*conv, graph.input_shapes(node)[0][0]);
+            conv->out_channels = filters(i);
+            if (is_depthwise) conv->groups = conv->out_channels;
+        }
+        std::vector<Value> inputs;
+        for (const std::size_t input : node.inputs) inputs.push_back({input});
+        changed.add_operation(std::move(operation), inputs, node.name);
+    }
+    return changed;
+}
+
 [[nodiscard]] DPTK_INLINE std::string change_text(std::size_t before, std::size_t after) {
     const double change = 100 * (static_cast<double>(after) / static_cast<double>(before) - 1);
     return text(before, " before, ", after, " after (", std::round(10 * change) / 10, " %)");
@@ -135,20 +154,14 @@ DPTK_INLINE void require_pruned(const Graph& graph, const PruningPlan& plan, con
 
 DPTK_INLINE Graph prune(const Graph& graph, const PruningPlan& plan) {
     detail::require_plan_of(graph, plan);
-    Graph pruned(graph.input_shape());
-    for (std::size_t i = 1; i < graph.nodes().size(); ++i) {
-        const GraphNode& node = graph.nodes()[i];
-        Operation operation = node.operation;
-        if (auto* const conv = std::get_if<Conv2d>(&operation)) {
-            const bool is_depthwise = detail::is_depthwise(*conv, graph.input_shapes(node)[0][0]);
-            conv->out_channels = plan.kept[plan.channels.nodes[i].group].size();
-            if (is_depthwise) conv->groups = conv->out_channels;
-        }
-        std::vector<Value> inputs;
-        for (const std::size_t input : node.inputs) inputs.push_back({input});
-        pruned.add_operation(std::move(operation), inputs, node.name);
-    }
-    return pruned;
+    return detail::replace_filters(
+        graph, [&](std::size_t node) { return plan.kept[plan.channels.nodes[node].group].size(); });
+}
+
+DPTK_INLINE Graph with_filters(const Graph& graph,
+                               const std::function<std::size_t(const std::string& conv)>& filters) {
+    return detail::replace_filters(graph,
+                                   [&](std::size_t node) { return filters(graph.nodes()[node].name); });
 }
 
 DPTK_INLINE NetworkCost cost_of(const Graph& graph) {
