@@ -17,6 +17,7 @@
 #include "dptk/train/callbacks/html_report.ipp"
 #include "dptk/train/callbacks/metrics_log.ipp"
 #include "dptk/train/callbacks/misclassified.ipp"
+#include "dptk/train/callbacks/prune_filters.ipp"
 #include "dptk/train/confusion_matrix.ipp"
 #include "dptk/train/detail/html.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
