@@ -186,16 +186,24 @@ Data<ImageFiles> find_images(const Options& options) {
         return ImageFiles(folder, range(0, folder->size()));
     };
     const std::size_t size = options.image_size;
+    const dptk::ImageTransforms whole_images{dptk::Resize(size), dptk::CenterCrop(size),
+                                             dptk::Normalize(dptk::imagenet)};
+    const bool augments = options.augment == "crop-flip";
     const auto data_of_files = [&](const dptk::ImageFolder& folder, ImageFiles train, ImageFiles test) {
-        return Data<ImageFiles>{.train = std::move(train),
-                                .test = std::move(test),
-                                .image = {3, size, size},
-                                .classes = folder.classes(),
-                                .class_names = folder.class_names(),
-                                .transform = {dptk::RandomResizedCrop(size), dptk::RandomHorizontalFlip(),
-                                              dptk::Normalize(dptk::imagenet)},
-                                .test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),
-                                                   dptk::Normalize(dptk::imagenet)}};
+        Data<ImageFiles> data{.train = std::move(train),
+                              .test = std::move(test),
+                              .image = {3, size, size},
+                              .classes = folder.classes(),
+                              .class_names = folder.class_names(),
+                              .transform = whole_images,
+                              .test_transform = whole_images};
+        if (augments) {
+            data.transform = {dptk::RandomResizedCrop(size), dptk::RandomHorizontalFlip(),
+                              dptk::Normalize(dptk::imagenet)};
+            data.test_transform = {dptk::Resize(size * 8 / 7), dptk::CenterCrop(size),
+                                   dptk::Normalize(dptk::imagenet)};
+        }
+        return data;
     };
     const bool has_test_data = !options.test_data.empty();
     if (has_test_data || are_split(options.data)) {

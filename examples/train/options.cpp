@@ -98,6 +98,7 @@ void check_dataset(Settings& settings, const Options& options) {
             "this program was built without libjpeg-turbo and libpng; install libjpeg62-turbo-dev and "
             "libpng-dev (Debian), or libjpeg-turbo-devel and libpng-devel (Fedora), and build it again");
     settings.require("image-size", "dataset", is_images, "needs --dataset images");
+    settings.require("augment", "dataset", is_images, "needs --dataset images");
     settings.require("test-data", "dataset", is_images, "needs --dataset images");
     settings.require("test-data", "data", !options.data.empty(), "needs --data");
     if (!is_images && options.data.size() > 1) settings.fail("data", "only --dataset images has several");
@@ -246,6 +247,11 @@ void add_options(CLI::App& app, Options& options) {
         ->type_name("DIR");
     app.add_option("--image-size", options.image_size, "width and height to which --dataset images crops")
         ->check(positive());
+    app.add_option(
+           "--augment", options.augment,
+           "crop-flip: train with random parts of --dataset images, some of them mirrored; none: with the "
+           "whole images, such as images of letters or digits")
+        ->check(CLI::IsMember({"crop-flip", "none"}));
     app.add_option("--workers", options.workers,
                    "threads per rank that read samples; default: 0, or for --dataset images, up to 8")
         ->check(CLI::Range(0, 1024));

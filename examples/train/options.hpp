@@ -18,6 +18,7 @@ struct Options {
     std::vector<std::string> data;       // folders or files; empty: the digits that are part of dptk
     std::vector<std::string> test_data;  // folders of the dataset `images`; empty: part of `data`
     std::size_t image_size = 32;         // of the dataset `images`
+    std::string augment = "crop-flip";   // of the dataset `images`
     std::optional<std::size_t> workers;
     int epochs = 15;
     std::size_t batch_size = 32;
