@@ -127,10 +127,8 @@ void translate_pretrained(ConfigEntry& entry, Context& context) {
     entry.kind = Kind::null;
 }
 
-void translate_pruning(ConfigEntry& entry, Context& context) {
-    if (require_bool(entry))
-        fail_at(entry, "this program does not prune; docs/pruning.md shows how a program can");
-    ignore(entry, context);
+void translate_pruning(ConfigEntry& entry, Context&) {
+    set_scalar(entry, require_bool(entry) ? "l1" : "none");
 }
 
 void translate_distributed(ConfigEntry& entry, Context&) {
@@ -169,7 +167,7 @@ constexpr ForeignName foreign_names[] = {
     {"test-transform", "", ignore},
     {"train-data", "data", translate_data},
     {"train-transform", "", ignore},
-    {"use-prune", "", translate_pruning},
+    {"use-prune", "prune", translate_pruning},
     {"width-mult", "", ignore},
 };
 

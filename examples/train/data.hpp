@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,13 +41,21 @@ struct Data {
 class ImageFiles {
   public:
     ImageFiles(std::shared_ptr<const dptk::ImageFolder> folder, std::vector<std::size_t> indices)
-        : folder_(std::move(folder)), subset_(*folder_, std::move(indices)) {}
+        : folder_(std::move(folder)), indices_(indices), subset_(*folder_, std::move(indices)) {}
 
     [[nodiscard]] std::size_t size() const { return subset_.size(); }
     [[nodiscard]] auto operator[](std::size_t index) const { return subset_[index]; }
 
+    /// Returns the files at `indices`, in that order.
+    [[nodiscard]] ImageFiles subset(std::span<const std::size_t> indices) const {
+        std::vector<std::size_t> chosen;
+        for (const std::size_t index : indices) chosen.push_back(indices_[index]);
+        return {folder_, std::move(chosen)};
+    }
+
   private:
     std::shared_ptr<const dptk::ImageFolder> folder_;
+    std::vector<std::size_t> indices_;
     dptk::Subset<dptk::ImageFolder> subset_;
 };
 

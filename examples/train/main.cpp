@@ -28,6 +28,8 @@
 #include "config.hpp"
 #include "data.hpp"
 #include "options.hpp"
+#include "pruning.hpp"
+#include "text.hpp"
 
 namespace {
 
@@ -66,14 +68,8 @@ std::shared_ptr<dptk::CommHook> comm_hook(const std::string& name) {
     return nullptr;
 }
 
-template <class... Arguments>
-std::string format(const char* pattern, Arguments... arguments) {
-    char text[256];
-    std::snprintf(text, sizeof text, pattern, arguments...);
-    return text;
-}
-
-/// Returns the model for images of this shape. Throws ArgumentError if they are too small.
+/// Returns the model for images of this shape, pruned like the weights to begin with. Throws ArgumentError if
+/// they are too small.
 dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::size_t classes) {
     const bool is_small = image[1] < 64 || image[2] < 64;
     dptk::nn::Graph graph = dptk::nn::make_model(
@@ -81,7 +77,7 @@ dptk::nn::Graph graph_of(const Options& options, const dptk::Shape& image, std::
                         .classes = classes,
                         .stem = is_small ? dptk::nn::Stem::small : dptk::nn::Stem::large});
     if (options.sync_batch_norm) graph.synchronize_batch_norms();
-    return graph;
+    return pruned_as_in_file(options, std::move(graph));
 }
 
 /// Returns the learning rate, by the linear scaling rule if the options ask for it: Goyal et al. 2017,
@@ -134,6 +130,21 @@ class VerifyParameters : public dptk::Callback {
   private:
     dptk::ProgressPrinter& printer_;
 };
+
+/// Makes the trainer prune the network. Returns its callback.
+template <class Trainer, class Backend, class Dataset>
+const dptk::PruneFilters<Backend>& add_pruning(dptk::ProcessGroup& group, Trainer& trainer,
+                                               const Options& options, dptk::nn::Network<Backend>& net,
+                                               const Dataset& test, dptk::ProgressPrinter& printer) {
+    const int epoch = first_pruned_epoch(options);
+    if constexpr (std::same_as<typename Backend::Tensor, dptk::Tensor<float>>) {  // in host memory
+        if (options.prune == "slim") trainer.add(dptk::SlimPenalty(net.graph(), options.slim_penalty, epoch));
+    }
+    auto& pruning = trainer.add(dptk::on_all_or_none(
+        group, [&] { return dptk::PruneFilters(net, pruning_options(options), epoch); }));
+    trainer.add(PrintMaskedAccuracy(trainer, test, epoch, printer));
+    return pruning;
+}
 
 /// Ends the run before its first step, when a checkpoint is loaded.
 class OnlyEvaluate : public dptk::Callback {
@@ -228,35 +239,40 @@ void fit(dptk::ProcessGroup&, Trainer& trainer, const Options&, const Data<Datas
 }
 #endif
 
-/// Trains a network on the backend, and prints the progress on rank 0. `computed_by` describes what computes
+template <class Dataset>
+dptk::TrainerOptions trainer_options(const dptk::ProcessGroup& group, const Options& options,
+                                     const Data<Dataset>& data, bool overlap) {
+    const double lr = learning_rate(group, options);
+    return {.epochs = options.epochs,
+            .batch_size = options.batch_size,
+            .accumulate = options.accumulate,
+            .optimizer = optimizer_kind(options.optimizer),
+            .sgd = {.lr = lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
+            .adam = {.lr = lr, .weight_decay = options.weight_decay},
+            .freeze = options.freeze,
+            .lr_factors = lr_factors(options),
+            .seed = options.seed,
+            .pixel_scale = data.pixel_scale,
+            .transform = data.transform,
+            .evaluation_transform = data.test_transform,
+            .workers = options.workers,
+            .ready = overlap ? dptk::Ready::marked : dptk::Ready::at_synchronize,
+            .comm_hook = comm_hook(options.comm_hook),
+            .reproducible_shards = options.reproducible_shards,
+            .cuda_graph = options.cuda_graph,
+            .data_on_device = options.data_on_device};
+}
+
+/// Trains a network on a backend, and prints the progress on rank 0. `computed_by` describes what computes
 /// on each rank.
-template <class Backend, class Dataset>
-void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data, Backend backend,
-           bool overlap, const std::string& computed_by) {
+template <class MakeBackend, class Dataset>
+void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset>& data,
+           MakeBackend make_backend, bool overlap, const std::string& computed_by) {
+    using Backend = decltype(make_backend());
     dptk::nn::Network<Backend> net(
         dptk::on_all_or_none(group, [&] { return graph_of(options, data.image, data.classes); }),
-        options.seed, std::move(backend));
-    const double lr = learning_rate(group, options);
-    dptk::Trainer trainer(
-        group, net,
-        {.epochs = options.epochs,
-         .batch_size = options.batch_size,
-         .accumulate = options.accumulate,
-         .optimizer = optimizer_kind(options.optimizer),
-         .sgd = {.lr = lr, .momentum = options.momentum, .weight_decay = options.weight_decay},
-         .adam = {.lr = lr, .weight_decay = options.weight_decay},
-         .freeze = options.freeze,
-         .lr_factors = lr_factors(options),
-         .seed = options.seed,
-         .pixel_scale = data.pixel_scale,
-         .transform = data.transform,
-         .evaluation_transform = data.test_transform,
-         .workers = options.workers,
-         .ready = overlap ? dptk::Ready::marked : dptk::Ready::at_synchronize,
-         .comm_hook = comm_hook(options.comm_hook),
-         .reproducible_shards = options.reproducible_shards,
-         .cuda_graph = options.cuda_graph,
-         .data_on_device = options.data_on_device});
+        options.seed, make_backend());
+    dptk::Trainer trainer(group, net, trainer_options(group, options, data, overlap));
 
     const dptk::ProgressStyle style = progress_style(options, group.rank());
     dptk::ProgressPrinter printer(style);
@@ -274,11 +290,19 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     }
     if (options.patience > 0) trainer.add(dptk::EarlyStopping({.patience = options.patience}));
     trainer.add(dptk::StopOnSignal());
+    const dptk::PruneFilters<Backend>* pruning =
+        prunes(options) ? &add_pruning(group, trainer, options, net, data.test, printer) : nullptr;
     if (!options.work_dir.empty()) add_files(group, trainer, options, data.class_names, printer);
     trainer.add(dptk::ProgressBar(style));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
+    if (pruning != nullptr && first_pruned_epoch(options) == 0)
+        printer.line(format("accuracy before pruning: %.4f", trainer.evaluate(data.test).accuracy));
     fit(group, trainer, options, data);
+    const bool is_complete = trainer.status().stop_reason.empty();
+    if (pruning != nullptr && is_complete)
+        return shrink(group, options, trainer_options(group, options, data, overlap), data, net, *pruning->plan(),
+                      trainer.status().test.accuracy, make_backend, printer);
     if (options.evaluate) trainer.evaluate(data.test);
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));
@@ -291,7 +315,8 @@ void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data
     set_threads(threads);
     const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
     const bool overlap = options.overlap == "on" || (options.overlap == "auto" && spare_core);
-    train(group, options, data, HostBackend{}, overlap, format("%d thread(s)", threads));
+    train(
+        group, options, data, [] { return HostBackend{}; }, overlap, format("%d thread(s)", threads));
 }
 
 #ifdef DPTK_WITH_CUDNN
@@ -305,8 +330,8 @@ void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data<
                            : options.precision == "tf32" ? dptk::nn::Precision::tf32
                                                          : dptk::nn::Precision::bf16;
     const bool overlap = options.overlap == "on" || (options.overlap == "auto" && group.size() > 1);
-    train(group, options, data, dptk::nn::Cuda({.precision = precision, .stream = stream}), overlap,
-          "a GPU in " + options.precision);
+    const auto make_backend = [&] { return dptk::nn::Cuda({.precision = precision, .stream = stream}); };
+    train(group, options, data, make_backend, overlap, "a GPU in " + options.precision);
 }
 #else
 template <class Dataset>

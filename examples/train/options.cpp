@@ -120,6 +120,22 @@ void check_files(Settings& settings, const Options& options) {
     settings.require("ema", "device", options.ema <= 0 || options.device == "cpu", "needs --device cpu");
 }
 
+void check_pruning(Settings& settings, const Options& options) {
+    for (const char* name : {"prune", "sparsity", "prune-epochs", "slim-penalty"})
+        settings.require(name, "evaluate", !options.evaluate, "cannot be combined with --evaluate");
+    for (const char* name : {"sparsity", "prune-epochs"})
+        settings.require(name, "prune", prunes(options), "needs --prune");
+    settings.require("slim-penalty", "prune", options.prune == "slim", "needs --prune slim");
+    if (!prunes(options)) return;
+    if (options.prune_epochs.value_or(0) > options.epochs)
+        settings.fail("prune-epochs", "expected at most --epochs " + std::to_string(options.epochs) +
+                                          ", got '" + std::to_string(*options.prune_epochs) + "'");
+    if (options.prune == "slim" && options.device != "cpu") settings.fail("prune", "slim needs --device cpu");
+    // Averages have values that are not pruned, and pruning costs accuracy.
+    settings.require("ema", "prune", options.ema <= 0, "cannot be combined with --prune");
+    settings.require("patience", "prune", options.patience == 0, "cannot be combined with --prune");
+}
+
 void check_device(Settings& settings, const Options& options) {
     const bool is_cuda = options.device == "cuda";
     if (is_cuda && !is_built_with_cuda)
@@ -164,6 +180,11 @@ CLI::Validator pattern_and_factor() {
                 return is_accepted ? "" : "expected PATTERN=FACTOR, such as fc.*=10, got '" + text + "'";
             },
             "PATTERN=FACTOR"};
+}
+
+CLI::Validator fraction() {
+    return number(
+        "FRACTION", [](double value) { return value > 0 && value < 1; }, "a number above 0 and below 1");
 }
 
 /// Help whose lines have at most 100 columns.
@@ -290,6 +311,20 @@ void add_options(CLI::App& app, Options& options) {
     app.add_flag("--evaluate", options.evaluate, "only evaluate, the weights or the newest checkpoint");
     app.add_option("--seed", options.seed, "seed of the initial parameters and of the order of samples");
 
+    begin_group("Pruning");
+    app.add_option(
+           "--prune", options.prune,
+           "train, then remove the filters of least importance, by this measure, and train the others")
+        ->transform(CLI::IsMember({"none", "l1", "l2", "fpgm", "slim"}, CLI::ignore_case));
+    app.add_option("--sparsity", options.sparsity, "fraction of the filters to remove")->check(fraction());
+    app.add_option("--prune-epochs", options.prune_epochs,
+                   "the last of --epochs, after pruning; default: half of them")
+        ->check(positive());
+    app.add_option(
+           "--slim-penalty", options.slim_penalty,
+           "of --prune slim: factor of the sum of |weight| of batch norms in the loss, before pruning")
+        ->check(not_negative());
+
     begin_group("Files and output");
     app.add_option("--work-dir", options.work_dir,
                    "folder for checkpoints, reports, logs, TensorBoard's files and config.yaml")
@@ -358,6 +393,7 @@ ParsedOptions parse_options(int argc, char** argv,
             Settings in_force(app, settings);
             check_dataset(in_force, options);
             check_device(in_force, options);
+            check_pruning(in_force, options);
             check_files(in_force, options);
             options.as_yaml = in_force.as_yaml();
             return in_force.obsolete();

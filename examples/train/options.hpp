@@ -31,11 +31,15 @@ struct Options {
     double momentum = 0.9;                // of SGD
     double weight_decay = 0;
     std::string scheduler = "constant";
-    std::vector<double> milestones;  // epochs
-    double warmup = 0;               // epochs
-    double ema = 0;                  // the decay of the averages; 0: none
-    int patience = 0;                // epochs; 0: any
-    std::string work_dir;            // for checkpoints and logs; empty: none
+    std::vector<double> milestones;   // epochs
+    double warmup = 0;                // epochs
+    double ema = 0;                   // the decay of the averages; 0: none
+    int patience = 0;                 // epochs; 0: any
+    std::string prune = "none";       // what makes a filter important, or none
+    double sparsity = 0.5;            // the fraction of filters to prune
+    std::optional<int> prune_epochs;  // the last ones, after pruning; default: half of them
+    double slim_penalty = 1e-4;       // of --prune slim, before pruning
+    std::string work_dir;             // for checkpoints and logs; empty: none
     std::string resume = "auto";
     std::int64_t save_every = 0;  // steps; 0: only after epochs
     std::size_t keep_last = 2;
@@ -54,6 +58,16 @@ struct Options {
     bool data_on_device = false;
     std::string as_yaml;  // the options in force, with their origins
 };
+
+/// Returns whether the network is pruned.
+[[nodiscard]] inline bool prunes(const Options& options) {
+    return options.prune != "none";
+}
+
+/// Returns the epoch, counted from 0, at whose beginning the network is pruned.
+[[nodiscard]] inline int first_pruned_epoch(const Options& options) {
+    return options.epochs - options.prune_epochs.value_or((options.epochs + 1) / 2);
+}
 
 /// The result of parsing: the options, or a text to print and an exit status; and a warning, which may be
 /// empty.
