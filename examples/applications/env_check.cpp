@@ -145,15 +145,14 @@ void train(dptk::ProcessGroup& group, const Options& options, Backend backend, a
     dptk::nn::Network<Backend> net(
         dptk::on_all_or_none(group, [&] { return dptk::nn::make_model(options.model, model); }), options.seed,
         std::move(backend));
-    dptk::Trainer trainer(
-        group, net,
-        {.epochs = options.epochs,
-         .batch_size = options.batch_size,
-         .sgd = {.lr = 0.001, .momentum = 0.9},
-         .seed = options.seed,
-         .transform = {dptk::RandomResizedCrop(size), dptk::Normalize(dptk::imagenet)},
-         .evaluation_transform = {dptk::Resize(size), dptk::CenterCrop(size),
-                                  dptk::Normalize(dptk::imagenet)}});
+    dptk::Trainer trainer(group, net,
+                          {.epochs = options.epochs,
+                           .batch_size = options.batch_size,
+                           .sgd = {.lr = 0.001, .momentum = 0.9},
+                           .seed = options.seed,
+                           .transform = {dptk::RandomResizedCrop(size), dptk::Normalize(dptk::imagenet)},
+                           .evaluation_transform = {dptk::Resize(size), dptk::CenterCrop(size),
+                                                    dptk::Normalize(dptk::imagenet)}});
     if (group.rank() == 0)
         std::printf("%s, %zu images of %zu x %zu pixels, batches of %zu\n", options.model.c_str(),
                     training.size(), size, size, options.batch_size);

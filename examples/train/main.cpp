@@ -301,8 +301,8 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     fit(group, trainer, options, data);
     const bool is_complete = trainer.status().stop_reason.empty();
     if (pruning != nullptr && is_complete)
-        return shrink(group, options, trainer_options(group, options, data, overlap), data, net, *pruning->plan(),
-                      trainer.status().test.accuracy, make_backend, printer);
+        return shrink(group, options, trainer_options(group, options, data, overlap), data, net,
+                      *pruning->plan(), trainer.status().test.accuracy, make_backend, printer);
     if (options.evaluate) trainer.evaluate(data.test);
     const dptk::EpochResult& tested = trainer.status().test;
     if (tested.samples > 0) printer.line(format("test accuracy: %.3f", tested.accuracy));

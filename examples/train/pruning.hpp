@@ -106,7 +106,8 @@ template <class MakeBackend, class Dataset>
     const Dataset few = first_samples(dataset, steps_per_round * samples_per_step);
     const double steps = std::ceil(static_cast<double>(few.size()) / static_cast<double>(samples_per_step));
     dptk::nn::Network<Backend> before(graphs[0], 1, make_backend()), after(graphs[1], 1, make_backend());
-    dptk::Trainer<Backend> trainers[] = {{group, before, options}, {group, after, options}};
+    dptk::Trainer<dptk::nn::Network<Backend>> trainers[] = {{group, before, options},
+                                                            {group, after, options}};
     std::array<std::array<std::vector<double>, 2>, 2> seconds;  // by graph; training and evaluation
     for (std::size_t round = 0; round <= rounds; ++round) {
         for (std::size_t i = 0; i < 2; ++i) {

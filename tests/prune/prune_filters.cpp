@@ -48,7 +48,7 @@ dptk::TrainerOptions options(int epochs) {
             .seed = 3};
 }
 
-std::uint64_t hash_of(dptk::Trainer<Backend>& trainer) {
+std::uint64_t hash_of(dptk::Trainer<dptk::nn::Network<Backend>>& trainer) {
     return dptk::detail::agreed_parameter_hash(trainer.group(), trainer.parameters());
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("ranks prune the same channels, which stay 0 in training with momentum
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         for (const FilterScore score : {FilterScore::l1, FilterScore::fpgm}) {
             Network<Backend> net(two_convolutions(), 1), pruned(two_convolutions(), 1);
-            dptk::Trainer<Backend> trainer(group, net, options(3));
+            dptk::Trainer trainer(group, net, options(3));
             const auto& pruning = trainer.add(dptk::PruneFilters(net, {.score = score, .ratio = 0.5}, 1));
             const auto& checks = trainer.add(CheckMasks(net, pruning));
             const Samples all = samples();
@@ -135,7 +135,7 @@ TEST_CASE("a run continues bit for bit before and after the network is pruned") 
         const Samples all = samples();
         const auto run = [&](Continue& reads, std::uint64_t seed, double ratio = 0.5) {
             Network<Backend> net(two_convolutions(), seed);
-            dptk::Trainer<Backend> trainer(group, net, options(3));
+            dptk::Trainer trainer(group, net, options(3));
             const auto& pruning = trainer.add(dptk::PruneFilters(net, {.ratio = ratio}, 1));
             auto& own = trainer.add(reads);
             trainer.fit(all, all);
@@ -171,7 +171,7 @@ TEST_CASE("the penalty of Slim changes a step by lr * factor * sign(weight) in b
         const auto values_after = [&](double penalty, int until_epoch) {
             Network<Backend> net(two_convolutions(), 1);
             set_norms(net);
-            dptk::Trainer<Backend> trainer(group, net, {.epochs = 1, .batch_size = 20, .sgd = {.lr = lr}});
+            dptk::Trainer trainer(group, net, {.epochs = 1, .batch_size = 20, .sgd = {.lr = lr}});
             trainer.add(dptk::SlimPenalty(net.graph(), penalty, until_epoch));
             trainer.fit(all, all);
             std::vector<std::vector<float>> values;
@@ -215,7 +215,7 @@ TEST_CASE("mistakes in pruning a trainer's network are errors") {
     CHECK(test::contains(text, "SlimPenalty: expected a factor of 0 or above, got -1"));
     dptk::launch_threads(2, [](dptk::ProcessGroup& group) {
         Network<Backend> trained(two_convolutions(), 1);
-        dptk::Trainer<Backend> trainer(group, trained, options(1));
+        dptk::Trainer trainer(group, trained, options(1));
         trainer.add(dptk::PruneFilters(trained, {.ratio = group.rank() == 0 ? 0.5 : 0.25}));
         std::string problem;
         const Samples all = samples();
