@@ -282,7 +282,8 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
                         options.model.c_str(), options.dataset.c_str(), data.train.size(), data.test.size(),
                         group.size(), group.backend().c_str(), computed_by.c_str()));
     load_weights(group, options, net, printer);
-    if (options.scale_lr) printer.line(format("learning rate %g: --lr %g, scaled", lr, options.lr));
+    if (options.scale_lr)
+        printer.line(format("learning rate %g: --lr %g, scaled", trainer.initial_lr(), options.lr));
 
     trainer.add(dptk::LearningRate(schedule(options)));
     if constexpr (std::same_as<typename Backend::Tensor, dptk::Tensor<float>>) {  // in host memory
