@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -98,7 +99,7 @@ template <class MakeBackend, class Dataset>
                                                      dptk::TrainerOptions options, const Dataset& dataset,
                                                      MakeBackend make_backend) {
     using Backend = decltype(make_backend());
-    constexpr std::size_t steps_per_round = 2, rounds = 5;
+    constexpr std::size_t steps_per_round = 2;
     options.sgd.lr = options.adam.lr = 0;  // the values must not grow
     const std::size_t samples_per_step =
         options.batch_size *
@@ -109,7 +110,9 @@ template <class MakeBackend, class Dataset>
     dptk::Trainer<dptk::nn::Network<Backend>> trainers[] = {{group, before, options},
                                                             {group, after, options}};
     std::array<std::array<std::vector<double>, 2>, 2> seconds;  // by graph; training and evaluation
+    std::size_t rounds = 1;
     for (std::size_t round = 0; round <= rounds; ++round) {
+        const auto begin = std::chrono::steady_clock::now();
         for (std::size_t i = 0; i < 2; ++i) {
             const double training = trainers[i].train_epoch(few, 0).seconds / steps;
             const double evaluation = trainers[i].evaluate(few).seconds / steps;
@@ -117,6 +120,12 @@ template <class MakeBackend, class Dataset>
             seconds[i][0].push_back(training);
             seconds[i][1].push_back(evaluation);
         }
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        // 5 rounds, or up to 25 if these take less than a second.
+        if (round == 0)
+            rounds = group.all_reduce_value(
+                std::clamp<std::size_t>(static_cast<std::size_t>(1 / taken.count()), 5, 25),
+                dptk::ReduceOp::max);
     }
     const auto median = [](std::vector<double>& values) {
         std::sort(values.begin(), values.end());
