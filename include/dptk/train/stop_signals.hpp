@@ -2,6 +2,7 @@
 /// run on all ranks at the same step.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ class StopSignals {
     ~StopSignals();
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;
+
+    /// Sets the time from the first signal until the program ends at once, as by a second signal, if it has
+    /// not ended by then; 0, the default, for no such limit. Uses alarm(), and lasts until the last object is
+    /// destroyed. Whole seconds.
+    static void set_grace_time(std::chrono::seconds time) noexcept;
 
     /// Returns the signal that this process has received, or 0.
     [[nodiscard]] static int received() noexcept;

@@ -2,6 +2,8 @@
 
 #include "dptk/train/stop_signals.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
 #include <iterator>
@@ -16,14 +18,24 @@ namespace detail {
 inline constexpr int stop_signals[] = {SIGTERM, SIGINT, SIGUSR1};
 
 inline std::atomic<int> received_signal = 0;
+inline std::atomic<unsigned> grace_seconds = 0;
 inline std::mutex stop_signals_mutex;
 inline int stop_signals_objects = 0;
-inline struct sigaction actions_before[std::size(stop_signals)];
+inline struct sigaction actions_before[std::size(stop_signals)], alarm_before;
+
+/// Ends the program as the signal does without a handler.
+inline void end_by(int signal) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);  // takes effect when the handler of this signal returns
+}
 
 extern "C" inline void note_signal(int signal) {
-    if (received_signal.exchange(signal) == 0) return;
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);  // takes effect when this handler returns
+    if (received_signal.exchange(signal) != 0) return end_by(signal);
+    if (grace_seconds != 0) alarm(grace_seconds);
+}
+
+extern "C" inline void end_after_grace_time(int) {
+    end_by(received_signal != 0 ? received_signal.load() : SIGALRM);
 }
 
 }  // namespace detail
@@ -42,8 +54,20 @@ DPTK_INLINE StopSignals::StopSignals() {
 DPTK_INLINE StopSignals::~StopSignals() {
     const std::lock_guard lock(detail::stop_signals_mutex);
     if (--detail::stop_signals_objects > 0) return;
+    set_grace_time(std::chrono::seconds(0));
     for (std::size_t i = 0; i < std::size(detail::stop_signals); ++i)
         sigaction(detail::stop_signals[i], &detail::actions_before[i], nullptr);
+}
+
+DPTK_INLINE void StopSignals::set_grace_time(std::chrono::seconds time) noexcept {
+    const unsigned before = detail::grace_seconds.exchange(static_cast<unsigned>(time.count()));
+    struct sigaction action {};
+    action.sa_handler = detail::end_after_grace_time;
+    if (before == 0 && time.count() > 0) sigaction(SIGALRM, &action, &detail::alarm_before);
+    if (before > 0 && time.count() == 0) {
+        alarm(0);
+        sigaction(SIGALRM, &detail::alarm_before, nullptr);
+    }
 }
 
 DPTK_INLINE int StopSignals::received() noexcept {
