@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <concepts>
 #include <cstdio>
 #include <exception>
@@ -21,6 +22,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -186,6 +188,11 @@ std::vector<std::pair<std::string, std::string>> settings_of(const Options& opti
     return settings;
 }
 
+/// Whether --resume has a checkpoint.
+bool names_checkpoint(const Options& options) {
+    return options.resume != "auto" && options.resume != "none";
+}
+
 template <class Trainer>
 void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& options,
                const std::vector<std::string>& class_names, dptk::ProgressPrinter& printer) {
@@ -203,6 +210,7 @@ void add_files(dptk::ProcessGroup& group, Trainer& trainer, const Options& optio
     }
     trainer.add(
         dptk::Checkpoint(options.work_dir, {.resume = options.resume == "auto",
+                                            .resume_from = names_checkpoint(options) ? options.resume : "",
                                             .keep_last = options.keep_last,
                                             .every_steps = options.save_every,
                                             .in_background = true,
@@ -263,6 +271,13 @@ dptk::TrainerOptions trainer_options(const dptk::ProcessGroup& group, const Opti
             .data_on_device = options.data_on_device};
 }
 
+/// Returns the file that has the lines of the output; its folder is made.
+std::string log_file(const Options& options) {
+    std::error_code ignored;  // add_files() reports a folder that cannot be made
+    std::filesystem::create_directories(options.work_dir, ignored);
+    return options.work_dir + "/train.log";
+}
+
 /// Trains a network on a backend, and prints the progress on rank 0. `computed_by` describes what computes
 /// on each rank.
 template <class MakeBackend, class Dataset>
@@ -275,7 +290,9 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     dptk::Trainer trainer(group, net, trainer_options(group, options, data, overlap));
 
     const dptk::ProgressStyle style = progress_style(options, group.rank());
-    dptk::ProgressPrinter printer(style);
+    const std::string log =
+        group.rank() == 0 && !options.work_dir.empty() && !options.evaluate ? log_file(options) : "";
+    dptk::ProgressPrinter printer(style, log);
     if (options.summary) printer.line(net.graph().summary());
     if (!data.remark.empty()) printer.line(data.remark);
     printer.line(format("%s on %s: %zu training and %zu test images, %d rank(s) over %s, %s each",
@@ -294,7 +311,7 @@ void train(dptk::ProcessGroup& group, const Options& options, const Data<Dataset
     const dptk::PruneFilters<Backend>* pruning =
         prunes(options) ? &add_pruning(group, trainer, options, net, data.test, printer) : nullptr;
     if (!options.work_dir.empty()) add_files(group, trainer, options, data.class_names, printer);
-    trainer.add(dptk::ProgressBar(style));
+    trainer.add(dptk::ProgressBar(style, log));
     if (options.verify) trainer.add(VerifyParameters(printer));
     if (options.evaluate) trainer.add(OnlyEvaluate());
     if (pruning != nullptr && first_pruned_epoch(options) == 0)
@@ -381,6 +398,7 @@ int main(int argc, char** argv) {
         if (rank == 0 && !parsed.warning.empty())
             std::fprintf(stderr, "train: warning: %s\n", parsed.warning.c_str());
         if (parsed.options) {
+            dptk::StopSignals::set_grace_time(std::chrono::seconds(parsed.options->grace));
             run(group, *parsed.options);
         } else if (rank == 0) {
             std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);

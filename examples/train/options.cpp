@@ -330,8 +330,12 @@ void add_options(CLI::App& app, Options& options) {
                    "folder for checkpoints, reports, logs, TensorBoard's files and config.yaml")
         ->type_name("DIR");
     app.add_option("--resume", options.resume,
-                   "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning")
-        ->check(CLI::IsMember({"auto", "none"}));
+                   "auto: continue from the newest checkpoint in --work-dir; none: start from the beginning; "
+                   "or a checkpoint, such as RUN/best")
+        ->type_name("auto|none|DIR");
+    app.add_option("--grace", options.grace,
+                   "seconds from a signal until the program ends, whatever it does; 0: no limit")
+        ->check(not_negative());
     app.add_option("--save-every", options.save_every, "steps between checkpoints within epochs; 0: none")
         ->check(not_negative());
     app.add_option("--keep-last", options.keep_last, "number of checkpoints that are kept; 0: all")

@@ -40,8 +40,9 @@ struct Options {
     std::optional<int> prune_epochs;  // the last ones, after pruning; default: half of them
     double slim_penalty = 1e-4;       // of --prune slim, before pruning
     std::string work_dir;             // for checkpoints and logs; empty: none
-    std::string resume = "auto";
-    std::int64_t save_every = 0;  // steps; 0: only after epochs
+    std::string resume = "auto";      // or none, or a checkpoint
+    int grace = 0;                    // seconds from a signal to the end; 0: any
+    std::int64_t save_every = 0;      // steps; 0: only after epochs
     std::size_t keep_last = 2;
     std::string weights;  // a safetensors file; empty: none
     bool evaluate = false;

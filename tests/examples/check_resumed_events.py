@@ -7,7 +7,8 @@ except ImportError as error:
     print(f"TensorBoard's files are not read: {error}")
     sys.exit(0)
 
-TAGS = ["accuracy/test", "accuracy/train", "loss/test", "loss/train", "lr", "samples_per_second"]
+TIMES = ["samples_per_second", "waiting_share"]
+TAGS = sorted(["accuracy/test", "accuracy/train", "gradient_norm", "loss/test", "loss/train", "lr", *TIMES])
 
 
 def read(folder):
@@ -27,6 +28,6 @@ for tag in TAGS:
     assert steps == sorted(set(steps)), f"{tag}: {steps}"
     assert [step for step, _ in resumed[tag]] == steps, f"{tag}: {resumed[tag]}, expected the steps {steps}"
     for (step, expected), (_, found) in zip(whole[tag], resumed[tag]):
-        same = tag == "samples_per_second" or abs(found - expected) <= 1e-6 * abs(expected)
+        same = tag in TIMES or abs(found - expected) <= 1e-6 * abs(expected)
         assert same, f"{tag} of step {step}: {found}, expected {expected}"
 print(f"TensorBoard reads {len(TAGS)} tags and {len(images)} images, the same ones from both runs")

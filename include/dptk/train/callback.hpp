@@ -79,6 +79,10 @@ class TrainingRun {
     /// not measured, as on a GPU, for which the host does not wait, and with reproducible shards.
     [[nodiscard]] virtual std::optional<StepTimes> step_times() const = 0;
 
+    /// Returns the 2-norm of the averaged gradients of the last step, or nullopt if they are on a GPU or with
+    /// reproducible shards. Only in Callback::step() and the calls after it.
+    [[nodiscard]] virtual std::optional<double> gradient_norm() = 0;
+
     /// Returns a copy of the run's state. Blocks until the device is done with the last step.
     [[nodiscard]] virtual TrainingState state() = 0;
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "dptk/core/config.hpp"
 
@@ -29,11 +30,14 @@ namespace detail {
 
 }  // namespace detail
 
-/// Writes progress to stdout. Use the style `none` on all ranks except rank 0.
+/// Writes progress to stdout, and lines to a log. Use the style `none` and no log on all ranks except rank 0.
 class ProgressPrinter {
   public:
-    /// Makes a printer of the given style.
-    explicit ProgressPrinter(ProgressStyle style) : style_(style) {}
+    /// Makes a printer of the given style. Appends what line() gets to the file `log`, with the local time,
+    /// if it is not empty; its folder must exist by then. A log that cannot be written is a warning of dptk's
+    /// log sink, not an error.
+    explicit ProgressPrinter(ProgressStyle style, std::string log = {})
+        : style_(style), log_(std::move(log)) {}
 
     /// Redraws the bar. In the style `lines`, writes a line if the last one is at least five seconds old.
     void update(const TrainingProgress& progress);
@@ -44,7 +48,10 @@ class ProgressPrinter {
   private:
     [[nodiscard]] static std::string bar(double done);
 
+    void append_to_log(const std::string& text);
+
     ProgressStyle style_;
+    std::string log_;
     std::chrono::steady_clock::time_point last_line_ = {};
     bool drawn_ = false;
 };

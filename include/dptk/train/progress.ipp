@@ -2,8 +2,14 @@
 
 #include "dptk/train/progress.hpp"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "dptk/core/detail/text.hpp"
+#include "dptk/core/log.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
@@ -39,11 +45,26 @@ DPTK_INLINE void ProgressPrinter::update(const TrainingProgress& progress) {
 }
 
 DPTK_INLINE void ProgressPrinter::line(const std::string& text) {
+    if (!log_.empty()) append_to_log(text);
     if (style_ == ProgressStyle::none) return;
     std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", text.c_str());
     std::fflush(stdout);
     drawn_ = false;
     last_line_ = std::chrono::steady_clock::now();
+}
+
+DPTK_INLINE void ProgressPrinter::append_to_log(const std::string& text) {
+    const std::time_t now = std::time(nullptr);
+    std::tm local = {};
+    localtime_r(&now, &local);
+    char time[32];
+    std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S  ", &local);
+    std::FILE* const file = std::fopen(log_.c_str(), "a");
+    const bool is_written = file != nullptr && std::fprintf(file, "%s%s\n", time, text.c_str()) > 0;
+    const bool is_closed = file == nullptr || std::fclose(file) == 0;
+    if (is_written && is_closed) return;
+    log(LogLevel::warning, 0, detail::text(log_, ": cannot be written: ", std::strerror(errno)));
+    log_.clear();
 }
 
 DPTK_INLINE std::string ProgressPrinter::bar(double done) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -233,6 +234,12 @@ class Trainer : public TrainingRun {
     [[nodiscard]] std::optional<StepTimes> step_times() const override {
         if (!Computation::is_on_host || !ddp_) return std::nullopt;
         return ddp_->statistics().all_steps;
+    }
+
+    /// See TrainingRun.
+    [[nodiscard]] std::optional<double> gradient_norm() override {
+        if (!Computation::is_on_host || !ddp_) return std::nullopt;
+        return ddp_->clip_grad_norm(std::numeric_limits<double>::infinity()).value();
     }
 
     /// See TrainingRun. Collective. The state of a comm hook is not part of it.

@@ -6,11 +6,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "model.hpp"
@@ -236,19 +238,20 @@ TEST_CASE("a checkpoint of another run, and one that cannot be written, are erro
 }
 
 TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
-    /// Sends itself a signal in a step, or in an evaluation.
+    enum class Moment { first_step, test, save };
+    /// Sends itself a signal once.
     struct Signal : dptk::Callback {
-        std::int64_t step;
-        bool in_test;
-        Signal(std::int64_t step_, bool in_test_) : step(step_), in_test(in_test_) {}
-        void batch_end(TrainingRun& run) override {
-            if (!in_test && run.status().step == step && run.group().rank() == 0) raise(SIGTERM);
-        }
-        void test_batch(TrainingRun& run) override {
-            if (in_test && run.group().rank() == 0) raise(SIGUSR1);
+        Moment moment;
+        explicit Signal(Moment moment_) : moment(moment_) {}
+        void batch_end(TrainingRun& run) override { send(run, Moment::first_step); }
+        void test_batch(TrainingRun& run) override { send(run, Moment::test); }
+        void save(TrainingRun& run, TrainingState& /*state*/) override { send(run, Moment::save); }
+        void send(TrainingRun& run, Moment now) const {
+            const bool is_first = dptk::StopSignals::received() == 0;
+            if (now == moment && is_first && run.group().rank() == 0) raise(SIGUSR1);
         }
     };
-    for (const bool in_test : {false, true}) {
+    for (const Moment moment : {Moment::first_step, Moment::test, Moment::save}) {
         const TemporaryFolder folder;
         const int status = test::exit_status_of_child([&] {
             const dptk::StopSignals signals;
@@ -257,29 +260,64 @@ TEST_CASE("a signal to one rank ends the run on all ranks at the same step") {
                 dptk::nn::Network<Backend> net = test::small_convnet();
                 dptk::Trainer trainer(group, net, test::small_options(epochs));
                 test::add_callbacks(trainer, epochs);
-                trainer.add(Signal(4, in_test));
+                trainer.add(Signal(moment));
                 trainer.add(dptk::StopOnSignal());
                 trainer.add(dptk::Checkpoint(folder / "run"));
                 const dptk::TrainingStatus stopped = trainer.fit(test::digits("train"), test::digits("test"));
-                if (stopped.stop_reason != (in_test ? "received SIGUSR1" : "received SIGTERM")) ++wrong;
-                if (stopped.step != (in_test ? static_cast<std::int64_t>(stopped.batches) : 4)) ++wrong;
+                if (stopped.stop_reason != "received SIGUSR1") ++wrong;
+                const auto epoch = static_cast<std::int64_t>(stopped.batches);
+                const std::int64_t last = moment == Moment::first_step ? 1
+                                          : moment == Moment::test     ? epoch
+                                                                       : epoch + 1;
+                if (stopped.step != last) ++wrong;
             });
             return wrong.load();
         });
         CHECK(status == 0);
-        // A second signal ends the process, also if it is another one than the first.
-        CHECK(test::exit_status_of_child([] {
-                  const dptk::StopSignals signals;
-                  std::raise(SIGTERM);
-                  if (dptk::StopSignals::received() != SIGTERM) return 2;
-                  std::raise(SIGINT);
-                  return 0;
-              }) == -1);
         dptk::launch_threads(2, [&](ProcessGroup& group) {
             const Outcome whole = train(group, folder / "whole", 0);
             CHECK(are_equal(train(group, folder / "run", 0).state, whole.state));
         });
     }
+}
+
+TEST_CASE("a second signal and the end of the grace time end the process") {
+    // A second signal ends the process, also if it is another one than the first.
+    CHECK(test::exit_status_of_child([] {
+              const dptk::StopSignals signals;
+              std::raise(SIGTERM);
+              if (dptk::StopSignals::received() != SIGTERM) return 2;
+              std::raise(SIGINT);
+              return 0;
+          }) == -1);
+    // So does the end of the grace time.
+    CHECK(test::exit_status_of_child([] {
+              const dptk::StopSignals signals;
+              dptk::StopSignals::set_grace_time(std::chrono::seconds(1));
+              std::raise(SIGTERM);
+              for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+              return 0;
+          }) == -1);
+}
+
+TEST_CASE("a run continues from the checkpoint that the options name") {
+    const TemporaryFolder folder;
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const Outcome whole = train(group, folder / "whole", 0);
+        train(group, folder / "first", 4);
+        train(group, folder / "first", 9);
+        const auto continue_in = [&](const char* own, const char* from) {
+            return train(group, folder / own, 0, {.resume_from = folder / from});
+        };
+        CHECK(are_equal(continue_in("other", "first/step-00000004").state, whole.state));
+        std::string message;
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { continue_in("first", "first/step-00000004"); }, test::Agreed::yes));
+        CHECK(test::contains(message, "has a checkpoint of step 9, later than "));
+        CHECK(test::throws<dptk::Error>(
+            message, [&] { continue_in("other", "first/best"); }, test::Agreed::yes));
+        CHECK(test::contains(message, "first/best/state.json"));
+    });
 }
 
 TEST_CASE("a run ends early that does not get better, and has then ended for good") {

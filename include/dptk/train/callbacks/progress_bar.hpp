@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/callback.hpp"
@@ -11,11 +13,13 @@
 
 namespace DPTK_NAMESPACE {
 
-/// On rank 0, writes to stdout the progress within an epoch, and a line after each epoch.
+/// On rank 0, writes to stdout the progress within an epoch, and a line after each epoch, which also goes to
+/// a log if there is one.
 class ProgressBar : public Callback {
   public:
-    /// Makes the callback.
-    explicit ProgressBar(ProgressStyle style = ProgressStyle::bar) : printer_(style) {}
+    /// Makes the callback. For `log`, see ProgressPrinter; other ranks than 0 do not use it.
+    explicit ProgressBar(ProgressStyle style = ProgressStyle::bar, std::string log = {})
+        : printer_(style, std::move(log)) {}
 
     void train_summary(TrainingRun& run) override {
         if (run.group().rank() != 0) return;

@@ -11,6 +11,7 @@
 #include "dptk/comm/agreement.hpp"
 #include "dptk/core/config.hpp"
 #include "dptk/core/detail/text.hpp"
+#include "dptk/ddp/statistics.hpp"
 #include "dptk/train/callback.hpp"
 #include "dptk/train/callbacks/misclassified.hpp"
 #include "dptk/train/tensorboard_file.hpp"
@@ -27,8 +28,9 @@ struct TensorBoardOptions {
 
 /// On rank 0, writes loss, learning rate and samples per second within epochs, and loss and accuracy of
 /// training and test after each: the tags loss/train, loss/test, accuracy/train, accuracy/test, lr and
-/// samples_per_second, by step. A run that continues repeats no step. All ranks throw if the file cannot be
-/// written.
+/// samples_per_second, by step. For models in host memory also gradient_norm, and waiting_share: the fraction
+/// of rank 0's time since the last summary in which it sent gradients or waited for other ranks, and did not
+/// compute. A run that continues repeats no step. All ranks throw if the file cannot be written.
 class TensorBoard : public Callback {
   public:
     /// `folder` is made if it does not exist.
@@ -48,6 +50,10 @@ class TensorBoard : public Callback {
             file_->scalar("loss/train", status.training.loss, status.step);
             file_->scalar("lr", run.lr(), status.step);
             file_->scalar("samples_per_second", status.samples_per_second, status.step);
+            if (const std::optional<double> norm = run.gradient_norm())
+                file_->scalar("gradient_norm", *norm, status.step);
+            if (const std::optional<StepTimes> times = run.step_times())
+                file_->scalar("waiting_share", waiting_share(*times), status.step);
         });
     }
 
@@ -68,6 +74,15 @@ class TensorBoard : public Callback {
         });
     }
 
+    /// Returns the share since the last call; `times` are sums.
+    [[nodiscard]] double waiting_share(const StepTimes& times) {
+        const double compute = times.compute - times_.compute;
+        const double waiting =
+            times.communication - times.overlapped - (times_.communication - times_.overlapped);
+        times_ = times;
+        return waiting > 0 ? waiting / (compute + waiting) : 0;
+    }
+
     void write(const Misclassified& misclassified, std::int64_t step) {
         const std::vector<MisclassifiedSample>& samples = misclassified.samples();
         for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -81,6 +96,7 @@ class TensorBoard : public Callback {
     std::string folder_;
     TensorBoardOptions options_;
     std::optional<TensorBoardFile> file_;
+    StepTimes times_;  // at the last summary
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -19,6 +19,9 @@ namespace DPTK_NAMESPACE {
 struct CheckpointOptions {
     /// Whether the run continues from the folder's newest checkpoint, if there is one.
     bool resume = true;
+    /// The checkpoint from which the run continues instead, such as `runs/digits/step-00000123` or
+    /// `runs/digits/best`; empty: none. It is an error if the run's own folder has one of a later step.
+    std::filesystem::path resume_from = {};
     std::size_t keep_last = 2;     ///< See CheckpointFolderOptions.
     std::int64_t every_steps = 0;  ///< Saves after this number of steps too; 0: only after epochs.
     /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is.
@@ -53,6 +56,9 @@ class Checkpoint : public Callback {
     struct Writer;
 
     void write(TrainingRun& run, bool is_best);
+
+    /// Reads options.resume_from.
+    [[nodiscard]] TrainingState load(const CheckpointFolder& folder) const;
 
     void say(const std::string& remark) const;
 

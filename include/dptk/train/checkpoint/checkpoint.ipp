@@ -92,7 +92,11 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
         if (group.rank() != 0) return;
         writer_ = std::make_unique<Writer>(path_, options_.keep_last);
         std::vector<std::string> remarks;
-        if (options_.resume) state = writer_->folder.load_newest(remarks);
+        if (!options_.resume_from.empty()) {
+            state = load(writer_->folder);
+        } else if (options_.resume) {
+            state = writer_->folder.load_newest(remarks);
+        }
         for (const std::string& remark : remarks) say(remark);
     });
     if (group.all_reduce_value<int>(state ? 1 : 0, ReduceOp::max) == 0) return;
@@ -103,6 +107,16 @@ DPTK_INLINE void Checkpoint::train_begin(TrainingRun& run) {
     if (writer_)
         say(detail::text("continuing from the checkpoint of step ", saved_step_, ", after ",
                          run.status().epoch, " epochs"));
+}
+
+DPTK_INLINE TrainingState Checkpoint::load(const CheckpointFolder& folder) const {
+    TrainingState state = CheckpointFolder::load(options_.resume_from);
+    const std::vector<std::int64_t> steps = folder.steps();
+    if (!steps.empty() && steps.back() > state.number("trainer.step"))
+        throw ArgumentError(detail::text(folder.path().string(), ": has a checkpoint of step ", steps.back(),
+                                         ", later than ", options_.resume_from.string(),
+                                         ": use another folder for the run that continues from it"));
+    return state;
 }
 
 DPTK_INLINE void Checkpoint::say(const std::string& remark) const {
