@@ -7,6 +7,7 @@
 #include "dptk/nn/graph.ipp"
 #include "dptk/nn/models.ipp"
 #include "dptk/nn/operations.ipp"
+#include "dptk/nn/precision.ipp"
 #include "dptk/nn/residual_models.ipp"
 #include "dptk/prune/channel_groups.ipp"
 #include "dptk/prune/filter_scores.ipp"

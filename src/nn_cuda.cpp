@@ -7,6 +7,5 @@
 #include "dptk/nn/cuda/layer.ipp"
 #include "dptk/nn/cuda/loss.ipp"
 #include "dptk/nn/cuda/parameter.ipp"
-#include "dptk/nn/cuda/precision.ipp"
 #include "dptk/optim/cuda/fused_optimizers.ipp"
 #include "dptk/train/detail/cuda/batches.ipp"

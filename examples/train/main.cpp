@@ -3,6 +3,7 @@
 //   dptk-run --nproc-per-node 2 -- train --device cuda --precision bf16 --cuda-graph
 #include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/ddp/hooks/powersgd.hpp>
+#include <dptk/nn/precision.hpp>
 #include <dptk/train.hpp>
 #ifdef DPTK_WITH_WEIGHTS
 #include <dptk/data/detail/replacement_file.hpp>
@@ -35,14 +36,28 @@
 
 namespace {
 
+dptk::nn::Precision precision(const Options& options) {
+    return options.precision == "fp32"   ? dptk::nn::Precision::fp32
+           : options.precision == "tf32" ? dptk::nn::Precision::tf32
+                                         : dptk::nn::Precision::bf16;
+}
+
 #ifdef DPTK_WITH_ONEDNN
 using HostBackend = dptk::nn::Cpu;
+
+HostBackend make_host_backend(const Options& options) {
+    return HostBackend({.precision = precision(options)});
+}
 
 void set_threads(int threads) {
     dptk::nn::cpu::set_num_threads(threads);
 }
 #else
 using HostBackend = dptk::nn::Reference<float>;
+
+HostBackend make_host_backend(const Options&) {
+    return {};
+}
 
 void set_threads(int) {}
 #endif
@@ -334,7 +349,8 @@ void train_on_host(dptk::ProcessGroup& group, const Options& options, const Data
     const bool spare_core = group.all_reduce_value<int>(threads < cores, dptk::ReduceOp::min) != 0;
     const bool overlap = options.overlap == "on" || (options.overlap == "auto" && spare_core);
     train(
-        group, options, data, [] { return HostBackend{}; }, overlap, format("%d thread(s)", threads));
+        group, options, data, [&] { return make_host_backend(options); }, overlap,
+        format("%d thread(s)%s", threads, options.precision == "bf16" ? " in bf16" : ""));
 }
 
 #ifdef DPTK_WITH_CUDNN
@@ -344,11 +360,10 @@ void train_on_gpu(dptk::ProcessGroup& group, const Options& options, const Data<
     dptk::on_all_or_none(group,
                          [&] { dptk::cuda::set_device(dptk::cuda::local_device(group.local_rank())); });
     const dptk::cuda::Stream stream;  // outlives the network
-    const auto precision = options.precision == "fp32"   ? dptk::nn::Precision::fp32
-                           : options.precision == "tf32" ? dptk::nn::Precision::tf32
-                                                         : dptk::nn::Precision::bf16;
     const bool overlap = options.overlap == "on" || (options.overlap == "auto" && group.size() > 1);
-    const auto make_backend = [&] { return dptk::nn::Cuda({.precision = precision, .stream = stream}); };
+    const auto make_backend = [&] {
+        return dptk::nn::Cuda({.precision = precision(options), .stream = stream});
+    };
     train(group, options, data, make_backend, overlap, "a GPU in " + options.precision);
 }
 #else

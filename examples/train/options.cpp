@@ -30,6 +30,12 @@ constexpr bool is_built_with_images = true;
 constexpr bool is_built_with_images = false;
 #endif
 
+#ifdef DPTK_WITH_ONEDNN
+constexpr bool is_built_with_onednn = true;
+#else
+constexpr bool is_built_with_onednn = false;
+#endif
+
 #ifdef DPTK_WITH_WEIGHTS
 constexpr bool is_built_with_weights = true;
 #else
@@ -145,7 +151,11 @@ void check_device(Settings& settings, const Options& options) {
                      "needs --device cpu");
     if (is_cuda && options.data_on_device && options.dataset == "images")
         settings.fail("data-on-device", "--dataset images cannot be kept on the device");
-    for (const char* name : {"precision", "cuda-graph", "data-on-device"})
+    if (!is_cuda && options.precision == "bf16" && !is_built_with_onednn)
+        settings.fail("precision",
+                      "this program was built without oneDNN; install libdnnl-dev (Debian), or onednn-devel "
+                      "(Fedora), and build it again");
+    for (const char* name : {"cuda-graph", "data-on-device"})
         settings.require(name, "device", is_cuda, "needs --device cuda");
 }
 
@@ -346,7 +356,9 @@ void add_options(CLI::App& app, Options& options) {
     begin_group("Ranks and devices");
     app.add_option("--device", options.device, "what computes: the host's CPU, or one GPU per rank")
         ->check(CLI::IsMember({"cpu", "cuda"}));
-    app.add_option("--precision", options.precision, "precision of the arithmetic on a GPU")
+    app.add_option(
+           "--precision", options.precision,
+           "precision of products and convolutions; tf32 is fp32 on a CPU, and bf16 needs AVX512_BF16")
         ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
     app.add_flag("--cuda-graph", options.cuda_graph, "launch each step as one CUDA graph");
     app.add_flag("--data-on-device", options.data_on_device, "keep the whole dataset in the GPU's memory");

@@ -76,6 +76,35 @@ TEST_CASE("whole models on oneDNN compute what the reference does, for batches o
     }
 }
 
+TEST_CASE("bf16 on oneDNN rounds the operands of products and convolutions") {
+    if (!cpu::has_bf16_products()) {
+        CHECK_THROWS_WITH_AS(
+            Cpu({.precision = Precision::bf16}),
+            "Cpu: Precision::bf16 requires a processor with AVX512_BF16, which oneDNN may use",
+            dptk::ArgumentError);
+        MESSAGE("SKIPPED: oneDNN finds no AVX512_BF16");
+        return;
+    }
+    const auto bf16 = [] { return Cpu({.precision = Precision::bf16}); };
+    // Smooth functions: a ReLU or a maximum may choose another element after rounding.
+    const std::vector<Graph> graphs = {
+        sequential({3, 6, 6}, {Conv2d{.out_channels = 17, .padding = 1}, Sigmoid{}, AvgPool2d{2}, Flatten{},
+                               Linear{11}, Sigmoid{}, Linear{3}}),
+        sequential({4, 9, 7}, {Conv2d{.out_channels = 8, .stride = 2, .padding = 1, .bias = false},
+                               Sigmoid{}, Conv2d{.out_channels = 8, .padding = 1, .groups = 8},
+                               Conv2d{.out_channels = 6, .kernel_size = 1, .groups = 2}, Flatten{},
+                               Linear{.out_features = 5, .bias = false}})};
+    for (const Graph& graph : graphs) {
+        testing::check_against_reference(bf16(), graph, 0.05);
+        Network<Cpu> rounded(graph, 5, bf16()), exact(graph, 5);
+        const auto input = testing::pattern_tensor<float>(1, testing::with_batch(8, graph.input_shape()), 8);
+        CHECK(testing::difference(rounded.forward(input).values(), exact.forward(input).values()) > 1e-4);
+        CHECK(layouts_of(rounded) == layouts_of(exact));
+    }
+    Network<Cpu> rounded(odd_net(), 5, bf16()), exact(odd_net(), 5);
+    CHECK(train(rounded, 20, 8) == doctest::Approx(train(exact, 20, 8)).epsilon(0.1));
+}
+
 TEST_CASE("frozen layers on oneDNN compute what the reference does") {
     const auto conv = [](std::size_t channels) { return Conv2d{.out_channels = channels, .bias = false}; };
     const Graph graph = sequential(

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "dptk/nn/cpu/backend.hpp"
@@ -48,10 +49,10 @@ inline bool padding_is_zero(const std::vector<bool>& padding, const void* elemen
 
 /// Runs batches of several sizes through one network object on each backend, and compares outputs and
 /// gradients of parameters and inputs. The padding of parameters and gradients must always be zero.
-inline void check_against_reference(const Graph& graph, double tolerance = cpu_tolerance,
+inline void check_against_reference(Cpu backend, const Graph& graph, double tolerance,
                                     const std::vector<std::size_t>& batches = {8, 3, 33, 3, 8, 1},
                                     Mode mode = Mode::train, const std::vector<std::size_t>& frozen = {}) {
-    Network<Cpu> net(graph, 5);
+    Network<Cpu> net(graph, 5, std::move(backend));
     Network<Reference<double>> oracle(graph, 5);
     net.set_frozen(frozen);
     oracle.set_frozen(frozen);
@@ -99,6 +100,13 @@ inline void check_against_reference(const Graph& graph, double tolerance = cpu_t
         CHECK(difference(net.parameter_values(i), oracle.parameter_values(i)) < 1e-7);
         ++i;
     });
+}
+
+/// The same, in f32.
+inline void check_against_reference(const Graph& graph, double tolerance = cpu_tolerance,
+                                    const std::vector<std::size_t>& batches = {8, 3, 33, 3, 8, 1},
+                                    Mode mode = Mode::train, const std::vector<std::size_t>& frozen = {}) {
+    check_against_reference(Cpu(), graph, tolerance, batches, mode, frozen);
 }
 
 /// The same, for consecutive operations.

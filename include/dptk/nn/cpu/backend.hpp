@@ -15,8 +15,14 @@
 #include "dptk/nn/cpu/parameter.hpp"
 #include "dptk/nn/cpu/primitive.hpp"
 #include "dptk/nn/graph.hpp"
+#include "dptk/nn/precision.hpp"
 
 namespace DPTK_NAMESPACE::nn {
+
+/// Options of Cpu.
+struct CpuOptions {
+    Precision precision = Precision::fp32;  ///< What computes matrix products and convolutions.
+};
 
 /// The backend for `Network<Cpu>`. Every oneDNN error becomes a BackendError that names the operation.
 /// Operations that oneDNN lacks are computed in plain loops. Unlike in PyTorch and the reference backend,
@@ -36,6 +42,9 @@ class Cpu {
     static constexpr std::size_t nominal_batch = 32;
 
     static constexpr bool copies_tensors = false;
+
+    /// Throws ArgumentError for bf16 if oneDNN may not use AVX512_BF16.
+    explicit Cpu(const CpuOptions& options = {});
 
     [[nodiscard]] bool fuses_relu(const Operation& operation) const;
 

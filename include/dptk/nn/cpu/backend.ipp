@@ -19,9 +19,9 @@ namespace DPTK_NAMESPACE::nn {
 
 namespace cpu {
 
-/// Returns the layout that oneDNN chooses for the weight of a Linear or Conv2d.
-[[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(const Context& context,
-                                                              const Request& request) {
+/// Returns the layout that oneDNN chooses for the weight of a Linear or Conv2d, in f32.
+[[nodiscard]] DPTK_INLINE std::optional<Layout> weight_layout(Context context, const Request& request) {
+    context.operand_type = ElementType::f32;
     const auto of = [&](const auto& passes) {
         const Layout any = any_layout(passes.weight_dims(request.inputs[0]));
         return passes.describe_forward(request.inputs[0], any).weights_desc();
@@ -66,6 +66,14 @@ DPTK_INLINE PlanPointer Layer::make_plan(std::size_t batch, std::span<const Layo
 }
 
 }  // namespace cpu
+
+DPTK_INLINE Cpu::Cpu(const CpuOptions& options) {
+    if (options.precision != Precision::bf16) return;
+    if (!cpu::has_bf16_products())
+        throw ArgumentError(
+            "Cpu: Precision::bf16 requires a processor with AVX512_BF16, which oneDNN may use");
+    context_.operand_type = cpu::ElementType::bf16;
+}
 
 DPTK_INLINE bool Cpu::fuses_relu(const Operation& operation) const {
     return std::holds_alternative<Linear>(operation) || std::holds_alternative<Conv2d>(operation) ||

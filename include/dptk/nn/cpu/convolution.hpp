@@ -24,8 +24,11 @@ class Conv2dPasses {
           conv_(std::get<Conv2d>(info.operation)),
           out_(info.output),
           bias_(bias_layout(conv_.bias, out_[0])),
+          operand_(context.operand_type),
           windows_(conv_.kernel_size, conv_.stride, conv_.padding, conv_.dilation, info),
           weight_shape_(parameters_of(conv_, info.inputs)[0].shape) {}
+
+    [[nodiscard]] ElementType operand_type() const noexcept { return operand_; }
 
     /// Returns {outputs, channels, height, width}, or with groups, {groups, outputs of a group, channels,
     /// height, width}.
@@ -41,21 +44,21 @@ class Conv2dPasses {
     [[nodiscard]] auto describe_forward(const Layout& input, const Layout& weight) const {
         const Layout result = any_layout(dims_of_batch(static_cast<std::size_t>(dims_of(input)[0]), out_));
         return describe<Forward>(engine_, post_op_, dnnl::prop_kind::forward_training, direct,
-                                 any_order(input), weight, bias_, result, windows_.strides, windows_.dilation,
-                                 windows_.padding, windows_.end_padding);
+                                 any_order(input, operand_), weight, bias_, result, windows_.strides,
+                                 windows_.dilation, windows_.padding, windows_.end_padding);
     }
 
     [[nodiscard]] auto describe_gradients(const Forward::primitive_desc& forward) const {
         return describe_backward<BackwardParameters>(
-            engine_, forward, direct, any_order(forward.src_desc()), any_order(forward.weights_desc()), bias_,
-            any_order(forward.dst_desc()), windows_.strides, windows_.dilation, windows_.padding,
-            windows_.end_padding);
+            engine_, forward, direct, any_order(forward.src_desc(), operand_),
+            any_order(forward.weights_desc()), bias_, any_order(forward.dst_desc(), operand_),
+            windows_.strides, windows_.dilation, windows_.padding, windows_.end_padding);
     }
 
     [[nodiscard]] auto describe_backward_input(const Forward::primitive_desc& forward) const {
         return describe_backward<BackwardInput>(engine_, forward, direct, any_order(forward.src_desc()),
-                                                any_order(forward.weights_desc()),
-                                                any_order(forward.dst_desc()), windows_.strides,
+                                                any_order(forward.weights_desc(), operand_),
+                                                any_order(forward.dst_desc(), operand_), windows_.strides,
                                                 windows_.dilation, windows_.padding, windows_.end_padding);
     }
 
@@ -67,6 +70,7 @@ class Conv2dPasses {
     Conv2d conv_;
     Shape out_;
     Layout bias_;
+    ElementType operand_;
     Windows windows_;
     Shape weight_shape_;
 };

@@ -124,13 +124,18 @@ template <class Describe>
     });
 }
 
+/// Returns whether oneDNN has only its reference loops for a primitive.
+[[nodiscard]] inline bool is_slow(const dnnl::primitive_desc_base& described) {
+    return std::string_view(described.impl_info_str()).starts_with("ref");
+}
+
 /// Returns the description of a primitive that `wanted()` makes. If oneDNN has only its reference loops for
 /// that primitive, which are hundreds of times slower, returns the description that `free()` makes, which
 /// gives oneDNN more choice.
 template <class Wanted, class Free>
 [[nodiscard]] auto describe_fast(Wanted&& wanted, Free&& free) {
     const auto described = wanted();
-    return std::string_view(described.impl_info_str()).starts_with("ref") ? free() : described;
+    return is_slow(described) ? free() : described;
 }
 
 [[nodiscard]] inline Dims dims_of(const Layout& layout) {
@@ -141,14 +146,22 @@ template <class Wanted, class Free>
 #endif
 }
 
+using ElementType = dnnl::memory::data_type;
+
 /// Returns a layout with the dimensions `dims`, in an order that oneDNN may choose.
-[[nodiscard]] inline Layout any_layout(const Dims& dims) {
-    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+[[nodiscard]] inline Layout any_layout(const Dims& dims, ElementType type = ElementType::f32) {
+    return {dims, type, dnnl::memory::format_tag::any};
 }
 
 /// Returns a layout with the dimensions of `layout`, in an order that oneDNN may choose.
-[[nodiscard]] inline Layout any_order(const Layout& layout) {
-    return any_layout(dims_of(layout));
+[[nodiscard]] inline Layout any_order(const Layout& layout, ElementType type = ElementType::f32) {
+    return any_layout(dims_of(layout), type);
+}
+
+/// Returns whether the processor computes products of bf16 numbers.
+[[nodiscard]] inline bool has_bf16_products() {
+    constexpr int wanted = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+    return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
 [[nodiscard]] inline Layout row_major_layout(const Dims& dims) {

@@ -19,6 +19,7 @@ namespace DPTK_NAMESPACE::nn::cpu {
 struct Context {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
+    ElementType operand_type = ElementType::f32;  ///< Of matrix products and convolutions.
     std::shared_ptr<AlignedArray<std::byte>> scratch = std::make_shared<AlignedArray<std::byte>>();
 };
 

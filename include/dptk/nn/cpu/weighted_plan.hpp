@@ -12,15 +12,18 @@ namespace DPTK_NAMESPACE::nn::cpu {
 
 /// Passes has a constructor from a Context and an OperationInfo, and:
 /// - `Forward`, `BackwardInput`: the primitives of two passes
+/// - `operand_type()`: the element type of sources, weights and the gradients of results; f32 if that of the
+///   context would select oneDNN's slow loops. All else is f32.
 /// - `weight_dims(input)`: the weight's dimensions in oneDNN, for inputs with the layout `input`
-/// - `describe_forward(input, weight)`: the forward pass, for inputs and a weight of these layouts
+/// - `describe_forward(input, weight)`: the forward pass, for inputs and a weight of these layouts; a weight
+///   of another element type has any layout
 /// - `describe_gradients(forward)`, `describe_backward_input(forward)`: the corresponding backward passes
 template <class Passes>
 class WeightedPlan final : public Plan {
   public:
     WeightedPlan(Layer& layer, const Layout& input)
         : Plan(layer),
-          passes_(context(), info()),
+          passes_(passes_for(context(), info(), input)),
           described_(passes_.describe_forward(input, weight_for(input))) {
         output = described_.dst_desc();
         source_ = add_converter(input, described_.src_desc(), WorkspaceUse::kept);
@@ -29,12 +32,23 @@ class WeightedPlan final : public Plan {
     }
 
   private:
+    [[nodiscard]] static Passes passes_for(Context context, const OperationInfo& info, const Layout& input) {
+        const Passes passes(context, info);
+        if (context.operand_type == ElementType::f32) return passes;
+        const Layout weight = any_layout(passes.weight_dims(input), context.operand_type);
+        if (!is_slow(passes.describe_forward(input, weight))) return passes;
+        context.operand_type = ElementType::f32;
+        return Passes(context, info);
+    }
+
     [[nodiscard]] const dnnl::memory& value() const { return layer().weight().value_memory(); }
 
     /// A weight that was made row-major is converted: it would select oneDNN's slow loops.
     [[nodiscard]] Layout weight_for(const Layout& input) const {
-        return layer().weight().was_made_row_major() ? any_layout(passes_.weight_dims(input))
-                                                     : value().get_desc();
+        const ElementType type = passes_.operand_type();
+        return type != ElementType::f32 || layer().weight().was_made_row_major()
+                   ? any_layout(passes_.weight_dims(input), type)
+                   : value().get_desc();
     }
 
     std::vector<Layout> do_plan_backward(const Layout& output_gradient) override {

@@ -19,7 +19,7 @@
 #include "dptk/core/cuda/memory.hpp"
 #include "dptk/core/dtype.hpp"
 #include "dptk/core/stream_ref.hpp"
-#include "dptk/nn/cuda/precision.hpp"
+#include "dptk/nn/precision.hpp"
 
 #if CUDNN_MAJOR < 9
 #error "dptk/nn/cuda needs cuDNN 9 or newer"

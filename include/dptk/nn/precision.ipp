@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dptk/nn/cuda/precision.hpp"
+#include "dptk/nn/precision.hpp"
 
 namespace DPTK_NAMESPACE::nn {
 
