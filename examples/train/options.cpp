@@ -217,6 +217,23 @@ class NarrowHelp : public CLI::Formatter {
         return text;
     }
 
+  protected:
+    /// Returns the choices of an option, or a short name of its type, and its default.
+    std::string make_option_opts(const CLI::Option* option) const override {
+        if (option->get_type_size() == 0) return "";  // a flag
+        std::string type = option->get_type_name();   // such as TEXT:{a,b} or INT:POSITIVE
+        const std::size_t colon = type.find(':');
+        const bool has_choices = type.find(":{") == colon;
+        if (colon != std::string::npos)
+            type = has_choices || colon == 0 ? type.substr(colon + 1) : type.substr(0, colon);
+        if (type == "INT" || type == "UINT") type = "N";
+        if (type == "FLOAT") type = "X";
+        std::string text = " " + type;
+        const std::string value = option->get_default_str();
+        if (!value.empty() && value != "[]") text += "=" + value;
+        return option->get_expected_max() > 1 ? text + " ..." : text;
+    }
+
   private:
     static constexpr std::size_t width = 100;
 };
