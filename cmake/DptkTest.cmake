@@ -32,11 +32,16 @@ endif()
 
 # Tests of all collectives over other transports, or in other memory, repeat the arithmetic of comm. With this option they
 # use only a few dtypes.
-option(DPTK_TEST_FEW_DTYPES "Test collectives with all dtypes over one transport only" OFF)
+option(DPTK_TEST_QUICK "Test collectives with all dtypes over one transport only, and leave tests that are slow with a \
+sanitizer to the suite `launched`" OFF)
+# Whether such tests are left out here.
+if(DPTK_TEST_QUICK AND DPTK_TEST_SUITES STREQUAL "in_process")
+    set(DPTK_TESTS_WITHOUT_SLOW ON)
+endif()
 
-# dptk_use_few_dtypes(<test>...): makes these tests use few dtypes if DPTK_TEST_FEW_DTYPES is set.
+# dptk_use_few_dtypes(<test>...): makes these tests use few dtypes if DPTK_TEST_QUICK is set.
 function(dptk_use_few_dtypes)
-    if(DPTK_TEST_FEW_DTYPES)
+    if(DPTK_TEST_QUICK)
         set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT DPTK_TEST_DTYPES=few)
     endif()
 endfunction()
