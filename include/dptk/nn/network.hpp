@@ -281,11 +281,17 @@ class Network {
     /// Returns elements that have the layout of parameter `i`, such as an optimizer's momentum, row-major.
     /// Throws ArgumentError if there are not ParameterRef::count of them.
     [[nodiscard]] std::vector<Scalar> to_row_major(std::size_t i, Elements elements) {
+        std::vector<Scalar> values(element_count(parameter_at(i).shape()));
+        to_row_major(i, elements, values);
+        return values;
+    }
+
+    /// Writes them to `out`. Throws ArgumentError if the numbers of elements differ from the parameter's.
+    void to_row_major(std::size_t i, Elements elements, std::span<Scalar> out) {
         const Parameter& parameter = parameter_at(i);
         require_count(i, "elements", elements.size(), parameter.count());
-        std::vector<Scalar> values(element_count(parameter.shape()));
-        parameter.to_row_major(elements, values);
-        return values;
+        require_count(i, "the values", out.size(), element_count(parameter.shape()));
+        parameter.to_row_major(elements, out);
     }
 
     /// Converts row-major values to elements that have the layout of parameter `i`. Throws ArgumentError if

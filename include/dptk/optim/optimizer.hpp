@@ -85,8 +85,8 @@ class OptimizerSlots {
         return state;
     }
 
-    [[nodiscard]] OptimizerState<T> get(std::size_t slot) const {
-        return slot < slots_.size() ? slots_[slot] : OptimizerState<T>();
+    [[nodiscard]] const OptimizerState<T>& get(std::size_t slot) const {
+        return slot < slots_.size() ? slots_[slot] : unused_;
     }
 
     /// Throws ArgumentError for a state of another kind of optimizer.
@@ -116,6 +116,7 @@ class OptimizerSlots {
   private:
     std::string_view name_;
     std::size_t arrays_;
+    OptimizerState<T> unused_;  // of slots that have never stepped
     std::vector<OptimizerState<T>> slots_;
     std::vector<ParameterGroup> groups_{1};
     std::vector<std::size_t> group_of_;  // by slot; the first group if the slot is not there

@@ -89,8 +89,8 @@ class SGD {
     [[nodiscard]] double lr() const noexcept { return options_.lr; }
 
     /// Returns the momentum of a slot, for checkpoints. The state has no arrays if options.momentum is 0,
-    /// or before the slot's first step.
-    [[nodiscard]] OptimizerState<T> state(std::size_t slot) const { return slots_.get(slot); }
+    /// or before the slot's first step. The reference is valid until the next step() or set_state().
+    [[nodiscard]] const OptimizerState<T>& state(std::size_t slot) const { return slots_.get(slot); }
 
     /// Restores a state that state(slot) returned. Throws ArgumentError for a state of another kind of
     /// optimizer.

@@ -66,8 +66,8 @@ class HostComputation {
         return {static_cast<Scalar*>(const_cast<void*>(data)), parameter.count};
     }
 
-    /// Returns a copy of an optimizer's array where the model's elements are.
-    [[nodiscard]] std::vector<Scalar> upload(std::vector<Scalar> array) const { return array; }
+    /// Returns an optimizer's array where the model's elements are.
+    [[nodiscard]] const std::vector<Scalar>& upload(const std::vector<Scalar>& array) const { return array; }
 
     [[nodiscard]] std::vector<Scalar> download(const std::vector<Scalar>& array) const { return array; }
 

@@ -60,8 +60,8 @@ class RowMajorModel {
   public:
     explicit RowMajorModel(Model& model) : model_(model) {}
 
-    [[nodiscard]] static std::vector<Scalar> to_row_major(std::size_t /*i*/, std::span<Scalar> elements) {
-        return {elements.begin(), elements.end()};
+    static void to_row_major(std::size_t /*i*/, std::span<Scalar> elements, std::span<Scalar> out) {
+        std::copy(elements.begin(), elements.end(), out.begin());
     }
 
     static void from_row_major(std::size_t /*i*/, std::span<const Scalar> values,

@@ -30,9 +30,12 @@ class ModelState {
 
     /// See TrainingRun::to_row_major().
     [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) {
-        const std::vector<Scalar> values =
-            computation_.model().to_row_major(i, computation_.elements(parameters_[i], elements));
-        return StateTensor::of<Scalar>(std::move(name), parameters_[i].shape, values);
+        const std::size_t count = element_count(parameters_[i].shape);
+        StateTensor tensor{std::move(name), parameters_[i].shape, dtype_of<Scalar>, {}};
+        tensor.bytes.resize(count * sizeof(Scalar));
+        computation_.model().to_row_major(i, computation_.elements(parameters_[i], elements),
+                                          {reinterpret_cast<Scalar*>(tensor.bytes.data()), count});
+        return tensor;
     }
 
     /// See TrainingRun::from_row_major().
@@ -50,10 +53,10 @@ class ModelState {
         std::vector<std::int64_t> steps;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             state.model.push_back(to_row_major(i, parameters_[i].name, parameters_[i].value));
-            const OptimizerState<Scalar> slot = computation_.optimizer().state(i);
+            const OptimizerState<Scalar>& slot = computation_.optimizer().state(i);
             steps.push_back(slot.steps);
             for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
-                const auto array = computation_.upload(slot.arrays[a]);
+                const auto& array = computation_.upload(slot.arrays[a]);
                 state.training.push_back(to_row_major(i, optimizer_tensor(i, a), array.data()));
             }
         }
