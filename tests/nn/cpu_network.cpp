@@ -90,8 +90,8 @@ TEST_CASE("bf16 on oneDNN rounds the operands of products and convolutions") {
     const std::vector<Graph> graphs = {
         sequential({3, 6, 6}, {Conv2d{.out_channels = 17, .padding = 1}, Sigmoid{}, AvgPool2d{2}, Flatten{},
                                Linear{11}, Sigmoid{}, Linear{3}}),
-        sequential({4, 9, 7}, {Conv2d{.out_channels = 8, .stride = 2, .padding = 1, .bias = false},
-                               Sigmoid{}, Conv2d{.out_channels = 8, .padding = 1, .groups = 8},
+        sequential({4, 9, 7}, {Conv2d{.out_channels = 8, .stride = 2, .padding = 1, .bias = false}, Sigmoid{},
+                               Conv2d{.out_channels = 8, .padding = 1, .groups = 8},
                                Conv2d{.out_channels = 6, .kernel_size = 1, .groups = 2}, Flatten{},
                                Linear{.out_features = 5, .bias = false}})};
     for (const Graph& graph : graphs) {

@@ -482,8 +482,8 @@ class Trainer : public TrainingRun {
                 const std::size_t pass =
                     step_index() * options_.reproducible_shards + reproducible_->shards()[shard];
                 if (samples > 0)
-                    forward_backward(batches, training_[shard], pass,
-                                     indices[index * indices.shards() + shard]);
+                    forward_backward(batches, training_[shard], pass, indices,
+                                     index * indices.shards() + shard);
                 reproducible_->add_shard(samples);
             }
             reproducible_->synchronize();
@@ -496,14 +496,14 @@ class Trainer : public TrainingRun {
         for (std::size_t i = 0; i < last; ++i) {
             const std::size_t samples = load_next(batches);
             if (samples == 0 && !is_synchronized_) continue;
-            forward_backward(batches, training_.front(), pass + i, indices[first + i]);
+            forward_backward(batches, training_.front(), pass + i, indices, first + i);
             ddp_->accumulate(samples);
         }
         const std::size_t samples = load_next(batches);
         computation_.run(indices.is_full_everywhere(index), [&] {
             ddp_->begin_step(samples);
             if (samples > 0 || is_synchronized_)
-                forward_backward(batches, training_.front(), pass + last, indices[first + last],
+                forward_backward(batches, training_.front(), pass + last, indices, first + last,
                                  [&](std::size_t i) {
                                      if (options_.ready == Ready::marked) ddp_->mark_ready(i);
                                  });
@@ -528,11 +528,11 @@ class Trainer : public TrainingRun {
         computation_.forward(batches, totals);
     }
 
-    /// `pass` is the number of the pass, on which random numbers depend. Notes the first batch after which
-    /// the sum of losses is not finite; sums in device memory are not read.
+    /// `pass` is the number of the pass, on which random numbers depend; the batch is `indices[batch]`. Notes
+    /// the first batch after which the sum of losses is not finite; sums in device memory are not read.
     template <class LoadedBatches, std::invocable<std::size_t> OnReady>
     void forward_backward(const LoadedBatches& batches, Totals& totals, std::size_t pass,
-                          const std::vector<std::size_t>& samples, OnReady on_ready) {
+                          const detail::ShardBatches& indices, std::size_t batch, OnReady on_ready) {
         computation_.set_pass(static_cast<std::int64_t>(pass));
         forward(batches, totals);
         {
@@ -542,14 +542,14 @@ class Trainer : public TrainingRun {
         if constexpr (requires { std::isfinite(totals.loss); }) {
             if (std::isfinite(totals.loss) || non_finite_) return;
             non_finite_ = detail::describe_non_finite_loss(group_.rank(), status_.epoch, status_.step,
-                                                           samples, parameters());
+                                                           indices[batch], parameters());
         }
     }
 
     template <class LoadedBatches>
     void forward_backward(const LoadedBatches& batches, Totals& totals, std::size_t pass,
-                          const std::vector<std::size_t>& samples) {
-        forward_backward(batches, totals, pass, samples, [](std::size_t) {});
+                          const detail::ShardBatches& indices, std::size_t batch) {
+        forward_backward(batches, totals, pass, indices, batch, [](std::size_t) {});
     }
 
     void step_values() {
