@@ -19,6 +19,7 @@ namespace DPTK_NAMESPACE {
 /// began, for models in host memory.
 class DPTK_EXPORT NonFiniteLossError : public Error {
   public:
+    /// Makes an error with this text, context and details.
     NonFiniteLossError(const std::string& message, ErrorContext context, std::string details)
         : Error(message, std::move(context)), details_(std::move(details)) {}
 
