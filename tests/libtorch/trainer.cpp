@@ -3,6 +3,7 @@
 
 #include <dptk/adapters/libtorch_train.hpp>
 #include <dptk/train/callbacks/average_weights.hpp>
+#include <dptk/train/callbacks/class_report.hpp>
 #include <dptk/train/callbacks/learning_rate.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/train/trainer.hpp>
@@ -69,9 +70,12 @@ Trained train(dptk::ProcessGroup& group, double dropout, const std::filesystem::
     trainer.add(dptk::LearningRate(dptk::CosineSchedule({.total = 4, .warmup = 1})));
     trainer.add(dptk::AverageWeights<>({.decay = 0.9}));
     if (last_step > 0) trainer.add(test::StopAfter(last_step));
+    const auto& report = trainer.add(dptk::ClassReport());
     trainer.add(dptk::Checkpoint(folder));
     Trained result;
     result.status = trainer.fit(samples(100), samples(40));
+    CHECK(report.matrix().accuracy() == doctest::Approx(result.status.test.accuracy));
+    CHECK(trainer.gradient_norm().value_or(0) > 0);
     result.state = trainer.state();
     return result;
 }

@@ -1,7 +1,9 @@
 // Tests that a Trainer trains models of programs, with the callbacks and checkpoints of dptk's networks.
 #include <doctest/doctest.h>
 #include <dptk/train/callbacks/average_weights.hpp>
+#include <dptk/train/callbacks/class_report.hpp>
 #include <dptk/train/callbacks/learning_rate.hpp>
+#include <dptk/train/callbacks/misclassified.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/train/trainer.hpp>
 
@@ -33,6 +35,7 @@ struct SoftmaxRegression {
     std::vector<double> weight_gradient = std::vector<double>(64 * 10), bias_gradient = weight_gradient;
     std::vector<double> mean = std::vector<double>(1);
     std::vector<double> inputs, output_gradient;
+    dptk::BatchOutputs last;
     std::int64_t pass = 0;
 
     SoftmaxRegression() { bias_gradient.resize(10); }
@@ -66,9 +69,15 @@ struct SoftmaxRegression {
             }
         dptk::Tensor<double> gradient;
         const dptk::nn::LossResult result = dptk::nn::softmax_cross_entropy(logits, labels, gradient);
+        last = {.classes = 10,
+                .scores = {logits.data(), logits.data() + logits.size()},
+                .labels = {labels.begin(), labels.end()},
+                .positions = {}};
         output_gradient.assign(gradient.data(), gradient.data() + gradient.size());
         return result;
     }
+
+    const dptk::BatchOutputs& outputs() const { return last; }
 
     void backward() {
         std::ranges::fill(weight_gradient, 0);
@@ -161,6 +170,62 @@ TEST_CASE("the ranks' gradients make the step of one process on all samples") {
     for (std::size_t i = 0; i < one.size(); ++i)
         difference = std::max(difference, std::abs(one[i] - three[i]));
     CHECK(difference < 1e-12);
+}
+
+TEST_CASE("callbacks see the outputs, images and gradients of a model of the program's own") {
+    struct Norms : dptk::Callback {
+        const SoftmaxRegression& model;
+        explicit Norms(const SoftmaxRegression& own) : model(own) {}
+        void step(dptk::TrainingRun& run) override {
+            double sum = 0;
+            for (const double gradient : model.weight_gradient) sum += gradient * gradient;
+            for (const double gradient : model.bias_gradient) sum += gradient * gradient;
+            CHECK(run.gradient_norm().value() == doctest::Approx(std::sqrt(sum)));
+        }
+    };
+    const dptk::ImageDataset images = test::digits("test");
+    const std::array<std::size_t, 3> shape{1, 8, 8};
+    const dptk::ImageDataset one({images.pixels().begin(), images.pixels().begin() + 64}, shape,
+                                 {images.labels()[0]}, {.classes = 10});
+    for (const int ranks : {1, 2, 3}) {
+        dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+            SoftmaxRegression model;
+            dptk::Trainer trainer(group, model, test::small_options(1));
+            const auto& report = trainer.add(dptk::ClassReport());
+            const auto& misclassified = trainer.add(dptk::Misclassified());
+            trainer.add(Norms(model));
+            const dptk::TrainingStatus status = trainer.fit(images, images);
+            CHECK(report.matrix().samples() == images.size());
+            CHECK(report.matrix().accuracy() == doctest::Approx(status.test.accuracy));
+            if (group.rank() == 0) {
+                REQUIRE(misclassified.samples().size() == 16);
+                CHECK(misclassified.samples()[0].image.pixels.size() == 64);
+            }
+            trainer.evaluate(one);  // other ranks have no sample
+            CHECK(report.matrix().samples() == 1);
+        });
+    }
+}
+
+TEST_CASE("parameters of a model of the program's own are frozen, and have rates of their own, by pattern") {
+    const dptk::ImageDataset images = test::digits("test");
+    const auto train = [&](ProcessGroup& group, double factor, bool freezes) {
+        SoftmaxRegression model;
+        dptk::TrainerOptions options = test::small_options(1);
+        if (factor != 1) options.lr_factors = {{"weight", factor}};
+        if (freezes) options.freeze = {"b*"};
+        dptk::Trainer trainer(group, model, options);
+        trainer.train_epoch(images, 0);
+        return model;
+    };
+    dptk::launch_threads(2, [&](ProcessGroup& group) {
+        const SoftmaxRegression plain = train(group, 1, false), frozen = train(group, 1, true);
+        CHECK(plain.bias != std::vector<double>(10));
+        CHECK(frozen.bias == std::vector<double>(10));
+        CHECK(frozen.weight != std::vector<double>(640));
+        CHECK(train(group, 0, false).weight == std::vector<double>(640));
+        CHECK(train(group, 0, false).bias != std::vector<double>(10));
+    });
 }
 
 TEST_CASE("a model that a Trainer cannot train is an error on all ranks") {
