@@ -77,11 +77,12 @@ DPTK_INLINE void ClassReport::test_batch(TrainingRun& run) {
 
 DPTK_INLINE void ClassReport::test_summary(TrainingRun& run) {
     ProcessGroup& group = run.group();
+    // A model of the program's own does not know it on a rank without samples.
+    const std::size_t classes = group.all_reduce_value(own_.classes(), ReduceOp::max);
     detail::check_no_problem<ArgumentError>(
-        group, own_.classes() == 0
-                   ? ""
-                   : detail::problem_of_names("ClassReport", options_.class_names.size(), own_.classes()));
-    matrix_ = own_;
+        group,
+        classes == 0 ? "" : detail::problem_of_names("ClassReport", options_.class_names.size(), classes));
+    matrix_ = own_.classes() == 0 ? ConfusionMatrix(classes) : own_;
     group.all_reduce(matrix_.counts());
     top_k_ = group.all_reduce_value(own_top_k_);
     on_all_or_none(group, [&] {
