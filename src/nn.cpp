@@ -20,6 +20,7 @@
 #include "dptk/train/callbacks/misclassified.ipp"
 #include "dptk/train/callbacks/prune_filters.ipp"
 #include "dptk/train/confusion_matrix.ipp"
+#include "dptk/train/detail/check_options.ipp"
 #include "dptk/train/detail/html.ipp"
 #include "dptk/train/detail/labeled_batch.ipp"
 #include "dptk/train/detail/parameter_hash.ipp"

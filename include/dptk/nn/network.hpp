@@ -143,10 +143,9 @@ class Network {
     /// previous gradients; those of frozen parameters are unspecified. `output_gradient` is the gradient of
     /// the loss with respect to the output, and has the output's shape. `on_ready` is called with the index
     /// of each parameter that is not frozen as soon as its gradient is complete, in descending order of the
-    /// indices. Collective if forward was; then
-    /// `input_gradient` must be the same on all ranks. Throws
-    /// ArgumentError if there was no forward since the last backward, which overwrites what forward has kept,
-    /// or if the shape is not the output's.
+    /// indices. Collective if forward was; then `input_gradient` must be equal on all ranks. Throws
+    /// ArgumentError if no forward has preceded since the last backward, which overwrites what forward has
+    /// kept, or if the shape is not the output's.
     template <std::invocable<std::size_t> OnReady>
     void backward(const Tensor& output_gradient, OnReady&& on_ready,
                   InputGradient input_gradient = InputGradient::skip) {

@@ -123,8 +123,8 @@ class Callback {
     virtual void epoch_begin(TrainingRun& /*run*/) {}  ///< Also if the run continues within an epoch.
     virtual void batch_begin(TrainingRun& /*run*/) {}  ///< Before a step; may set the learning rate.
     /// Before the optimizer's step, which uses the gradients. They are averaged over the ranks by now. All
-    /// ranks must change them alike. Trainer::add() rejects a class that overrides it if a step runs as a
-    /// CUDA graph.
+    /// ranks must change them in the same way. Trainer::add() rejects a class that overrides it if a step
+    /// runs as a CUDA graph.
     virtual void gradients(TrainingRun& /*run*/) {}
     virtual void step(TrainingRun& /*run*/) {}  ///< After the optimizer has updated the values.
     /// 20 to 39 times in an epoch, or after each step if it has fewer than 20: the status has the loss up to

@@ -36,6 +36,7 @@
 #include "dptk/ddp/statistics.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/train/callback.hpp"
+#include "dptk/train/detail/check_options.hpp"
 #include "dptk/train/detail/computation.hpp"
 #include "dptk/train/detail/host_network_computation.hpp"
 #include "dptk/train/detail/model_computation.hpp"
@@ -204,9 +205,7 @@ class Trainer : public TrainingRun {
     [[nodiscard]] double lr() const override { return computation_.optimizer().lr(); }
 
     /// Returns the learning rate of the options.
-    [[nodiscard]] double initial_lr() const override {
-        return options_.optimizer == OptimizerKind::sgd ? options_.sgd.lr : options_.adam.lr;
-    }
+    [[nodiscard]] double initial_lr() const override { return detail::initial_lr(options_); }
 
     /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
     void set_lr(double lr) override { computation_.optimizer().set_lr(lr); }
@@ -261,7 +260,7 @@ class Trainer : public TrainingRun {
         state.values["trainer.batch"] = detail::text(is_within_epoch ? status_.batch : 0);
         state.values["trainer.step"] = detail::text(status_.step);
         state.values["trainer.dataset"] = dataset_fingerprint_;
-        state.values["trainer.optimizer"] = optimizer_name();
+        state.values["trainer.optimizer"] = detail::optimizer_name(options_);
         if (!frozen_.empty()) state.values["trainer.frozen"] = joined(frozen_);
         for (const auto& callback : callbacks_) callback->save(*this, state);
         return state;
@@ -269,7 +268,7 @@ class Trainer : public TrainingRun {
 
     /// See TrainingRun.
     void restore(const TrainingState& state) override {
-        require_equal(state, "trainer.optimizer", "optimizer", optimizer_name());
+        require_equal(state, "trainer.optimizer", "optimizer", detail::optimizer_name(options_));
         require_equal(state, "trainer.dataset", "training dataset", dataset_fingerprint_);
         const auto frozen = state.values.find("trainer.frozen");
         if ((frozen == state.values.end() ? "" : frozen->second) != joined(frozen_))
@@ -337,15 +336,6 @@ class Trainer : public TrainingRun {
         }
     }
 
-    [[nodiscard]] std::string optimizer_name() const {
-        switch (options_.optimizer) {
-            case OptimizerKind::adam: return "adam";
-            case OptimizerKind::adamw: return "adamw";
-            case OptimizerKind::sgd: break;
-        }
-        return options_.sgd.momentum == 0 ? "sgd" : "sgd with momentum";
-    }
-
     /// Trains the rest of the current epoch, after status_.batch steps.
     template <class Dataset>
     EpochResult run_epoch(const Dataset& dataset) {
@@ -399,28 +389,15 @@ class Trainer : public TrainingRun {
     /// say about the model's parameters. Collective.
     [[nodiscard]] detail::ParameterSelection check_options(Model& model) {
         detail::ParameterSelection selection;
-        std::string problem;
-        if (options_.batch_size == 0) {
-            problem = "Trainer: batch_size must be at least 1, got 0";
-        } else if (options_.accumulate == 0) {
-            problem = "Trainer: accumulate must be at least 1, got 0";
-        } else if (options_.accumulate > 1 && options_.reproducible_shards > 0) {
-            problem = "Trainer: accumulate and reproducible_shards cannot be combined: use more shards";
-        } else if (options_.epochs < 1) {
-            problem = detail::text("Trainer: epochs must be at least 1, got ", options_.epochs);
-        } else if (options_.comm_hook && options_.reproducible_shards > 0) {
-            problem = "Trainer: comm_hook and reproducible_shards cannot be combined; set only one of them";
-        } else if (options_.workers.value_or(0) > detail::most_workers) {
-            problem = detail::text("Trainer: workers must be at most ", detail::most_workers, ", got ",
-                                   *options_.workers);
-        } else {
-            problem = computation_.problem(options_);
-        }
+        std::string problem = detail::problem_of_options(options_);
+        if (problem.empty()) problem = computation_.problem(options_);
         try {
             if (problem.empty()) {
                 std::vector<std::string> names;
-                for (ParameterRef& parameter : ParameterSource(model).collect())
+                for (ParameterRef& parameter : ParameterSource(model).collect()) {
+                    computation_.require_usable(parameter);
                     names.push_back(std::move(parameter.name));
+                }
                 selection = detail::select_parameters(names, options_);
                 frozen_ = selection.frozen_names(names);
             }
@@ -428,15 +405,7 @@ class Trainer : public TrainingRun {
             problem = error.what();
         }
         detail::check_no_problem<ArgumentError>(group_, problem);
-        detail::check_equal_tables(
-            group_, "TrainerOptions",
-            detail::text("epochs ", options_.epochs, "\nbatch_size ", options_.batch_size, "\naccumulate ",
-                         options_.accumulate, "\nseed ", options_.seed, "\noptimizer ", optimizer_name(),
-                         "\nlr ", initial_lr(), "\nmomentum ", options_.sgd.momentum, "\nweight_decay ",
-                         options_.sgd.weight_decay, "\ndampening ", options_.sgd.dampening, "\nnesterov ",
-                         options_.sgd.nesterov, "\npixel_scale ", options_.pixel_scale,
-                         "\nreproducible_shards ", options_.reproducible_shards, "\ncuda_graph ",
-                         options_.cuda_graph, detail::pattern_lines(options_)));
+        detail::check_equal_tables(group_, "TrainerOptions", detail::options_table(options_));
         return selection;
     }
 

@@ -33,7 +33,7 @@ void require_prunable(const nn::Graph& graph, nn::PruningOptions options);
 /// Adds which channels remain to the state of a run.
 void save_plan(const nn::PruningPlan& plan, const nn::PruningOptions& options, TrainingState& state);
 
-/// Returns the plan that save_plan() has added, or nothing if there is none. Throws ArgumentError if it was
+/// Returns the plan that save_plan() has added, or nothing without one. Throws ArgumentError if it was
 /// made with other options, or for another graph.
 [[nodiscard]] std::optional<nn::PruningPlan> restore_plan(const nn::Graph& graph,
                                                           const nn::PruningOptions& options,

@@ -11,6 +11,7 @@ namespace DPTK_NAMESPACE::detail {
 /// Its members:
 /// - Scalar, the type of the optimizer's elements, is_on_host, and Totals, sums over this rank's samples;
 /// - problem(options) and problem_of(dataset), why the model does not accept them; empty if it does;
+/// - require_usable(parameter), which throws ArgumentError if the model cannot be trained with it;
 /// - join(group), which prepares the model for training together with the other ranks, set_frozen(indices of
 ///   parameters), make_ddp(group, options), has_buffers() and is_synchronized();
 /// - Batches<Dataset>, the batches of a pass over a dataset, both of which must outlive it: next() loads the

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -15,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "dptk/comm/agreement.hpp"
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/buffer.hpp"
 #include "dptk/core/config.hpp"
@@ -120,15 +118,18 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
         return "";
     }
 
-    void join(ProcessGroup& group) {
-        std::string problem;
-        try {
-            for (const ParameterRef& parameter : ParameterSource(model_).collect()) require_usable(parameter);
-        } catch (const std::exception& error) {
-            problem = error.what();
-        }
-        check_no_problem<ArgumentError>(group, problem);
+    static void require_usable(const ParameterRef& parameter) {
+        if (parameter.dtype != dtype_of<Scalar>)
+            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is of type ",
+                                     dtype_name(parameter.dtype), ", expected ", dtype_name(dtype_of<Scalar>),
+                                     ", the model's Scalar or else float"));
+        if (parameter.layout != 0 || parameter.count != element_count(parameter.shape))
+            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is not row-major"));
+        if (parameter.device.type != DeviceType::cpu)
+            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is not in host memory"));
     }
+
+    void join(ProcessGroup& /*group*/) {}
 
     /// Does nothing: the optimizer does not step frozen parameters, and DDP ignores them.
     void set_frozen(std::span<const std::size_t> /*parameters*/) {}
@@ -232,17 +233,6 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
     [[nodiscard]] auto& model() noexcept { return state_; }
 
   private:
-    static void require_usable(const ParameterRef& parameter) {
-        if (parameter.dtype != dtype_of<Scalar>)
-            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is of type ",
-                                     dtype_name(parameter.dtype), ", expected ", dtype_name(dtype_of<Scalar>),
-                                     ", the model's Scalar or else float"));
-        if (parameter.layout != 0 || parameter.count != element_count(parameter.shape))
-            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is not row-major"));
-        if (parameter.device.type != DeviceType::cpu)
-            throw ArgumentError(text("Trainer: parameter ", parameter.name, " is not in host memory"));
-    }
-
     template <class Batch>
     [[nodiscard]] static Image image_in(const Batch& batch, std::size_t i) {
         if constexpr (requires { Shape(std::get<0>(batch).shape()); }) {

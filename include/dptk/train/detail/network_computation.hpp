@@ -8,6 +8,7 @@
 
 #include "dptk/comm/process_group.hpp"
 #include "dptk/core/config.hpp"
+#include "dptk/core/parameter_ref.hpp"
 #include "dptk/nn/agree_on_layouts.hpp"
 #include "dptk/nn/network.hpp"
 
@@ -17,6 +18,8 @@ template <nn::NetworkBackend Backend>
 class NetworkComputation {
   public:
     explicit NetworkComputation(nn::Network<Backend>& net) : net_(net) {}
+
+    static void require_usable(const ParameterRef& /*parameter*/) noexcept {}
 
     /// Prepares the network for training together with the other ranks. Collective.
     void join(ProcessGroup& group) {
