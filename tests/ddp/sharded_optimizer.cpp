@@ -322,6 +322,12 @@ TEST_CASE("a state that was saved with four ranks can be loaded with any number 
         }
         auto state = sharded.state(1);
         CHECK(state.size() == (group.rank() == 1 ? 4U : 0U));
+        CHECK(sharded.state_size().steps == 10);
+        CHECK(sharded.state_size().arrays == 2);
+        for (std::size_t i = 0; i < 4; ++i)
+            CHECK(sharded.state_array(i, 1, 1) ==
+                  (group.rank() == 1 ? state[i].arrays[1] : std::vector<double>()));
+        CHECK_THROWS_AS(static_cast<void>(sharded.state_array(4, 0)), dptk::ArgumentError);
         if (group.rank() == 1) {
             saved = std::move(state);
             values = net.values;
@@ -338,7 +344,7 @@ TEST_CASE("a state that was saved with four ranks can be loaded with any number 
             test::SmallNet<double> net(0);
             if (group.rank() == 0) net.values = values;
             ShardedOptimizer sharded(group, net.values, net.gradients, adam);
-            sharded.load_state(saved);
+            for (std::size_t i = 0; i < 4; ++i) sharded.load_state_of(i, saved[i]);
             for (int step = 10; step < 20; ++step) {
                 // Rank 0 has all samples.
                 const auto samples = group.rank() == 0 ? sharded_batch(0, step) : std::vector<std::size_t>();

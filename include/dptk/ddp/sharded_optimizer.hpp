@@ -204,12 +204,8 @@ class ShardedOptimizer : public DataParallelSteps {
     {
         std::vector<std::size_t> slots;
         for (const std::size_t parameter : of_parameters) {
-            if (parameter >= parameters().size())
-                throw ArgumentError(detail::text("set_group: expected parameters below ", parameters().size(),
-                                                 ", found ", parameter));
-            for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-                if (pieces()[slot].parameter == parameter) slots.push_back(slot);
-            }
+            check_parameter("set_group", parameter);
+            for (const std::size_t slot : slots_of(parameter)) slots.push_back(slot);
         }
         optimizer_.set_group(slots, group);
     }
@@ -218,28 +214,87 @@ class ShardedOptimizer : public DataParallelSteps {
     /// ranks must make the same changes.
     [[nodiscard]] O& optimizer() noexcept { return optimizer_; }
 
-    /// Returns the optimizer's state of all parameters, in registration order, on rank `root`, and an empty
-    /// state on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
-    [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
-        ProcessGroup& group = reducer().group();
-        const detail::PurposeScope here = reducer().purpose("state()");
-        std::int64_t sizes[] = {0, 0};  // the number of arrays of each parameter, and the number of steps
+    /// The number of arrays and of steps of the state of each parameter.
+    struct StateSize {
+        std::size_t arrays = 0;
+        std::int64_t steps = 0;
+    };
+
+    /// Returns the size of the state: no arrays before the first step. Collective, blocks.
+    [[nodiscard]] StateSize state_size() {
+        std::int64_t sizes[] = {0, 0};  // a rank may have no piece
         for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-            const OptimizerState<Scalar> own = optimizer_.state(slot);
+            const auto& own = optimizer_.state(slot);
             sizes[0] = std::max(sizes[0], static_cast<std::int64_t>(own.arrays.size()));
             sizes[1] = std::max(sizes[1], own.steps);
         }
-        group.all_reduce(sizes, ReduceOp::max);
-        const auto arrays = static_cast<std::size_t>(sizes[0]);
+        const detail::PurposeScope here = reducer().purpose("state_size()");
+        reducer().group().all_reduce(sizes, ReduceOp::max);
+        return {static_cast<std::size_t>(sizes[0]), sizes[1]};
+    }
+
+    /// Returns whether parameter `i` has a state: it is not ignored, and not tied to an earlier one. Throws
+    /// ArgumentError if there is no such parameter.
+    [[nodiscard]] bool has_state(std::size_t i) const {
+        check_parameter("has_state", i);
+        return reducer().buckets().has(i) && reducer().first_of_tied(i) == i;
+    }
+
+    /// Returns the optimizer's state of all parameters, in registration order, on rank `root`, and an empty
+    /// vector on the other ranks. Its form does not depend on the number of ranks. Collective, blocks.
+    [[nodiscard]] std::vector<OptimizerState<Scalar>> state(int root = 0) {
+        const StateSize size = state_size();
         std::vector<OptimizerState<Scalar>> all;
-        if (group.rank() == root) {
-            for (const ParameterRef& parameter : parameters())
-                all.push_back({sizes[1], {arrays, std::vector<Scalar>(parameter.count)}});
-        }
-        for (std::size_t array = 0; array < arrays; ++array) {
-            for (std::size_t b = 0; b < reducer().buckets().size(); ++b) gather(b, array, root, all);
+        for (std::size_t i = 0; i < parameters().size(); ++i) {
+            OptimizerState<Scalar> one;
+            if (has_state(i)) {
+                one.steps = size.steps;
+                for (std::size_t array = 0; array < size.arrays; ++array)
+                    one.arrays.push_back(state_array(i, array, root));
+            }
+            if (reducer().group().rank() == root) all.push_back(std::move(one));
         }
         return all;
+    }
+
+    /// Returns one of state_size().arrays arrays of parameter `i` on rank `root`, and an empty one on the
+    /// other ranks: for states that do not fit into one rank's memory. Collective, blocks. Throws
+    /// ArgumentError if the parameter has no state.
+    [[nodiscard]] std::vector<Scalar> state_array(std::size_t i, std::size_t array, int root = 0) {
+        if (!has_state(i))
+            throw ArgumentError(
+                detail::text("state_array: parameter ", parameters()[i].name, " is ignored, or tied"));
+        const detail::PurposeScope here = reducer().purpose("state_array()");
+        ProcessGroup& group = reducer().group();
+        std::vector<Scalar> own;
+        for (const std::size_t slot : slots_of(i)) {
+            const auto& state = optimizer_.state(slot);
+            own.resize(own.size() + pieces()[slot].count);
+            if (array < state.arrays.size())
+                detail::copy(state.arrays[array],
+                             own.end() - static_cast<std::ptrdiff_t>(pieces()[slot].count));
+        }
+        if (group.rank() != root) {
+            if (!own.empty()) group.send(own, root);
+            return {};
+        }
+        const auto [b, position] = reducer().buckets().place(i);
+        const detail::GradientBucket& bucket = reducer().buckets()[b];
+        const std::size_t begin = bucket.offset(position), end = begin + parameters()[i].count;
+        const std::size_t part = bucket.part(0, group.size()).count;
+        std::vector<Scalar> whole(parameters()[i].count);
+        for (int rank = 0; rank < group.size(); ++rank) {
+            const std::size_t first = std::max(begin, static_cast<std::size_t>(rank) * part);
+            const std::size_t last = std::min(end, (static_cast<std::size_t>(rank) + 1) * part);
+            if (first >= last) continue;
+            const std::span<Scalar> elements(whole.data() + (first - begin), last - first);
+            if (rank == root) {
+                detail::copy(own, elements.begin());
+            } else {
+                group.recv(elements, rank);
+            }
+        }
+        return whole;
     }
 
     /// Restores a state that state() returned, even with another number of ranks: each rank uses its own
@@ -249,20 +304,18 @@ class ShardedOptimizer : public DataParallelSteps {
         if (all.size() != parameters().size())
             throw ArgumentError(detail::text("load_state: expected an optimizer's state of ",
                                              parameters().size(), " parameters, got ", all.size()));
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            for (const std::vector<Scalar>& array : all[i].arrays) {
-                if (array.size() != parameters()[i].count)
-                    throw ArgumentError(
-                        detail::text("load_state: parameter ", parameters()[i].name, " has ",
-                                     parameters()[i].count, " elements, but its optimizer's state has ",
-                                     array.size()),
-                        {.parameter = parameters()[i].name});
-            }
-        }
-        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
+        for (std::size_t i = 0; i < all.size(); ++i) check_state_of(i, all[i]);
+        for (std::size_t i = 0; i < all.size(); ++i) load_state_of(i, all[i]);
+    }
+
+    /// Restores the state of parameter `i`, of which state() returns one for each parameter. All ranks must
+    /// pass the same state. Throws ArgumentError if it belongs to another parameter. Does not communicate.
+    void load_state_of(std::size_t i, const OptimizerState<Scalar>& whole) {
+        check_state_of(i, whole);
+        for (const std::size_t slot : slots_of(i)) {
             const Piece& piece = pieces()[slot];
-            OptimizerState<Scalar> own{all[piece.parameter].steps, {}};
-            for (const std::vector<Scalar>& array : all[piece.parameter].arrays) {
+            OptimizerState<Scalar> own{whole.steps, {}};
+            for (const std::vector<Scalar>& array : whole.arrays) {
                 const auto begin = array.begin() + static_cast<std::ptrdiff_t>(piece.first);
                 own.arrays.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(piece.count));
             }
@@ -294,6 +347,31 @@ class ShardedOptimizer : public DataParallelSteps {
 
     /// The pieces of this rank. A piece's index is its slot.
     [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return shards_->pieces(); }
+
+    /// Returns the slots of this rank's pieces of a parameter, in the order of their elements.
+    [[nodiscard]] std::vector<std::size_t> slots_of(std::size_t parameter) const {
+        std::vector<std::size_t> slots;
+        for (std::size_t slot = 0; slot < pieces().size(); ++slot)
+            if (pieces()[slot].parameter == parameter) slots.push_back(slot);
+        return slots;
+    }
+
+    void check_parameter(std::string_view who, std::size_t i) const {
+        if (i >= parameters().size())
+            throw ArgumentError(
+                detail::text(who, ": expected parameters below ", parameters().size(), ", found ", i));
+    }
+
+    void check_state_of(std::size_t i, const OptimizerState<Scalar>& state) const {
+        check_parameter("load_state_of", i);
+        for (const std::vector<Scalar>& array : state.arrays) {
+            if (array.size() != parameters()[i].count)
+                throw ArgumentError(detail::text("load_state: parameter ", parameters()[i].name, " has ",
+                                                 parameters()[i].count,
+                                                 " elements, but its optimizer's state has ", array.size()),
+                                    {.parameter = parameters()[i].name});
+        }
+    }
 
     void check_parameters() {
         std::string problem;
@@ -352,31 +430,6 @@ class ShardedOptimizer : public DataParallelSteps {
                         action(element);
                 }
             });
-        }
-    }
-
-    /// Gathers one array of the state, for the parameters in a bucket, on rank `root`.
-    void gather(std::size_t b, std::size_t array, int root, std::vector<OptimizerState<Scalar>>& all) {
-        detail::GradientBucket& bucket = reducer().buckets()[b];
-        ProcessGroup& group = reducer().group();
-        std::vector<Scalar> part(bucket.part(0, group.size()).count);
-        const std::size_t begin = static_cast<std::size_t>(group.rank()) * part.size();
-        for (std::size_t slot = 0; slot < pieces().size(); ++slot) {
-            const Piece& piece = pieces()[slot];
-            if (piece.bucket != b) continue;
-            const OptimizerState<Scalar> own = optimizer_.state(slot);
-            if (array < own.arrays.size())
-                detail::copy(own.arrays[array],
-                             part.begin() + static_cast<std::ptrdiff_t>(piece.in_bucket - begin));
-        }
-        std::vector<Scalar> whole(group.rank() == root ? bucket.gradients().count : 0);
-        group.gather(part, whole, root);
-        if (group.rank() != root) return;
-        const std::vector<std::size_t>& indices = bucket.indices();
-        for (std::size_t position = 0; position < indices.size(); ++position) {
-            const auto from = whole.begin() + static_cast<std::ptrdiff_t>(bucket.offset(position));
-            std::vector<Scalar>& to = all[indices[position]].arrays[array];
-            std::copy_n(from, to.size(), to.begin());
         }
     }
 
