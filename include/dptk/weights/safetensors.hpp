@@ -19,6 +19,10 @@
 
 namespace DPTK_NAMESPACE {
 
+namespace detail {
+class ReplacementFile;
+}
+
 /// A tensor of a SafetensorsFile.
 struct SafetensorsEntry {
     std::string name;          ///< The name, unique within the file.
@@ -68,6 +72,33 @@ class SafetensorsFile {
     std::map<std::string, std::string> metadata_;
 };
 
+/// Writes a file tensor by tensor, so that no more than one of them need be in memory. The file replaces the
+/// one at `path` once it is complete and on the disk.
+class SafetensorsWriter {
+  public:
+    /// Writes the header for these tensors, whose offsets are ignored. Throws ArgumentError if two have the
+    /// same name, a name is not UTF-8, a shape does not match the number of elements, or a dtype has no name
+    /// in the format, and BackendError if the file cannot be written.
+    SafetensorsWriter(std::filesystem::path path, std::vector<SafetensorsEntry> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+    ~SafetensorsWriter();
+    SafetensorsWriter(SafetensorsWriter&&) noexcept;
+
+    /// Writes the elements of the next tensor, row-major, in host memory. Throws ArgumentError if there is
+    /// none, or it has another dtype or number of elements, and BackendError if the file cannot be written.
+    void append(const Buffer& data);
+
+    /// Ends the file. Blocks until it is on the disk. Throws ArgumentError if tensors are missing, and
+    /// BackendError if the file cannot be written.
+    void complete();
+
+  private:
+    std::filesystem::path path_;
+    std::vector<SafetensorsEntry> tensors_;
+    std::unique_ptr<detail::ReplacementFile> file_;
+    std::size_t next_ = 0;
+};
+
 /// A tensor to write.
 struct SafetensorsTensor {
     std::string name;  ///< The name, unique within the file.
@@ -75,9 +106,7 @@ struct SafetensorsTensor {
     Buffer data;       ///< The elements, row-major, in host memory.
 };
 
-/// Writes a file that replaces the file at `path` once it is complete and on the disk. Throws ArgumentError
-/// if two tensors have the same name, a name is not UTF-8, a shape does not match the number of elements, or
-/// a dtype has no name in the format, and BackendError if the file cannot be written.
+/// Writes a file of tensors, as SafetensorsWriter does, in the order that the format recommends.
 void write_safetensors(const std::filesystem::path& path, std::span<const SafetensorsTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
