@@ -79,11 +79,12 @@ class TrainingRun {
     /// not measured, as on a GPU, for which the host does not wait, and with reproducible shards.
     [[nodiscard]] virtual std::optional<StepTimes> step_times() const = 0;
 
-    /// Returns the 2-norm of the averaged gradients of the last step, or nullopt if they are on a GPU or with
-    /// reproducible shards. Only in Callback::step() and the calls after it.
+    /// Returns the 2-norm of the averaged gradients of the last step, or nullopt if they are on a GPU, or
+    /// with reproducible shards or a sharded optimizer. Only in Callback::step() and the calls after it.
     [[nodiscard]] virtual std::optional<double> gradient_norm() = 0;
 
-    /// Returns a copy of the run's state. Blocks until the device is done with the last step.
+    /// Returns a copy of the run's state. Blocks until the device is done with the last step. Tensors of a
+    /// sharded optimizer can be fetched until the next step. Collective.
     [[nodiscard]] virtual TrainingState state() = 0;
 
     /// Continues from a state that state() returned, in a run with any number of ranks. Only in

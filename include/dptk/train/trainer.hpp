@@ -30,9 +30,11 @@
 #include "dptk/data/distributed_sampler.hpp"
 #include "dptk/data/fingerprint.hpp"
 #include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/data_parallel_steps.hpp"
 #include "dptk/ddp/detail/model_parameters.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/reproducible.hpp"
+#include "dptk/ddp/sharded_optimizer.hpp"
 #include "dptk/ddp/statistics.hpp"
 #include "dptk/nn/host_call.hpp"
 #include "dptk/train/callback.hpp"
@@ -41,6 +43,7 @@
 #include "dptk/train/detail/host_network_computation.hpp"
 #include "dptk/train/detail/model_computation.hpp"
 #include "dptk/train/detail/model_state.hpp"
+#include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/detail/parameter_selection.hpp"
 #include "dptk/train/detail/shard_batches.hpp"
 #include "dptk/train/epoch_result.hpp"
@@ -69,6 +72,7 @@ inline constexpr bool overrides_gradients =
 template <class Model>
 class Trainer : public TrainingRun {
     using Computation = detail::TrainerComputation<Model>;
+    using Sharded = typename detail::ModelState<Computation>::Sharded;
 
   public:
     using Scalar = typename Computation::Scalar;  ///< The type of the parameters' elements.
@@ -85,7 +89,6 @@ class Trainer : public TrainingRun {
         const detail::ParameterSelection selection = check_options(model);
         computation_.join(group);
         computation_.set_frozen(selection.frozen);
-        selection.set_groups(computation_.optimizer());
         broadcast_frozen(model);
         if (options_.reproducible_shards > 0)
             reproducible_.emplace(group, ParameterSource(model), options_.reproducible_shards, frozen_);
@@ -94,20 +97,34 @@ class Trainer : public TrainingRun {
             training_.push_back(computation_.make_totals());
             evaluation_.push_back(computation_.make_totals());
         }
+        const DistributedDataParallelOptions ddp_options{.ready = options_.ready,
+                                                         .parameters_to_ignore = frozen_};
+        if (options_.shard_optimizer) {
+            sharded_ =
+                std::make_unique<Sharded>(group, model, detail::HostOptimizer<Scalar>(options_), ddp_options);
+            selection.set_groups(*sharded_);
+        } else {
+            selection.set_groups(computation_.optimizer());
+        }
         if (reproducible_) return;
-        ddp_ = computation_.make_ddp(group, {.ready = options_.ready, .parameters_to_ignore = frozen_});
-        ddp_->set_comm_hook(options_.comm_hook);
+        if (!sharded_) {
+            ddp_ = computation_.make_ddp(group, ddp_options);
+            ddp_->set_comm_hook(options_.comm_hook);
+        }
+        computation_.use_gradient_memory(data_parallel());
         has_buffers_ = computation_.has_buffers();
         is_synchronized_ = computation_.is_synchronized();
     }
 
     /// Adds a callback, which sees what happens from now on. Add the same ones in the same order on all
     /// ranks. Returns the trainer's copy. Throws ArgumentError if the class overrides Callback::gradients(),
-    /// and the option cuda_graph is set: a graph does not call functions of the host.
+    /// and the option cuda_graph or shard_optimizer is set: a graph does not call functions of the host, and
+    /// with a sharded optimizer no rank has all averages.
     template <std::derived_from<Callback> C>
     C& add(C callback) {
-        if (options_.cuda_graph && detail::overrides_gradients<C>)
-            throw ArgumentError("Trainer: a callback with gradients() cannot be combined with cuda_graph");
+        if ((options_.cuda_graph || sharded_) && detail::overrides_gradients<C>)
+            throw ArgumentError(detail::text("Trainer: a callback with gradients() cannot be combined with ",
+                                             sharded_ ? "shard_optimizer" : "cuda_graph"));
         auto own = std::make_unique<C>(std::move(callback));
         C& added = *own;
         callbacks_.push_back(std::move(own));
@@ -172,7 +189,7 @@ class Trainer : public TrainingRun {
             options_.batch_size);
         call(&Callback::test_begin);
         const auto begin = std::chrono::steady_clock::now();
-        if (has_buffers_) ddp_->broadcast_values(0);
+        if (has_buffers_) broadcast_values();
         const ModeScope mode(computation_, nn::Mode::evaluate);
         Batches<Dataset> batches(computation_, dataset, indices,
                                  loader_options<Dataset>(options_.evaluation_transform));
@@ -198,17 +215,17 @@ class Trainer : public TrainingRun {
 
     /// Returns the parameters, in the backend's layout.
     [[nodiscard]] std::span<const ParameterRef> parameters() const override {
-        return reproducible_ ? reproducible_->parameters() : ddp_->parameters();
+        return reproducible_ ? reproducible_->parameters() : data_parallel().parameters();
     }
 
     /// Returns the learning rate of the next step.
-    [[nodiscard]] double lr() const override { return computation_.optimizer().lr(); }
+    [[nodiscard]] double lr() const override { return optimizer().lr(); }
 
     /// Returns the learning rate of the options.
     [[nodiscard]] double initial_lr() const override { return detail::initial_lr(options_); }
 
     /// Sets the learning rate of subsequent steps. Call it on all ranks with the same value.
-    void set_lr(double lr) override { computation_.optimizer().set_lr(lr); }
+    void set_lr(double lr) override { optimizer().set_lr(lr); }
 
     /// See TrainingRun.
     [[nodiscard]] const BatchOutputs& test_outputs() override {
@@ -231,8 +248,8 @@ class Trainer : public TrainingRun {
 
     /// See TrainingRun.
     [[nodiscard]] std::optional<StepTimes> step_times() const override {
-        if (!Computation::is_on_host || !ddp_) return std::nullopt;
-        return ddp_->statistics().all_steps;
+        if (!Computation::is_on_host || reproducible_) return std::nullopt;
+        return data_parallel().statistics().all_steps;
     }
 
     /// See TrainingRun.
@@ -312,7 +329,37 @@ class Trainer : public TrainingRun {
         for (const auto& callback : callbacks_) (*callback.*function)(*this);
     }
 
-    [[nodiscard]] detail::ModelState<Computation> model_state() { return {computation_, parameters()}; }
+    [[nodiscard]] detail::ModelState<Computation> model_state() {
+        return {computation_, parameters(), sharded_.get()};
+    }
+
+    /// Returns what performs the steps' communication, without reproducible shards.
+    [[nodiscard]] DataParallelSteps& data_parallel() noexcept {
+        if (sharded_) return *sharded_;
+        return *ddp_;
+    }
+
+    [[nodiscard]] const DataParallelSteps& data_parallel() const noexcept {
+        return const_cast<Trainer&>(*this).data_parallel();
+    }
+
+    [[nodiscard]] auto& optimizer() noexcept {
+        if constexpr (Computation::is_on_host) {
+            if (sharded_) return sharded_->optimizer();
+        }
+        return computation_.optimizer();
+    }
+
+    [[nodiscard]] const auto& optimizer() const noexcept { return const_cast<Trainer&>(*this).optimizer(); }
+
+    /// Sends rank 0's values and buffers to all ranks. Collective.
+    void broadcast_values() {
+        if (sharded_) {
+            sharded_->broadcast_values(0);
+        } else {
+            ddp_->broadcast_values(0);
+        }
+    }
 
     static void require_equal(const TrainingState& state, const char* name, const char* what,
                               const std::string& own) {
@@ -466,17 +513,17 @@ class Trainer : public TrainingRun {
             const std::size_t samples = load_next(batches);
             if (samples == 0 && !is_synchronized_) continue;
             forward_backward(batches, training_.front(), pass + i, indices, first + i);
-            ddp_->accumulate(samples);
+            data_parallel().accumulate(samples);
         }
         const std::size_t samples = load_next(batches);
         computation_.run(indices.is_full_everywhere(index), [&] {
-            ddp_->begin_step(samples);
+            data_parallel().begin_step(samples);
             if (samples > 0 || is_synchronized_)
                 forward_backward(batches, training_.front(), pass + last, indices, first + last,
                                  [&](std::size_t i) {
-                                     if (options_.ready == Ready::marked) ddp_->mark_ready(i);
+                                     if (options_.ready == Ready::marked) data_parallel().mark_ready(i);
                                  });
-            ddp_->synchronize();
+            data_parallel().synchronize();
             call(&Callback::gradients);
             step_values();
         });
@@ -523,7 +570,11 @@ class Trainer : public TrainingRun {
 
     void step_values() {
         const trace::Span span("optimizer");
-        computation_.optimizer().step(parameters());
+        if (sharded_) {
+            sharded_->step();
+        } else {
+            computation_.optimizer().step(parameters());
+        }
     }
 
     /// Returns the sums of loss, correct predictions and samples, over the shards in their order, so that
@@ -593,7 +644,8 @@ class Trainer : public TrainingRun {
     ProcessGroup& group_;
     TrainerOptions options_;
     std::shared_ptr<DistributedDataParallel> ddp_;
-    std::optional<ReproducibleDataParallel> reproducible_;  // either ddp_ or reproducible_ is set
+    std::optional<ReproducibleDataParallel> reproducible_;
+    std::unique_ptr<Sharded> sharded_;  // one of ddp_, reproducible_ and sharded_ is set
     Computation computation_;
     bool has_buffers_ = false;
     bool is_synchronized_ = false;  // whether batch norms wait for ranks without samples

@@ -51,6 +51,10 @@ struct TrainerOptions {
     /// Factors of the learning rate, such as {{"fc.*", 10}}; schedules apply as well. If several patterns
     /// match a parameter, the last one counts. Only for networks in host memory.
     std::vector<LearningRateFactor> lr_factors = {};
+    /// Whether each rank keeps only its part of the optimizer's state, and steps only its part of the
+    /// parameters: see ShardedOptimizer. Callbacks then see no averaged gradients. Only for models in host
+    /// memory, and not together with a comm hook or reproducible shards.
+    bool shard_optimizer = false;
     /// The seed of the order of the samples.
     std::uint64_t seed = 0;
     /// The factor that values of one byte are multiplied by, such as the pixels of an ImageDataset.

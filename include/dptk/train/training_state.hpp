@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -49,10 +50,19 @@ struct StateTensor {
     }
 };
 
+/// Tensors that are too large to be in one rank's memory together, such as the state of a sharded optimizer.
+struct StreamedTensors {
+    std::vector<StateTensor> described = {};  ///< Names, shapes and types, without elements.
+    /// Returns one of these tensors with its elements: on rank 0 in a state that a run has returned, and on
+    /// all ranks in a state from which it continues. Collective.
+    std::function<StateTensor(std::size_t i)> fetch = {};
+};
+
 /// The state of a training run. Trainer and callbacks each add what is theirs, under names of their own.
 struct TrainingState {
     std::vector<StateTensor> model;             ///< Parameters and buffers, with PyTorch's names.
     std::vector<StateTensor> training;          ///< State of the optimizer and of callbacks.
+    StreamedTensors sharded;                    ///< State of a sharded optimizer.
     std::map<std::string, std::string> values;  ///< Numbers and texts.
 
     /// Returns the tensor of this name in `tensors`, or null.

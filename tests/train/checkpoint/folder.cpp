@@ -26,6 +26,10 @@ TrainingState state_of(float value) {
     TrainingState state;
     state.model.push_back(StateTensor::of<float>("layer.weight", {50, 100}, weight));
     state.training.push_back(StateTensor::of<float>("optimizer.0.layer.weight", {50, 100}, weight));
+    state.sharded.described.push_back({"optimizer.1.layer.weight", {50, 100}, dptk::DType::f32, {}});
+    state.sharded.fetch = [weight](std::size_t) {
+        return StateTensor::of<float>("optimizer.1.layer.weight", {50, 100}, weight);
+    };
     state.values["note"] = "a \"text\" of 2 lines\n";
     return state;
 }
@@ -49,6 +53,8 @@ TEST_CASE("a checkpoint has what was saved") {
     CHECK(loaded.model.at(0).shape == dptk::Shape{50, 100});
     CHECK(loaded.model.at(0).bytes == state_of(0.1F).model.at(0).bytes);
     CHECK(loaded.training.at(0).bytes == state_of(0.1F).training.at(0).bytes);
+    CHECK(loaded.sharded.described.at(0).name == "optimizer.1.layer.weight");
+    CHECK(loaded.sharded.fetch(0).bytes == state_of(0.1F).training.at(0).bytes);
     const dptk::SafetensorsFile file(folder / "a/b/step-00000012/model.safetensors");
     CHECK(file.metadata().at("format") == "pt");
     CHECK_THROWS_AS(static_cast<void>(loaded.model.at(0).values<double>()), dptk::ArgumentError);
@@ -88,7 +94,8 @@ TEST_CASE("a checkpoint that is cut anywhere, or has a wrong bit, is not used") 
     CheckpointFolder checkpoints(folder / "run");
     checkpoints.save(state_of(1), 1);
     checkpoints.save(state_of(2), 2);
-    for (const char* name : {"model.safetensors", "training.safetensors", "state.json"}) {
+    for (const char* name :
+         {"model.safetensors", "training.safetensors", "optimizer.safetensors", "state.json"}) {
         const std::filesystem::path path = folder / (std::string("run/step-00000002/") + name);
         std::ifstream in(path, std::ios::binary);
         const std::string content(std::istreambuf_iterator<char>(in), {});

@@ -1,15 +1,19 @@
 // Tests that runs continue from checkpoints as if they had never been interrupted.
 #include <doctest/doctest.h>
+#include <dptk/ddp/hooks/compress.hpp>
 #include <dptk/train/callbacks/early_stopping.hpp>
 #include <dptk/train/checkpoint/checkpoint.hpp>
 #include <dptk/train/stop_signals.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -54,7 +58,24 @@ Outcome train(ProcessGroup& group, const std::filesystem::path& folder, std::int
     const dptk::ImageDataset samples = test::digits("train"), tested = test::digits("test");
     outcome.status = trainer.fit(samples, tested);
     outcome.state = trainer.state();
+    for (std::size_t i = 0; i < outcome.state.sharded.described.size(); ++i)
+        outcome.state.training.push_back(outcome.state.sharded.fetch(i));  // without elements on other ranks
     return outcome;
+}
+
+/// Returns the elements of all of the model's tensors.
+std::vector<float> model_values(const TrainingState& state) {
+    std::vector<float> all;
+    for (const dptk::StateTensor& tensor : state.model) {
+        if (tensor.dtype != dptk::DType::f32) continue;
+        const std::vector<float> values = tensor.values<float>();
+        all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+}
+
+bool are_close(const std::vector<float>& a, const std::vector<float>& b) {
+    return std::ranges::equal(a, b, [](float x, float y) { return std::abs(x - y) < 1e-4F; });
 }
 
 }  // namespace
@@ -132,6 +153,94 @@ TEST_CASE("a run with frozen parameters, rates by pattern and micro-batches cont
                 message, [&] { train(group, folder / "whole", 0, {}, changed); }, test::Agreed::yes));
             CHECK(test::contains(message, "it was made with other frozen parameters"));
         }
+    });
+}
+
+TEST_CASE("a run with a sharded optimizer continues with the same bits, and without one") {
+    for (const dptk::OptimizerKind kind : {dptk::OptimizerKind::sgd, dptk::OptimizerKind::adamw}) {
+        dptk::TrainerOptions plain = test::small_options(epochs);
+        plain.optimizer = kind;
+        plain.lr_factors = {{"5.bias", 3}};
+        dptk::TrainerOptions sharded = plain;
+        sharded.shard_optimizer = true;
+        const TemporaryFolder folder;
+        std::vector<float> expected;
+        for (const int ranks : {1, 2, 3}) {
+            CAPTURE(ranks);
+            dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+                const auto own = folder / std::to_string(ranks);
+                const Outcome whole = train(group, own / "whole", 0, {}, sharded);
+                CHECK(whole.status.test.accuracy > 0.4);  // chance is 0.1
+                CHECK(are_close(model_values(whole.state),
+                                model_values(train(group, own / "plain", 0, {}, plain).state)));
+                train(group, own / "stopped", 9, {}, sharded);
+                const Outcome rest = train(group, own / "stopped", 0, {.in_background = true}, sharded);
+                CHECK(are_equal(rest.state, whole.state));
+                if (ranks == 2 && group.rank() == 0) expected = model_values(whole.state);
+            });
+        }
+        // The state is saved by two ranks, and continued by other numbers, with a sharded optimizer or not.
+        for (const bool was_sharded : {false, true}) {
+            CAPTURE(was_sharded);
+            const auto saved = folder / (was_sharded ? "sharded" : "not-sharded");
+            dptk::launch_threads(
+                2, [&](ProcessGroup& group) { train(group, saved, 9, {}, was_sharded ? sharded : plain); });
+            CHECK(std::filesystem::exists(saved / "step-00000009/optimizer.safetensors") == was_sharded);
+            std::vector<std::vector<float>> results;
+            for (const int ranks : {2, 3}) {
+                for (const bool is_sharded : {false, true}) {
+                    const auto own = folder / (saved.filename().string() + std::to_string(results.size()));
+                    std::filesystem::copy(saved, own, std::filesystem::copy_options::recursive);
+                    dptk::launch_threads(ranks, [&](ProcessGroup& group) {
+                        const Outcome rest = train(group, own, 0, {}, is_sharded ? sharded : plain);
+                        if (group.rank() == 0) results.push_back(model_values(rest.state));
+                    });
+                }
+            }
+            CHECK(are_close(results[0], expected));
+            CHECK(are_close(results[1], expected));
+            CHECK(are_close(results[3], results[2]));
+        }
+    }
+}
+
+TEST_CASE("a sharded optimizer's state that cannot be written or read is an error on all ranks") {
+    const TemporaryFolder folder;
+    dptk::TrainerOptions options = test::small_options(epochs);
+    options.optimizer = dptk::OptimizerKind::adam;
+    options.shard_optimizer = true;
+    dptk::launch_threads(2, [&](ProcessGroup& group) { train(group, folder / "run", 3, {}, options); });
+    {
+        const test::FileSizeLimit limit(5000);  // the model has 2.8 kB, the optimizer's state 5.6 kB
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            std::string message;
+            CHECK(test::throws<dptk::Error>(
+                message, [&] { train(group, folder / "run", 5, {}, options); }, test::Agreed::yes));
+            CHECK(test::contains(message, "optimizer.safetensors: cannot be written"));
+        });
+    }
+    CHECK(dptk::CheckpointFolder(folder / "run").steps() == std::vector<std::int64_t>{3});
+    for (const bool has_hook : {true, false}) {
+        dptk::TrainerOptions both = options;
+        both.reproducible_shards = has_hook ? 0 : 2;
+        if (has_hook) both.comm_hook = dptk::hooks::fp16_compress();
+        dptk::launch_threads(2, [&](ProcessGroup& group) {
+            std::string message;
+            CHECK(test::throws<dptk::ArgumentError>(
+                message, [&] { train(group, folder / "other", 1, {}, both); }, test::Agreed::yes));
+            CHECK(test::contains(message, has_hook ? "shard_optimizer and comm_hook cannot be combined"
+                                                   : "shard_optimizer and reproducible_shards"));
+        });
+    }
+    struct Gradients : dptk::Callback {
+        void gradients(TrainingRun& /*run*/) override {}
+    };
+    dptk::launch_threads(1, [&](ProcessGroup& group) {
+        dptk::nn::Network<Backend> net = test::small_convnet();
+        dptk::Trainer trainer(group, net, options);
+        CHECK_THROWS_WITH_AS(trainer.add(Gradients()),
+                             "Trainer: a callback with gradients() cannot be combined with shard_optimizer",
+                             dptk::ArgumentError);
     });
 }
 

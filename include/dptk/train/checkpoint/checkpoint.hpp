@@ -27,7 +27,8 @@ struct CheckpointOptions {
     /// The checkpoint after the epoch with the best result is kept as `best`; nullopt: none is.
     std::optional<Monitor> monitor = Monitor::accuracy;
     /// Whether rank 0 writes in a background thread, while the run continues with the next steps. The run
-    /// only waits for a copy of the state, and for the previous checkpoint.
+    /// only waits for a copy of the state, and for the previous checkpoint. A sharded optimizer's state is
+    /// written while the run waits, since rank 0 has no copy of it.
     bool in_background = false;
     /// Called on rank 0 with sentences about what the run continues from, and about damaged checkpoints.
     std::function<void(const std::string&)> remark = {};
@@ -56,6 +57,8 @@ class Checkpoint : public Callback {
     struct Writer;
 
     void write(TrainingRun& run, bool is_best);
+
+    void write_sharded(ProcessGroup& group, const TrainingState& state, std::int64_t step, bool is_best);
 
     /// Reads options.resume_from.
     [[nodiscard]] TrainingState load(const CheckpointFolder& folder) const;

@@ -62,9 +62,25 @@ DPTK_INLINE void broadcast_tensors(ProcessGroup& group, std::vector<StateTensor>
     }
 }
 
+/// Makes tensors that rank 0 fetches available on all ranks. Collective.
+DPTK_INLINE void share_streamed(ProcessGroup& group, StreamedTensors& tensors) {
+    broadcast_tensors(group, tensors.described);  // without elements
+    tensors.fetch = [&group, described = tensors.described, fetch = tensors.fetch](std::size_t i) {
+        StateTensor tensor = described.at(i);
+        on_all_or_none(group, [&] {
+            if (fetch) tensor = fetch(i);
+        });
+        tensor.bytes.resize(element_count(tensor.shape) * dtype_size(tensor.dtype));
+        group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(tensor.bytes.data()), tensor.bytes.size()),
+                        0);
+        return tensor;
+    };
+}
+
 DPTK_INLINE void broadcast_state(ProcessGroup& group, TrainingState& state) {
     broadcast_tensors(group, state.model);
     broadcast_tensors(group, state.training);
+    share_streamed(group, state.sharded);
     std::vector<std::string> names, values;
     for (const auto& [name, value] : state.values) {
         names.push_back(name);
@@ -152,6 +168,7 @@ DPTK_INLINE void Checkpoint::restore(TrainingRun& /*run*/, const TrainingState& 
 DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
     TrainingState state = run.state();
     const std::int64_t step = saved_step_ = run.status().step;
+    if (!state.sharded.described.empty()) return write_sharded(run.group(), state, step, is_best);
     on_all_or_none(run.group(), [&] {
         if (!writer_) return;
         writer_->wait();
@@ -163,6 +180,31 @@ DPTK_INLINE void Checkpoint::write(TrainingRun& run, bool is_best) {
                 writer->problem = std::current_exception();
             }
         });
+    });
+}
+
+DPTK_INLINE void Checkpoint::write_sharded(ProcessGroup& group, const TrainingState& state, std::int64_t step,
+                                           bool is_best) {
+    std::optional<CheckpointFolder::Writer> file;  // on rank 0
+    on_all_or_none(group, [&] {
+        if (!writer_) return;
+        writer_->wait();
+        file.emplace(writer_->folder, state, step);
+    });
+    std::exception_ptr problem;
+    for (std::size_t i = 0; i < state.sharded.described.size(); ++i) {
+        const StateTensor tensor = state.sharded.fetch(i);  // other ranks send it even if the disk is full
+        try {
+            if (file && !problem) file->append(tensor);
+        } catch (...) {
+            problem = std::current_exception();
+        }
+    }
+    on_all_or_none(group, [&] {
+        if (problem) std::rethrow_exception(problem);
+        if (!file) return;
+        file->complete();
+        if (is_best) writer_->folder.mark_best(step);
     });
 }
 

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "dptk/core/config.hpp"
 #include "dptk/train/training_state.hpp"
+#include "dptk/weights/safetensors.hpp"
 
 namespace DPTK_NAMESPACE {
 
@@ -21,13 +23,17 @@ struct CheckpointFolderOptions {
 };
 
 /// A checkpoint is a folder `step-00000123` with model.safetensors, which PyTorch can load,
-/// training.safetensors and state.json, which has the values, and the size and CRC-32C of both other files.
-/// It is written under another name, and renamed once it is on the disk: whatever happens, checkpoints of
-/// these names are whole, and the ones before are not touched. `best` is such a folder too.
+/// training.safetensors, optimizer.safetensors if the optimizer is sharded, and state.json, which has the
+/// values, and the size and CRC-32C of the other files. It is written under another name, and renamed once it
+/// is on the disk: whatever happens, checkpoints of these names are whole, and the ones before are not
+/// touched. `best` is such a folder too.
 ///
 /// No call is collective: use it on one rank, usually rank 0.
 class CheckpointFolder {
   public:
+    /// A checkpoint that is being written.
+    class Writer;
+
     /// Creates the folder if it does not exist. Removes what an interrupted save() has left. Throws
     /// ArgumentError if `keep_last` is 1, and BackendError if the folder cannot be created.
     explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {});
@@ -50,14 +56,44 @@ class CheckpointFolder {
     [[nodiscard]] std::optional<TrainingState> load_newest(std::vector<std::string>& remarks) const;
 
     /// Reads the checkpoint in a folder such as `runs/digits/step-00000123`. Throws FormatError if it is
-    /// damaged, or is not there.
+    /// damaged, or is not there. The state's sharded tensors are read from the file when they are needed.
     [[nodiscard]] static TrainingState load(const std::filesystem::path& checkpoint);
 
   private:
     [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
 
+    /// Removes the checkpoints that are older than the newest `keep_last`, and than `step`.
+    void remove_old(std::int64_t step) const;
+
     std::filesystem::path folder_;
     CheckpointFolderOptions options_;
+};
+
+/// Without complete(), the checkpoint is discarded.
+class CheckpointFolder::Writer {
+  public:
+    /// Writes all but the sharded tensors. `folder` must outlive the writer. Throws BackendError if they
+    /// cannot be written.
+    Writer(const CheckpointFolder& folder, const TrainingState& state, std::int64_t step);
+    ~Writer();
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+
+    /// Writes the next of the state's sharded tensors. Throws BackendError if it cannot be written.
+    void append(const StateTensor& tensor);
+
+    /// Ends the checkpoint, and removes old ones. Blocks until it is on the disk. Throws BackendError if it
+    /// cannot be written.
+    void complete();
+
+  private:
+    void discard() noexcept;
+
+    const CheckpointFolder& folder_;
+    std::int64_t step_;
+    std::filesystem::path part_;  // the name until it is complete
+    std::map<std::string, std::string> values_;
+    std::optional<SafetensorsWriter> sharded_;
 };
 
 }  // namespace DPTK_NAMESPACE

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -24,7 +25,29 @@ namespace DPTK_NAMESPACE {
 
 namespace detail {
 
-inline constexpr const char* checkpoint_files[] = {"model.safetensors", "training.safetensors"};
+/// The file of the sharded optimizer's state, which not all checkpoints have.
+inline constexpr const char* sharded_file = "optimizer.safetensors";
+
+/// The size and the CRC-32C of a file.
+struct FileChecksum {
+    std::size_t bytes = 0;
+    std::uint32_t crc32c = 0;
+};
+
+/// Throws FormatError if the file cannot be read.
+[[nodiscard]] DPTK_INLINE FileChecksum checksum_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw FormatError(text(path.string(), ": cannot be opened: ", errno_text(errno)));
+    FileChecksum sum;
+    std::vector<char> piece(std::size_t{1} << 20U);
+    while (file) {
+        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        const auto count = static_cast<std::size_t>(file.gcount());
+        sum.bytes += count;
+        sum.crc32c = crc32c({piece.data(), count}, sum.crc32c);
+    }
+    return sum;
+}
 
 [[nodiscard]] DPTK_INLINE std::string read_checkpoint_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -40,27 +63,41 @@ DPTK_INLINE void flush_folder(const std::filesystem::path& path) {
         throw BackendError(text(path.string(), ": cannot be written: ", errno_text(errno)));
 }
 
+/// Returns the elements of a tensor, for functions that only read them.
+[[nodiscard]] DPTK_INLINE Buffer read_only_buffer(const StateTensor& tensor) {
+    return {const_cast<std::byte*>(tensor.bytes.data()), element_count(tensor.shape), tensor.dtype};
+}
+
 [[nodiscard]] DPTK_INLINE std::vector<SafetensorsTensor> as_safetensors(
     const std::vector<StateTensor>& tensors) {
     std::vector<SafetensorsTensor> all;
-    for (const StateTensor& tensor : tensors) {
-        // write_safetensors() only reads.
-        const Buffer data{const_cast<std::byte*>(tensor.bytes.data()), element_count(tensor.shape),
-                          tensor.dtype};
-        all.push_back({tensor.name, tensor.shape, data});
-    }
+    for (const StateTensor& tensor : tensors)
+        all.push_back({tensor.name, tensor.shape, read_only_buffer(tensor)});
     return all;
+}
+
+[[nodiscard]] DPTK_INLINE StateTensor read_tensor(const SafetensorsFile& file,
+                                                  const SafetensorsEntry& entry) {
+    StateTensor tensor{entry.name, entry.shape, entry.dtype, std::vector<std::byte>(entry.bytes())};
+    file.read(entry, {tensor.bytes.data(), entry.count, entry.dtype});
+    return tensor;
 }
 
 [[nodiscard]] DPTK_INLINE std::vector<StateTensor> read_tensors(const std::filesystem::path& path) {
     const SafetensorsFile file(path);
     std::vector<StateTensor> all;
-    for (const SafetensorsEntry& entry : file.entries()) {
-        StateTensor tensor{entry.name, entry.shape, entry.dtype, std::vector<std::byte>(entry.bytes())};
-        file.read(entry, {tensor.bytes.data(), entry.count, entry.dtype});
-        all.push_back(std::move(tensor));
-    }
+    for (const SafetensorsEntry& entry : file.entries()) all.push_back(read_tensor(file, entry));
     return all;
+}
+
+/// Returns the tensors of a file, which are read one by one when they are needed.
+[[nodiscard]] DPTK_INLINE StreamedTensors stream_tensors(const std::filesystem::path& path) {
+    const auto file = std::make_shared<const SafetensorsFile>(path);
+    StreamedTensors tensors;
+    for (const SafetensorsEntry& entry : file->entries())
+        tensors.described.push_back({entry.name, entry.shape, entry.dtype, {}});
+    tensors.fetch = [file](std::size_t i) { return read_tensor(*file, file->entries().at(i)); };
+    return tensors;
 }
 
 /// Calls fn(error code), and throws BackendError with the path if it has set one.
@@ -118,34 +155,66 @@ DPTK_INLINE std::filesystem::path CheckpointFolder::path_of(std::int64_t step) c
 }
 
 DPTK_INLINE void CheckpointFolder::save(const TrainingState& state, std::int64_t step) {
-    const std::filesystem::path path = path_of(step);
-    const std::filesystem::path part = path.string() + ".part";
+    Writer writer(*this, state, step);
+    for (std::size_t i = 0; i < state.sharded.described.size(); ++i) writer.append(state.sharded.fetch(i));
+    writer.complete();
+}
+
+DPTK_INLINE CheckpointFolder::Writer::Writer(const CheckpointFolder& folder, const TrainingState& state,
+                                             std::int64_t step)
+    : folder_(folder), step_(step), part_(folder.path_of(step).string() + ".part"), values_(state.values) {
+    detail::on_files(part_, [&](std::error_code& error) {
+        std::filesystem::remove_all(part_, error);
+        if (!error) std::filesystem::create_directory(part_, error);
+    });
     try {
-        detail::on_files(part, [&](std::error_code& error) {
-            std::filesystem::remove_all(part, error);
-            if (!error) std::filesystem::create_directory(part, error);
-        });
-        write_safetensors(part / "model.safetensors", detail::as_safetensors(state.model),
+        write_safetensors(part_ / "model.safetensors", detail::as_safetensors(state.model),
                           {{"format", "pt"}});
-        write_safetensors(part / "training.safetensors", detail::as_safetensors(state.training));
-        nlohmann::ordered_json json = {{"format", 1}, {"dptk", DPTK_VERSION}, {"step", step}};
-        for (const char* name : detail::checkpoint_files) {
-            const std::string content = detail::read_checkpoint_file(part / name);
-            json["files"][name] = {{"bytes", content.size()}, {"crc32c", detail::crc32c(content)}};
-        }
-        json["values"] = state.values;
-        json["crc32c"] = detail::crc32c(json.dump());  // of the text without this number
-        const std::string text = json.dump(1) + '\n';
-        detail::ReplacementFile file(part / "state.json");
-        file.write(text.data(), text.size());
-        file.complete();
-        detail::flush_folder(part);
-        detail::replace_folder(part, path);
+        write_safetensors(part_ / "training.safetensors", detail::as_safetensors(state.training));
+        if (state.sharded.described.empty()) return;
+        std::vector<SafetensorsEntry> entries;
+        for (const StateTensor& tensor : state.sharded.described)
+            entries.push_back({tensor.name, tensor.dtype, tensor.shape, 0, element_count(tensor.shape)});
+        sharded_.emplace(part_ / detail::sharded_file, std::move(entries));
     } catch (...) {
-        std::error_code ignored;
-        std::filesystem::remove_all(part, ignored);
+        discard();
         throw;
     }
+}
+
+DPTK_INLINE CheckpointFolder::Writer::~Writer() {
+    discard();
+}
+
+DPTK_INLINE void CheckpointFolder::Writer::discard() noexcept {
+    std::error_code ignored;
+    std::filesystem::remove_all(part_, ignored);
+}
+
+DPTK_INLINE void CheckpointFolder::Writer::append(const StateTensor& tensor) {
+    sharded_->append(detail::read_only_buffer(tensor));
+}
+
+DPTK_INLINE void CheckpointFolder::Writer::complete() {
+    if (sharded_) sharded_->complete();
+    nlohmann::ordered_json json = {{"format", 1}, {"dptk", DPTK_VERSION}, {"step", step_}};
+    for (const std::string name : {"model.safetensors", "training.safetensors", detail::sharded_file}) {
+        if (name == detail::sharded_file && !sharded_) continue;
+        const detail::FileChecksum sum = detail::checksum_of(part_ / name);
+        json["files"][name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc32c}};
+    }
+    json["values"] = values_;
+    json["crc32c"] = detail::crc32c(json.dump());  // of the text without this number
+    const std::string text = json.dump(1) + '\n';
+    detail::ReplacementFile file(part_ / "state.json");
+    file.write(text.data(), text.size());
+    file.complete();
+    detail::flush_folder(part_);
+    detail::replace_folder(part_, folder_.path_of(step_));
+    folder_.remove_old(step_);
+}
+
+DPTK_INLINE void CheckpointFolder::remove_old(std::int64_t step) const {
     std::vector<std::int64_t> all = steps();
     if (options_.keep_last == 0 || all.size() <= options_.keep_last) return;
     all.resize(all.size() - options_.keep_last);
@@ -161,10 +230,14 @@ DPTK_INLINE void CheckpointFolder::mark_best(std::int64_t step) {
     detail::on_files(part, [&](std::error_code& error) {
         std::filesystem::remove_all(part, error);
         if (!error) std::filesystem::create_directory(part, error);
-        for (const char* name : {"model.safetensors", "training.safetensors", "state.json"}) {
-            if (!error) std::filesystem::create_hard_link(path_of(step) / name, part / name, error);
+        std::vector<std::filesystem::path> files;
+        for (std::filesystem::directory_iterator entry(path_of(step), error), end; !error && entry != end;
+             entry.increment(error))
+            files.push_back(entry->path());
+        for (const std::filesystem::path& file : files) {
+            if (!error) std::filesystem::create_hard_link(file, part / file.filename(), error);
             // Some file systems have no links.
-            if (error) std::filesystem::copy_file(path_of(step) / name, part / name, error);
+            if (error) std::filesystem::copy_file(file, part / file.filename(), error);
         }
     });
     detail::replace_folder(part, folder_ / "best");
@@ -195,6 +268,7 @@ DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& ch
     nlohmann::ordered_json json =
         nlohmann::ordered_json::parse(detail::read_checkpoint_file(json_path), nullptr, false);
     TrainingState state;
+    bool has_sharded = false;
     try {
         if (json.is_discarded()) throw damaged(json_path, "it is not JSON: the file is damaged");
         const auto expected = json.at("crc32c").get<std::uint32_t>();
@@ -202,20 +276,22 @@ DPTK_INLINE TrainingState CheckpointFolder::load(const std::filesystem::path& ch
         if (detail::crc32c(json.dump()) != expected) throw damaged(json_path, "the file is damaged");
         if (json.at("format") != 1)
             throw damaged(json_path, "expected format 1, found ", json.at("format").dump());
-        for (const char* name : detail::checkpoint_files) {
-            const std::string content = detail::read_checkpoint_file(checkpoint / name);
-            const auto bytes = json.at("files").at(name).at("bytes").get<std::size_t>();
-            if (content.size() != bytes)
-                throw damaged(checkpoint / name, "expected ", bytes, " bytes, found ", content.size());
-            if (detail::crc32c(content) != json.at("files").at(name).at("crc32c").get<std::uint32_t>())
+        for (const auto& [name, expected_sum] : json.at("files").items()) {
+            const detail::FileChecksum sum = detail::checksum_of(checkpoint / name);
+            const auto bytes = expected_sum.at("bytes").get<std::size_t>();
+            if (sum.bytes != bytes)
+                throw damaged(checkpoint / name, "expected ", bytes, " bytes, found ", sum.bytes);
+            if (sum.crc32c != expected_sum.at("crc32c").get<std::uint32_t>())
                 throw damaged(checkpoint / name, "the file is damaged");
         }
+        has_sharded = json.at("files").contains(detail::sharded_file);
         state.values = json.at("values").get<std::map<std::string, std::string>>();
     } catch (const nlohmann::json::exception& error) {
         throw damaged(json_path, error.what());
     }
     state.model = detail::read_tensors(checkpoint / "model.safetensors");
     state.training = detail::read_tensors(checkpoint / "training.safetensors");
+    if (has_sharded) state.sharded = detail::stream_tensors(checkpoint / detail::sharded_file);
     return state;
 }
 

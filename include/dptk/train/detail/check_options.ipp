@@ -16,6 +16,9 @@ DPTK_INLINE std::string problem_of_options(const TrainerOptions& options) {
     if (options.epochs < 1) return text("Trainer: epochs must be at least 1, got ", options.epochs);
     if (options.comm_hook && options.reproducible_shards > 0)
         return "Trainer: comm_hook and reproducible_shards cannot be combined; set only one of them";
+    if (options.shard_optimizer && (options.comm_hook || options.reproducible_shards > 0))
+        return text("Trainer: shard_optimizer and ", options.comm_hook ? "comm_hook" : "reproducible_shards",
+                    " cannot be combined; set only one of them");
     if (options.workers.value_or(0) > most_workers)
         return text("Trainer: workers must be at most ", most_workers, ", got ", *options.workers);
     return "";
@@ -40,7 +43,8 @@ DPTK_INLINE std::string options_table(const TrainerOptions& options) {
                 initial_lr(options), "\nmomentum ", options.sgd.momentum, "\nweight_decay ",
                 options.sgd.weight_decay, "\ndampening ", options.sgd.dampening, "\nnesterov ",
                 options.sgd.nesterov, "\npixel_scale ", options.pixel_scale, "\nreproducible_shards ",
-                options.reproducible_shards, "\ncuda_graph ", options.cuda_graph, pattern_lines(options));
+                options.reproducible_shards, "\nshard_optimizer ", options.shard_optimizer, "\ncuda_graph ",
+                options.cuda_graph, pattern_lines(options));
 }
 
 }  // namespace DPTK_NAMESPACE::detail

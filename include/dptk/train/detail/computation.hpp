@@ -13,7 +13,7 @@ namespace DPTK_NAMESPACE::detail {
 /// - problem(options) and problem_of(dataset), why the model does not accept them; empty if it does;
 /// - require_usable(parameter), which throws ArgumentError if the model cannot be trained with it;
 /// - join(group), which prepares the model for training together with the other ranks, set_frozen(indices of
-///   parameters), make_ddp(group, options), has_buffers() and is_synchronized();
+///   parameters), make_ddp(group, options), use_gradient_memory(steps), has_buffers() and is_synchronized();
 /// - Batches<Dataset>, the batches of a pass over a dataset, both of which must outlive it: next() loads the
 ///   next batch for subsequent passes, and returns its number of samples, which may be 0;
 /// - forward(batches, totals), which adds the loss and the number of correct predictions of that batch, and

@@ -11,8 +11,6 @@
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
-#include "dptk/optim/adam.hpp"
-#include "dptk/optim/sgd.hpp"
 #include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/trainer_options.hpp"
 
@@ -75,7 +73,7 @@ class HostComputation {
     void check(DistributedDataParallel& /*ddp*/) {}
 
   private:
-    OptimizerChoice<Scalar, SGD<Scalar>, Adam<Scalar>, AdamW<Scalar>> optimizer_;
+    HostOptimizer<Scalar> optimizer_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -14,6 +14,7 @@
 #include "dptk/core/detail/algorithms.hpp"
 #include "dptk/data/data_loader.hpp"
 #include "dptk/data/image.hpp"
+#include "dptk/ddp/data_parallel_steps.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/nn/backend.hpp"
 #include "dptk/nn/loss.hpp"
@@ -63,12 +64,15 @@ class TrainerComputation<nn::Network<Backend>> : public HostComputation<typename
 
     [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group,
                                                                     DistributedDataParallelOptions options) {
-        auto ddp = std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
+        return std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
+    }
+
+    /// Makes backward compute gradients in their buckets.
+    void use_gradient_memory(DataParallelSteps& steps) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i)
             if (!net_.is_frozen(i))
-                net_.set_gradient_storage(i, ddp->template gradient_memory<Scalar>(i),
-                                          ddp->gradient_memory_owner(i));
-        return ddp;
+                net_.set_gradient_storage(i, steps.template gradient_memory<Scalar>(i),
+                                          steps.gradient_memory_owner(i));
     }
 
     template <class Dataset>

@@ -26,6 +26,7 @@
 #include "dptk/data/image.hpp"
 #include "dptk/data/image_batch.hpp"
 #include "dptk/data/image_dataset.hpp"
+#include "dptk/ddp/data_parallel_steps.hpp"
 #include "dptk/ddp/distributed_data_parallel.hpp"
 #include "dptk/ddp/parameter_source.hpp"
 #include "dptk/nn/graph.hpp"
@@ -107,6 +108,8 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
                 return "Trainer: reproducible_shards and a model with a make_ddp() cannot be combined";
             if (options.accumulate > 1)
                 return "Trainer: accumulate and a model with a make_ddp() cannot be combined";
+            if (options.shard_optimizer)
+                return "Trainer: shard_optimizer and a model with a make_ddp() cannot be combined";
             if (!options.freeze.empty())
                 return "Trainer: freeze and a model with a make_ddp() cannot be combined";
         }
@@ -154,6 +157,9 @@ class TrainerComputation : public HostComputation<typename ScalarOfModel<Model>:
             return std::make_shared<DistributedDataParallel>(group, model_, std::move(options));
         }
     }
+
+    /// Does nothing: the model's gradients are copied to their buckets.
+    void use_gradient_memory(DataParallelSteps& /*steps*/) {}
 
     template <class Dataset>
     class Batches {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,8 +14,10 @@
 #include "dptk/core/error.hpp"
 #include "dptk/core/parameter_ref.hpp"
 #include "dptk/core/tensor.hpp"
+#include "dptk/ddp/sharded_optimizer.hpp"
 #include "dptk/nn/graph.hpp"
 #include "dptk/optim/optimizer.hpp"
+#include "dptk/train/detail/optimizer_choice.hpp"
 #include "dptk/train/training_state.hpp"
 
 namespace DPTK_NAMESPACE::detail {
@@ -25,8 +28,11 @@ class ModelState {
   public:
     using Scalar = typename Computation::Scalar;
 
-    ModelState(Computation& computation, std::span<const ParameterRef> parameters)
-        : computation_(computation), parameters_(parameters) {}
+    using Sharded = ShardedOptimizer<HostOptimizer<Scalar>>;
+
+    /// `sharded` is the optimizer if it is sharded, or null.
+    ModelState(Computation& computation, std::span<const ParameterRef> parameters, Sharded* sharded)
+        : computation_(computation), parameters_(parameters), sharded_(sharded) {}
 
     /// See TrainingRun::to_row_major().
     [[nodiscard]] StateTensor to_row_major(std::size_t i, std::string name, const void* elements) {
@@ -48,18 +54,12 @@ class ModelState {
                                             computation_.elements(parameters_[i], elements));
     }
 
-    /// Adds parameters, buffers and the optimizer's arrays.
+    /// Adds parameters, buffers and the optimizer's arrays. Collective if the optimizer is sharded.
     void save(TrainingState& state) {
-        std::vector<std::int64_t> steps;
-        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        for (std::size_t i = 0; i < parameters_.size(); ++i)
             state.model.push_back(to_row_major(i, parameters_[i].name, parameters_[i].value));
-            const OptimizerState<Scalar>& slot = computation_.optimizer().state(i);
-            steps.push_back(slot.steps);
-            for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
-                const auto& array = computation_.upload(slot.arrays[a]);
-                state.training.push_back(to_row_major(i, optimizer_tensor(i, a), array.data()));
-            }
-        }
+        const std::vector<std::int64_t> steps =
+            sharded_ == nullptr ? save_optimizer(state) : save_sharded_optimizer(state);
         state.training.push_back(StateTensor::of<std::int64_t>("optimizer.steps", {steps.size()}, steps));
         auto& model = computation_.model();
         model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
@@ -70,7 +70,7 @@ class ModelState {
         });
     }
 
-    /// Continues from what save() has added.
+    /// Continues from what save() has added, whether the optimizer was sharded or not. Collective if it was.
     void restore(const TrainingState& state) {
         const std::vector<std::int64_t> steps =
             TrainingState::required(state.training, "optimizer.steps").template values<std::int64_t>();
@@ -81,13 +81,17 @@ class ModelState {
             from_row_major(i, TrainingState::required(state.model, parameters_[i].name),
                            parameters_[i].value);
             OptimizerState<Scalar> slot{.steps = steps[i]};
-            while (const StateTensor* array =
-                       TrainingState::find(state.training, optimizer_tensor(i, slot.arrays.size()))) {
+            while (const auto array = find_array(state, optimizer_tensor(i, slot.arrays.size()))) {
                 auto elements = computation_.upload(std::vector<Scalar>(parameters_[i].count));
                 from_row_major(i, *array, elements.data());
                 slot.arrays.push_back(computation_.download(elements));
             }
-            if (slot.steps > 0) computation_.optimizer().set_state(i, std::move(slot));
+            if (slot.steps == 0) continue;
+            if (sharded_ != nullptr) {
+                sharded_->load_state_of(i, slot);
+            } else {
+                computation_.optimizer().set_state(i, std::move(slot));
+            }
         }
         auto& model = computation_.model();
         model.for_each_buffer([&](const nn::NamedBuffer& buffer) {
@@ -99,12 +103,60 @@ class ModelState {
     }
 
   private:
+    /// Returns the number of steps of each parameter.
+    [[nodiscard]] std::vector<std::int64_t> save_optimizer(TrainingState& state) {
+        std::vector<std::int64_t> steps;
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            const OptimizerState<Scalar> slot = computation_.optimizer().state(i);
+            steps.push_back(slot.steps);
+            for (std::size_t a = 0; a < slot.arrays.size(); ++a) {
+                const auto& array = computation_.upload(slot.arrays[a]);
+                state.training.push_back(to_row_major(i, optimizer_tensor(i, a), array.data()));
+            }
+        }
+        return steps;
+    }
+
+    /// Describes the arrays, which are gathered one by one when they are fetched. Collective.
+    [[nodiscard]] std::vector<std::int64_t> save_sharded_optimizer(TrainingState& state) {
+        const auto size = sharded_->state_size();
+        std::vector<std::int64_t> steps(parameters_.size());
+        std::vector<std::pair<std::size_t, std::size_t>> places;  // of the tensors: parameter and array
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            if (!sharded_->has_state(i)) continue;
+            steps[i] = size.steps;
+            for (std::size_t a = 0; a < size.arrays; ++a) {
+                state.sharded.described.push_back(
+                    {optimizer_tensor(i, a), parameters_[i].shape, dtype_of<Scalar>, {}});
+                places.emplace_back(i, a);
+            }
+        }
+        state.sharded.fetch = [own = *this, places](std::size_t tensor) mutable {
+            const auto [i, a] = places.at(tensor);
+            const std::vector<Scalar> array = own.sharded_->state_array(i, a);
+            if (array.empty()) return StateTensor{};
+            return own.to_row_major(i, own.optimizer_tensor(i, a), array.data());
+        };
+        return steps;
+    }
+
+    /// Returns an array of the optimizer, or nullopt if there is none of this name.
+    [[nodiscard]] static std::optional<StateTensor> find_array(const TrainingState& state,
+                                                               const std::string& name) {
+        if (const StateTensor* found = TrainingState::find(state.training, name)) return *found;
+        const std::vector<StateTensor>& described = state.sharded.described;
+        const StateTensor* const found = TrainingState::find(described, name);
+        if (found == nullptr) return std::nullopt;
+        return state.sharded.fetch(static_cast<std::size_t>(found - described.data()));
+    }
+
     [[nodiscard]] std::string optimizer_tensor(std::size_t i, std::size_t array) const {
         return text("optimizer.", array, '.', parameters_[i].name);
     }
 
     Computation& computation_;
     std::span<const ParameterRef> parameters_;
+    Sharded* sharded_;
 };
 
 }  // namespace DPTK_NAMESPACE::detail

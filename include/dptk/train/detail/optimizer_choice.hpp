@@ -1,4 +1,5 @@
-/// OptimizerChoice, the optimizer that a Trainer's options select, in host memory or on a GPU.
+/// OptimizerChoice, the optimizer that a Trainer's options select, in host memory (HostOptimizer) or on a
+/// GPU.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +9,18 @@
 
 #include "dptk/core/config.hpp"
 #include "dptk/core/parameter_ref.hpp"
+#include "dptk/optim/adam.hpp"
 #include "dptk/optim/optimizer.hpp"
+#include "dptk/optim/sgd.hpp"
 #include "dptk/train/trainer_options.hpp"
 
 namespace DPTK_NAMESPACE::detail {
 
-template <class Scalar, class SGDType, class AdamType, class AdamWType>
+template <class S, class SGDType, class AdamType, class AdamWType>
 class OptimizerChoice {
   public:
+    using Scalar = S;
+
     /// `arguments` follow the optimizer's options.
     template <class... Arguments>
     explicit OptimizerChoice(const TrainerOptions& options, const Arguments&... arguments)
@@ -23,6 +28,11 @@ class OptimizerChoice {
 
     void step(std::span<const ParameterRef> parameters) {
         std::visit([&](auto& optimizer) { optimizer.step(parameters); }, optimizer_);
+    }
+
+    /// Steps one slot of an optimizer in host memory.
+    void step(std::size_t slot, std::span<Scalar> value, std::span<const Scalar> gradient) {
+        std::visit([&](auto& optimizer) { optimizer.step(slot, value, gradient); }, optimizer_);
     }
 
     [[nodiscard]] double lr() const {
@@ -41,10 +51,16 @@ class OptimizerChoice {
         std::visit(set, optimizer_);
     }
 
-    /// Returns the state of a slot, on hosts a reference to it.
-    [[nodiscard]] decltype(auto) state(std::size_t slot) {
-        return std::visit([&](auto& optimizer) -> decltype(auto) { return optimizer.state(slot); },
-                          optimizer_);
+    /// Returns the state of a slot.
+    [[nodiscard]] OptimizerState<Scalar> state(std::size_t slot) {
+        return std::visit([&](auto& optimizer) { return optimizer.state(slot); }, optimizer_);
+    }
+
+    /// Returns the state of a slot of an optimizer in host memory.
+    [[nodiscard]] const OptimizerState<Scalar>& state(std::size_t slot) const {
+        return std::visit(
+            [&](const auto& optimizer) -> const OptimizerState<Scalar>& { return optimizer.state(slot); },
+            optimizer_);
     }
 
     void set_state(std::size_t slot, OptimizerState<Scalar> state) {
@@ -66,5 +82,8 @@ class OptimizerChoice {
 
     Choice optimizer_;
 };
+
+template <class Scalar>
+using HostOptimizer = OptimizerChoice<Scalar, SGD<Scalar>, Adam<Scalar>, AdamW<Scalar>>;
 
 }  // namespace DPTK_NAMESPACE::detail

@@ -63,6 +63,7 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
     [[nodiscard]] std::string problem(const TrainerOptions& options) const {
         if (options.reproducible_shards > 0)
             return "Trainer: reproducible_shards requires a network in host memory";
+        if (options.shard_optimizer) return "Trainer: shard_optimizer requires a network in host memory";
         if (options.accumulate > 1) return "Trainer: accumulate requires a network in host memory";
         if (!options.freeze.empty() || !options.lr_factors.empty())
             return text("Trainer: ", options.freeze.empty() ? "lr_factors" : "freeze",
@@ -95,14 +96,17 @@ class TrainerComputation<nn::Network<nn::Cuda>> : public NetworkComputation<nn::
     [[nodiscard]] std::shared_ptr<DistributedDataParallel> make_ddp(ProcessGroup& group,
                                                                     DistributedDataParallelOptions options) {
         options.stream = stream_;
-        auto ddp = std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
+        return std::make_shared<DistributedDataParallel>(group, net_, std::move(options));
+    }
+
+    /// Makes backward compute gradients in their buckets.
+    void use_gradient_memory(DataParallelSteps& steps) {
         for (std::size_t i = 0; i < net_.parameter_count(); ++i) {
-            const Buffer gradient = ddp->gradient_buffer(i);
+            const Buffer gradient = steps.gradient_buffer(i);
             net_.set_gradient_storage(
                 i, DeviceSpan<float>(static_cast<float*>(gradient.data), gradient.count, gradient.device),
-                ddp->gradient_memory_owner(i));
+                steps.gradient_memory_owner(i));
         }
-        return ddp;
     }
 
     template <class Dataset>
